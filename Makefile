@@ -174,13 +174,13 @@ bench-extract: build ## the extractor against transformers and onnxruntime-genai
 	@mkdir -p target/bench
 	@.deps/peers/bin/python -m pip install --quiet --only-binary=:all: onnxruntime-genai==0.18.0 onnx==1.23.2 onnx-ir==1.1.0 \
 	  || echo "onnxruntime-genai cannot be installed here, and is left out" >&2
-	.deps/peers/bin/python host/extract/benches/extract.py $(HOST) $(abspath $(MODEL)) target/bench/extract.json
+	.deps/peers/bin/python host/inference/benches/extract.py $(HOST) $(abspath $(MODEL)) target/bench/extract.json
 
 bench-nli: setup ## entailment by models of the published sizes against transformers, in turns; in target/bench/nli.json
 	@host/setup/peers.sh
 	@mkdir -p target/bench
 	$(CARGO) build --locked $(PROFILE) --workspace --example entail
-	.deps/peers/bin/python host/nli/benches/nli.py target/release/examples/entail target/bench/nli.json
+	.deps/peers/bin/python host/inference/benches/nli.py target/release/examples/entail target/bench/nli.json
 
 bench-wheel: build test-wheel ## a batch of 384 completions in process, against the host itself; in target/bench/wheel.json
 	@mkdir -p target/bench

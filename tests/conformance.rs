@@ -390,7 +390,7 @@ fn no_vector_is_forgotten() {
         include_str!("../host/core/tests/triplet_conformance.rs"),
         include_str!("../host/learn/src/linear.rs"),
         include_str!("../host/learn/tests/conformance.rs"),
-        include_str!("../host/study/tests/conformance.rs"),
+        include_str!("../host/eval/tests/conformance.rs"),
         include_str!("../sdk/tests/conformance.rs"),
     ];
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -1,109 +1,152 @@
-//! The dependency graph: a heavy library is named by one crate alone, and nothing light depends on
-//! something heavy.
+//! The plan of the house: a heavy library is named by one crate alone, light crates reach nothing
+//! heavy, and the files of a crate import each other in one direction.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Crate → the crates that its own manifest names (features ignored, tests and build scripts left
-/// out).
+mod circles;
+
+/// Library → the crates that name it.
+const OWNERS: [(&str, &[&str]); 13] = [
+    ("clap", &["corver-demo-models", "corver-host"]),
+    ("hyper", &["corver-serve"]),
+    ("maud", &["corver-report"]),
+    ("memmap2", &["corver-corpus"]),
+    ("ort", &["corver-inference"]),
+    ("parquet", &["corver-corpus"]),
+    ("plotters", &["corver-report"]),
+    ("prometheus-client", &["corver-serve"]),
+    ("pyo3", &["corver-python"]),
+    ("tantivy", &["corver-backends"]),
+    ("tch", &["corver-learn"]),
+    ("ureq", &["corver-http"]),
+    ("wasmtime", &["corver-rules"]),
+];
+
+/// Stands for every crate of the workspace.
+const ANY_OF_OURS: &str = "corver-";
+
+/// Crate, what it never reaches, directly or through other crates, and why.
+const NEVER: [(&str, &[&str], &str); 9] = [
+    ("corver-settings", &[ANY_OF_OURS], "declarations know nothing of what they configure"),
+    (
+        "corver-sdk",
+        &[ANY_OF_OURS],
+        "guests and host share no crate: the WIT files are the contract",
+    ),
+    ("corver-files", &[ANY_OF_OURS], "it replaces files of any kind"),
+    ("corver-http", &[ANY_OF_OURS], "it knows nothing of what is requested"),
+    ("corver-corpus", &["corver-core", "corver-settings"], "the corpus engine is usable alone"),
+    (
+        "corver-core",
+        &[
+            "hyper",
+            "memmap2",
+            "ort",
+            "parquet",
+            "rand",
+            "tantivy",
+            "tch",
+            "tokenizers",
+            "ureq",
+            "wasmtime",
+        ],
+        "the method runs in a unit test in milliseconds",
+    ),
+    ("corver-engine", &["tch"], "a server samples without libtorch"),
+    (
+        "corver-train",
+        &["ort", "tantivy", "tch", "ureq", "wasmtime"],
+        "a run is tested without the machinery",
+    ),
+    (
+        "corver-reward",
+        &["tch", "corver-engine", "corver-eval", "corver-runs", "corver-train"],
+        "other trainers use the reward, and the Python package compiles it",
+    ),
+];
+
+/// Crate → the crates that its manifest names, without tests and build scripts.
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path"])
-        .arg(manifest)
+        .arg(workspace().join("Cargo.toml"))
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
-    let packages = metadata["packages"].as_array().unwrap().iter().map(|package| {
-        let normal = package["dependencies"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .filter(|dependency| dependency["kind"].is_null());
-        (name(package), normal.map(name).collect())
-    });
-    packages.collect()
+    let mut graph = BTreeMap::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let mut names = BTreeSet::new();
+        for dependency in package["dependencies"].as_array().unwrap() {
+            if dependency["kind"].is_null() {
+                names.insert(dependency["name"].as_str().unwrap().to_owned());
+            }
+        }
+        graph.insert(package["name"].as_str().unwrap().to_owned(), names);
+    }
+    graph
 }
 
-fn users<'a>(graph: &'a BTreeMap<String, BTreeSet<String>>, library: &str) -> Vec<&'a str> {
-    graph.iter().filter(|(_, uses)| uses.contains(library)).map(|(name, _)| name.as_str()).collect()
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-#[test]
-fn each_heavy_library_has_one_owner() {
-    let graph = dependencies();
-    assert_eq!(users(&graph, "wasmtime"), ["corver-rules"]);
-    assert_eq!(users(&graph, "ort"), ["corver-onnx"]);
-    assert_eq!(users(&graph, "memmap2"), ["corver-corpus"]);
-    assert_eq!(users(&graph, "parquet"), ["corver-corpus"]);
-    assert_eq!(users(&graph, "tantivy"), ["corver-passages"]);
-    assert_eq!(users(&graph, "ureq"), ["corver-http"]);
-    assert_eq!(users(&graph, "hyper"), ["corver-serve"]);
-    assert_eq!(users(&graph, "prometheus-client"), ["corver-serve"]);
-    assert_eq!(users(&graph, "tch"), ["corver-learn"]);
-    assert_eq!(users(&graph, "pyo3"), ["corver-python"]);
-    assert_eq!(users(&graph, "plotters"), ["corver-report"]);
-    assert_eq!(users(&graph, "maud"), ["corver-report"]);
-    assert_eq!(
-        users(&graph, "clap"),
-        ["corver-demo-models", "corver-host"],
-        "the two command lines"
-    );
-}
-
-/// The crates of this workspace that a crate may name. A crate that is not listed may name any.
-const MAY_NAME: [(&str, &[&str], &str); 16] = [
-    ("settings", &[], "declarations know nothing of what they configure"),
-    ("sdk", &[], "guests and host share no crate: the WIT files are the contract"),
-    ("corpus", &[], "the corpus engine is usable alone"),
-    ("http", &[], "it knows nothing of what is asked"),
-    ("core", &["settings"], "the path is light"),
-    ("counts", &["core", "corpus", "http", "settings"], "a count is asked in core's words"),
-    ("chat", &["core", "http", "settings"], "asked in core's words"),
-    ("engine", &["core", "http", "pretrained"], "a server samples without libtorch"),
-    ("passages", &["core", "corpus"], "a search of a corpus's text"),
-    ("rules", &["core", "settings"], "a sandbox"),
-    ("pretrained", &["core"], "a folder is read without arithmetic"),
-    ("recording", &["core"], "answers are written down in core's words"),
-    ("learn", &["core", "pretrained", "settings"], "two models' folders are read alike"),
-    ("onnx", &["pretrained", "settings"], "it knows nothing of what a model is for"),
-    ("study", &["core", "settings"], "training runs without the machinery"),
-    ("demo", &["core"], "the demo is read without what made it"),
-];
-
-#[test]
-fn core_is_light_and_everything_points_towards_it() {
-    let graph = dependencies();
-    let light = [
-        "corver-settings",
-        "regex",
-        "serde",
-        "serde_json",
-        "thiserror",
-        "tracing",
-        "unicode-normalization",
-    ];
-    assert!(
-        graph["corver-core"].iter().all(|used| light.contains(&used.as_str())),
-        "{:?}",
-        graph["corver-core"]
-    );
-    for (name, allowed, why) in MAY_NAME {
-        let used =
-            graph[&format!("corver-{name}")].iter().filter_map(|used| used.strip_prefix("corver-"));
-        for used in used {
-            assert!(allowed.contains(&used), "corver-{name} names corver-{used}: {why}");
+/// Everything that `name` reaches through crates of the workspace.
+fn reached(graph: &BTreeMap<String, BTreeSet<String>>, name: &str) -> BTreeSet<String> {
+    let mut reached = BTreeSet::new();
+    let mut waiting = vec![name];
+    while let Some(name) = waiting.pop() {
+        for dependency in graph.get(name).into_iter().flatten() {
+            if reached.insert(dependency.clone()) {
+                waiting.push(dependency);
+            }
         }
     }
-    let reward = &graph["corver-reward"];
-    assert!(
-        !reward.contains("corver-learn") && !reward.contains("corver-study"),
-        "others train with the reward"
-    );
-    assert!(users(&graph, "corver-demo-models").is_empty(), "a tool");
+    reached
+}
+
+#[test]
+fn heavy_library_has_one_owner() {
+    let graph = dependencies();
+    for (library, owners) in OWNERS {
+        let named: Vec<&str> = graph
+            .iter()
+            .filter(|(_, names)| names.contains(library))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(named, owners, "{library}");
+    }
+}
+
+#[test]
+fn light_crate_reaches_nothing_heavy() {
+    let graph = dependencies();
+    for (name, never, why) in NEVER {
+        assert!(graph.contains_key(name), "{name} is no crate of the workspace");
+        for dependency in reached(&graph, name) {
+            let is_forbidden = |rule: &str| {
+                dependency == rule || (rule == ANY_OF_OURS && dependency.starts_with(rule))
+            };
+            assert!(!never.iter().any(|rule| is_forbidden(rule)), "{name} → {dependency}: {why}");
+        }
+    }
+}
+
+#[test]
+fn files_of_a_crate_import_in_one_direction() {
+    let mut sources = 0;
+    for entry in std::fs::read_dir(workspace().join("host")).unwrap() {
+        let source = entry.unwrap().path().join("src");
+        if source.is_dir() {
+            sources += 1;
+            let circle = circles::find(&source);
+            assert!(circle.is_empty(), "{}: {}", source.display(), circle.join(" → "));
+        }
+    }
+    assert!(sources > 20, "{sources} crates were found");
+    assert_eq!(circles::find(&workspace().join("sdk/src")), Vec::<String>::new());
 }

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use corver_study::eval::{FIGURES, Unit};
+use corver_eval::{FIGURES, Unit};
 use serde_json::{Map, Value, json};
 
 use crate::host::{

@@ -1,23 +1,16 @@
 //! Questions of a command: question sets of the configuration and of the command line, from files
 //! of every kind.
 
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
-use corver_core::{Question, question};
+use anyhow::{Context, Result, bail};
+use corver_core::Question;
+use corver_data::{Curriculum, QuestionPlace, Share};
 use corver_demo::demo_world;
-use corver_reward::config::{DemoOr, Place, Problems, Resolve, absolute};
-use corver_reward::hub;
+use corver_eval::Truth;
+use corver_reward::config::{DemoOr, Place, Problems, Resolve};
 use corver_settings::{DEMO, Settings, TrainQuestions};
-use corver_study::data::{Curriculum, QuestionPlace, Share};
-use corver_study::eval::Truth;
-use serde_json::Value;
-
-/// How a Parquet file begins.
-const PARQUET: &[u8] = b"PAR1";
 
 /// Questions of a training run or of the filter, resolved.
 #[derive(Debug)]
@@ -157,17 +150,10 @@ fn resolve_set(key: &str, text: &mut String, problems: &mut Problems) -> Option<
 }
 
 fn set_place(text: &str) -> Result<Place> {
-    if text == DEMO {
-        return Ok(DemoOr::Demo);
+    match text {
+        DEMO => Ok(DemoOr::Demo),
+        text => Ok(DemoOr::Own(QuestionPlace::find(text)?.to_string().into())),
     }
-    let QuestionPlace { path, split } = QuestionPlace::parse(text);
-    let snapshot = path.to_str().and_then(|name| hub::snapshot(hub::Kind::Dataset, name));
-    let path = match snapshot {
-        Some(snapshot) if !path.exists() => absolute(&snapshot)?,
-        _ => absolute(&path)?,
-    };
-    ensure!(path.exists(), hub::missing(hub::Kind::Dataset, &path));
-    Ok(DemoOr::Own(QuestionPlace { path, split }.to_string().into()))
 }
 
 /// Questions that each have a gold, and the name of the place that a command line names.
@@ -177,13 +163,9 @@ pub fn graded_questions(path: &Path) -> Result<(String, Vec<Question>)> {
     Ok((QuestionPlace::parse(&path.to_string_lossy()).name(), questions))
 }
 
-/// The questions of every file of the place that a command line names, file by file.
+/// Reads the questions of every file of the place that a command line names, file by file.
 pub fn read_files(path: &Path) -> Result<Vec<(PathBuf, Vec<Question>)>> {
-    let place = match set_place(utf8(path)?)? {
-        DemoOr::Own(place) => place,
-        DemoOr::Demo => path.to_owned(),
-    };
-    files(&place)?.into_iter().map(|file| read(&file).map(|questions| (file, questions))).collect()
+    Ok(QuestionPlace::find(utf8(path)?)?.read()?)
 }
 
 /// All questions of the place that a command line names; `demo` stands for those that the demo is
@@ -197,38 +179,9 @@ fn utf8(path: &Path) -> Result<&str> {
 }
 
 fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
-    match place {
-        DemoOr::Demo => Ok(of_demo()),
-        DemoOr::Own(path) => {
-            let parts: Vec<_> =
-                files(path)?.iter().map(|file| read(file)).collect::<Result<_>>()?;
-            Ok(parts.concat())
-        }
-    }
-}
-
-fn files(path: &Path) -> Result<Vec<PathBuf>> {
-    let place = QuestionPlace::parse(&path.to_string_lossy());
-    ensure!(place.path.exists(), hub::missing(hub::Kind::Dataset, &place.path));
-    Ok(place.files()?)
-}
-
-fn read(path: &Path) -> Result<Vec<Question>> {
-    if !is_parquet(path) {
-        return Ok(question::read_questions(path)?);
-    }
-    let records: Vec<Value> = corver_corpus::parquet_records(path)?.collect::<Result<_, _>>()?;
-    Ok(question::questions(path, records)?)
-}
-
-/// By its name, or by how it begins.
-fn is_parquet(path: &Path) -> bool {
-    let mut start = [0; PARQUET.len()];
-    let mut begins = || {
-        File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
-            && start == PARQUET
-    };
-    path.extension().is_some_and(|extension| extension == "parquet") || begins()
+    let DemoOr::Own(path) = place else { return Ok(of_demo()) };
+    let files = QuestionPlace::find(utf8(path)?)?.read()?;
+    Ok(files.into_iter().flat_map(|(_, questions)| questions).collect())
 }
 
 /// Without a gold, every answer would count as wrong.

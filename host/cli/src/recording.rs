@@ -3,14 +3,14 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use corver_backends::passages::{PassageManifest, Place as PassagePlace};
+use corver_backends::recording::{Recording, go_on, record};
 use corver_core::Verifiers;
 use corver_counts::Source;
-use corver_passages::{PassageManifest, Place as PassagePlace};
-use corver_recording::{Recording, go_on, record};
 use corver_reward::config::{CorpusConfig, DemoOr, Problems, Resolve, VerifierConfig};
 use corver_reward::parts;
+use corver_runs::{RunManifest, fingerprint, text_fingerprint};
 use corver_settings::Settings;
-use corver_study::run::{RunManifest, fingerprint, text_fingerprint};
 
 use crate::args::RecordingArgs;
 
@@ -99,7 +99,7 @@ fn passage_fingerprint(place: &PassagePlace) -> Result<String> {
 pub fn check(args: &RecordingArgs, resumes: bool) -> Result<()> {
     match &args.record {
         Some(path) if !resumes && path.exists() => {
-            bail!(corver_recording::RecordingError::Exists { path: path.clone() })
+            bail!(corver_backends::recording::RecordingError::Exists { path: path.clone() })
         }
         _ => Ok(()),
     }

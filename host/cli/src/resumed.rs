@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use corver_runs::{RunDir, RunDirError, RunManifest, folder};
 use corver_settings::Settings;
 use corver_settings::load::differences;
-use corver_study::run::{RunDir, RunDirError, RunManifest, folder};
 use toml::Value;
 
 use crate::args::SettingsArgs;

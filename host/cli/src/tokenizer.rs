@@ -14,4 +14,3 @@ pub fn load_tokenizer(settings: &Settings, model: &Path) -> Result<ChatTokenizer
         ChatTokenizer::load_with_child(model, parts::renderer()?, settings.policy.chat.clone())?;
     Ok(tokenizer.with_stop_texts(settings.policy.stop.clone())?)
 }
-

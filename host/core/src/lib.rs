@@ -20,7 +20,6 @@ pub mod algorithm;
 pub mod compat;
 pub mod completion;
 pub mod count;
-pub mod golds;
 pub mod question;
 pub mod response;
 pub mod returns;

@@ -8,7 +8,6 @@ use crate::template::{ANSWER, MIN_REASONING, THINK, answer_block};
 use crate::text::{is_space, strip, words};
 use crate::{Compatibility, Completion, Exchange, Lookup, PartError, Verifier, Verifiers, compat};
 
-
 /// The paper's refusals, in lower case (App. A.2, “NA detection”).
 const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use corver_extract::{Device, Extractor, RuntimeLibrary};
+use corver_inference::extract::{Device, Extractor, RuntimeLibrary};
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
@@ -96,7 +96,7 @@ fn make_extractor(out: &Path, training: &Training) -> Result<()> {
         .with_context(|| format!("making the extractor in {}", out.display()))?;
     let mut extractor = Extractor::open(
         out,
-        corver_extract::Options::default(),
+        corver_inference::extract::Options::default(),
         Device::Cpu,
         &RuntimeLibrary::find(None)?,
     )?;

@@ -9,7 +9,7 @@ use corver_core::Question;
 use rand::Rng;
 
 use crate::article::Article;
-use crate::error::{DemoError, write_file};
+use crate::error::DemoError;
 use crate::phrasing::Split;
 use crate::world::{World, WorldSize};
 
@@ -58,7 +58,9 @@ pub fn materialise(cache: &Path) -> Result<DemoPaths, DemoError> {
         if std::fs::read(&path).is_ok_and(|there| there == content) {
             continue;
         }
-        write_file(&path, content)?;
+        std::fs::create_dir_all(corver_files::parent(&path))
+            .and_then(|()| corver_files::replace(&path, content))
+            .map_err(|source| DemoError::Write { path, source })?;
     }
     Ok(DemoPaths { policy: folder.join("policy"), extractor: folder.join("extractor") })
 }
@@ -144,9 +146,11 @@ mod tests {
             serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
         assert_eq!(config["model_type"], "qwen3");
         assert!(
-            std::fs::read_dir(&paths.policy)
+            std::fs::read_dir(&paths.policy).unwrap().all(|file| !file
                 .unwrap()
-                .all(|file| !file.unwrap().path().ends_with(".tmp"))
+                .file_name()
+                .to_string_lossy()
+                .starts_with(".tmp"))
         );
     }
 

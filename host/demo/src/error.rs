@@ -1,7 +1,6 @@
 //! What can go wrong with the demo.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Why the demo cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -21,21 +20,4 @@ pub enum DemoError {
         /// What was asked for.
         got: f64,
     },
-}
-
-/// Writes a file under a temporary name, syncs and renames it, so that it is there whole or not at
-/// all; makes its folder.
-pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DemoError> {
-    let failed = |source| DemoError::Write { path: path.to_owned(), source };
-    // The process id keeps two programs that unpack at the same time out of each other's way.
-    let temporary = path.with_added_extension(format!("{}.tmp", std::process::id()));
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let written = std::fs::File::create(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    written.map_err(failed)?;
-    std::fs::rename(&temporary, path).map_err(failed)
 }

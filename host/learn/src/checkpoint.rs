@@ -47,28 +47,27 @@ impl Policy {
     pub fn save_checkpoint(&self, root: &Path, keep: usize) -> Result<PathBuf> {
         std::fs::create_dir_all(root).map_err(PretrainedError::io("create", root))?;
         let folder = root.join(format!("{PREFIX}{:06}", self.steps()));
-        files::write_folder(&folder, |temporary| {
-            self.model().save_adapter(temporary)?;
-            let names: Vec<String> =
-                self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
-            let steps = self.optimizer().steps();
-            files::write_tensors(
-                &temporary.join("optimizer.safetensors"),
-                &moments(self.optimizer(), &names),
-            )?;
-            if let Some(critic) = self.critic() {
-                let named =
-                    |(name, tensor): (&str, &Tensor)| (name.to_owned(), tensor.shallow_clone());
-                let mut tensors: Vec<_> =
-                    critic::NAMES.into_iter().zip(critic.parameters()).map(named).collect();
-                tensors.extend(moments(critic.optimizer(), &critic::NAMES));
-                files::write_tensors(&temporary.join(CRITIC), &tensors)?;
-            }
-            let state = State { format: FORMAT, steps, settings: *self.settings() };
-            let state = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
-            files::write_whole(&temporary.join(files::CHECKPOINT_STATE), state.as_bytes())?;
-            files::write_checksums(temporary)
-        })?;
+        let new = files::create_folder(&folder)?;
+        self.model().save_adapter(new.path())?;
+        let names: Vec<String> =
+            self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
+        let steps = self.optimizer().steps();
+        files::write_tensors(
+            &new.path().join("optimizer.safetensors"),
+            &moments(self.optimizer(), &names),
+        )?;
+        if let Some(critic) = self.critic() {
+            let named = |(name, tensor): (&str, &Tensor)| (name.to_owned(), tensor.shallow_clone());
+            let mut tensors: Vec<_> =
+                critic::NAMES.into_iter().zip(critic.parameters()).map(named).collect();
+            tensors.extend(moments(critic.optimizer(), &critic::NAMES));
+            files::write_tensors(&new.path().join(CRITIC), &tensors)?;
+        }
+        let state = State { format: FORMAT, steps, settings: *self.settings() };
+        let state = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
+        files::write(&new.path().join(files::CHECKPOINT_STATE), state.as_bytes())?;
+        files::write_checksums(new.path())?;
+        files::finish_folder(new, &folder)?;
         let mut all = checkpoints(root)?;
         all.truncate(all.len().saturating_sub(keep.max(1)));
         for old in all {

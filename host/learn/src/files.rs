@@ -1,9 +1,9 @@
 //! Tensors on disk (safetensors), and files that are either whole or absent.
 
 use std::collections::{BTreeMap, HashMap};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use corver_files::NewFolder;
 use corver_pretrained::PretrainedError;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tch::{Device, Kind, Tensor};
@@ -13,53 +13,28 @@ use crate::error::{LearnError, Result};
 /// State of the optimiser. A folder with this file is a checkpoint.
 pub(crate) const CHECKPOINT_STATE: &str = "state.json";
 
-/// Writes `bytes` under a temporary name, syncs, and renames: readers see the old file or the new
-/// one.
-pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".tmp");
-    let temporary = PathBuf::from(temporary);
-    let mut file =
-        std::fs::File::create(&temporary).map_err(PretrainedError::io("create", &temporary))?;
-    file.write_all(bytes).map_err(PretrainedError::io("write", &temporary))?;
-    file.sync_all().map_err(PretrainedError::io("sync", &temporary))?;
-    Ok(std::fs::rename(&temporary, path).map_err(PretrainedError::io("rename to", path))?)
+/// Replaces a file as a whole.
+///
+/// # Errors
+/// If the file cannot be written.
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    Ok(corver_files::replace(path, bytes).map_err(PretrainedError::io("write", path))?)
 }
 
-/// Fills a folder under a temporary name and renames it: it is there whole or not at all. An older
-/// one is replaced.
-pub(crate) fn write_folder(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let with_ending = |ending: &str| {
-        let mut name = folder.as_os_str().to_owned();
-        name.push(ending);
-        PathBuf::from(name)
-    };
-    let (temporary, old) = (with_ending(".tmp"), with_ending(".old"));
-    for stale in [&temporary, &old] {
-        if stale.exists() {
-            std::fs::remove_dir_all(stale).map_err(PretrainedError::io("delete", stale))?;
-        }
-    }
-    std::fs::create_dir_all(&temporary).map_err(PretrainedError::io("create", &temporary))?;
-    fill(&temporary)?;
-    sync_folder(&temporary)?;
-    if folder.exists() {
-        std::fs::rename(folder, &old).map_err(PretrainedError::io("rename", folder))?;
-    }
-    std::fs::rename(&temporary, folder).map_err(PretrainedError::io("rename to", folder))?;
-    if let Some(parent) = folder.parent() {
-        sync_folder(parent)?;
-    }
-    if old.exists() {
-        std::fs::remove_dir_all(&old).map_err(PretrainedError::io("delete", &old))?;
-    }
-    Ok(())
+/// Creates a folder that appears as a whole: see [`finish_folder`].
+///
+/// # Errors
+/// If the folder cannot be created.
+pub(crate) fn create_folder(target: &Path) -> Result<NewFolder> {
+    Ok(NewFolder::create(target).map_err(PretrainedError::io("create", target))?)
 }
 
-fn sync_folder(folder: &Path) -> Result<()> {
-    Ok(std::fs::File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(PretrainedError::io("sync", folder))?)
+/// Gives a new folder its name.
+///
+/// # Errors
+/// If a folder cannot be renamed or removed.
+pub(crate) fn finish_folder(folder: NewFolder, target: &Path) -> Result<()> {
+    Ok(folder.finish().map_err(PretrainedError::io("rename to", target))?)
 }
 
 /// Writes tensors in the layout that `transformers` and `peft` read.
@@ -97,7 +72,7 @@ pub(crate) fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result
     }
     let header = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let bytes = safetensors::serialize(views, Some(header)).map_err(refused)?;
-    write_whole(path, &bytes)
+    write(path, &bytes)
 }
 
 /// Reads every tensor of one file. `kind` converts them, and takes floating-point ones only; `None`
@@ -163,7 +138,7 @@ pub(crate) fn write_checksums(folder: &Path) -> Result<()> {
         .into_iter()
         .map(|(name, checksum)| format!("{checksum}  {name}\n"))
         .collect();
-    write_whole(&folder.join(CHECKSUMS), lines.concat().as_bytes())
+    write(&folder.join(CHECKSUMS), lines.concat().as_bytes())
 }
 
 /// Compares every file with its checksum, and the list with the folder.

@@ -119,7 +119,7 @@ pub(crate) fn write(
         "use_dora": false,
         "inference_mode": true,
     });
-    files::write_whole(&folder.join("adapter_config.json"), format!("{config:#}\n").as_bytes())
+    files::write(&folder.join("adapter_config.json"), format!("{config:#}\n").as_bytes())
 }
 
 /// Far above every adapter that was ever trained; its square is still a number in f32.

@@ -34,24 +34,23 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, device: Device) -> Result<
     model.load_adapter(adapter)?;
     model.merge_lora()?;
     let kind = stored_kind(&base.join("config.json"))?;
-    files::write_folder(out, |temporary| {
-        let rounded = |(name, tensor): (String, &Tensor)| Ok((name, tensor.f_to_kind(kind)?));
-        let weights = model.parameters().into_iter().map(rounded).collect::<Result<Vec<_>>>()?;
-        files::write_tensors(&temporary.join("model.safetensors"), &weights)?;
-        for entry in std::fs::read_dir(base).map_err(PretrainedError::io("list", base))? {
-            let path = entry.map_err(PretrainedError::io("list", base))?.path();
-            let name = path.file_name().unwrap_or_default();
-            let holds_weights = path
-                .extension()
-                .is_some_and(|extension| WEIGHTS.iter().any(|known| extension == *known));
-            let lists_weights = name.to_string_lossy().ends_with(".index.json");
-            if path.is_file() && !holds_weights && !lists_weights {
-                std::fs::copy(&path, temporary.join(name))
-                    .map_err(PretrainedError::io("copy", &path))?;
-            }
+    let folder = files::create_folder(out)?;
+    let rounded = |(name, tensor): (String, &Tensor)| Ok((name, tensor.f_to_kind(kind)?));
+    let weights = model.parameters().into_iter().map(rounded).collect::<Result<Vec<_>>>()?;
+    files::write_tensors(&folder.path().join("model.safetensors"), &weights)?;
+    for entry in std::fs::read_dir(base).map_err(PretrainedError::io("list", base))? {
+        let path = entry.map_err(PretrainedError::io("list", base))?.path();
+        let name = path.file_name().unwrap_or_default();
+        let holds_weights = path
+            .extension()
+            .is_some_and(|extension| WEIGHTS.iter().any(|known| extension == *known));
+        let lists_weights = name.to_string_lossy().ends_with(".index.json");
+        if path.is_file() && !holds_weights && !lists_weights {
+            std::fs::copy(&path, folder.path().join(name))
+                .map_err(PretrainedError::io("copy", &path))?;
         }
-        Ok(())
-    })
+    }
+    files::finish_folder(folder, out)
 }
 
 /// What config.json says of the weights' dtype; f32 where it says nothing.

@@ -130,7 +130,7 @@ impl Model {
         files::write_tensors(&folder.join("model.safetensors"), &tensors)?;
         let dtype = if self.kind == Kind::BFloat16 { "bfloat16" } else { "float32" };
         let config = format!("{:#}\n", self.config.to_json(dtype));
-        files::write_whole(&folder.join("config.json"), config.as_bytes())
+        files::write(&folder.join("config.json"), config.as_bytes())
     }
 
     /// The shape.

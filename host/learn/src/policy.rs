@@ -260,7 +260,9 @@ impl Policy {
     /// # Errors
     /// Where a file cannot be written.
     pub fn save_adapter(&self, folder: &Path, precision: Precision) -> Result<()> {
-        files::write_folder(folder, |temporary| self.model.save_adapter_in(temporary, precision))
+        let new = files::create_folder(folder)?;
+        self.model.save_adapter_in(new.path(), precision)?;
+        files::finish_folder(new, folder)
     }
 
     /// Builds the rows of a batch, and computes the reference's log-probabilities and the critic's
@@ -352,7 +354,7 @@ impl Policy {
                 Objective::Preference(signs) => json!({ "rollouts": rollouts, "signs": signs }),
                 Objective::Imitation => json!({ "rollouts": rollouts }),
             };
-            if files::write_whole(&path, content.to_string().as_bytes()).is_ok() {
+            if files::write(&path, content.to_string().as_bytes()).is_ok() {
                 *batch = Some(path);
             }
         }

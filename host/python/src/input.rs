@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use corver_core::question::Answers;
 use corver_core::{Compatibility, Question, Rollout};
+use corver_data::Answers;
 use corver_pretrained::{Decoded, TextTokenizer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

@@ -1,6 +1,6 @@
 //! What trainers hand over, read as `corver-host serve` reads it.
 
-use corver_core::golds::golds as read_golds;
+use corver_data::golds::golds as read_golds;
 use corver_pretrained::transcript;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

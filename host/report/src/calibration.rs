@@ -1,6 +1,6 @@
 //! What labels say of counts, and truth of rewards.
 
-use corver_study::calibrate::{BucketShare, Calibration, Point, RuleAudit, Share};
+use corver_analysis::calibrate::{BucketShare, Calibration, Point, RuleAudit, Share};
 use maud::{Markup, html};
 
 use crate::chart::{Bucket, Labels, reliability};
@@ -86,7 +86,7 @@ fn shares(what: &str, points: &[Point]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use corver_study::calibrate::{Auc, Buckets, Evidence, Interval, Order};
+    use corver_analysis::calibrate::{Auc, Buckets, Evidence, Interval, Order};
 
     use super::*;
 

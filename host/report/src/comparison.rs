@@ -1,8 +1,8 @@
 //! Arms of a training side by side: the tables that a terminal shows, and a page with these and the
 //! curves.
 
-use corver_study::compare::{Arm, COSTS, Spread};
-use corver_study::eval::{Direction, Evaluation, FIGURES, Figure, Unit, View, figures};
+use corver_analysis::compare::{Arm, COSTS, Spread};
+use corver_eval::{Direction, Evaluation, FIGURES, Figure, Unit, View, figures};
 use maud::html;
 use serde::Serialize;
 
@@ -336,8 +336,8 @@ fn mean_curve(runs: &[Run], metric: &str) -> Vec<(u64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use corver_study::compare::compare;
-    use corver_study::run::{Asked, Summary};
+    use corver_analysis::compare::compare;
+    use corver_train::{Asked, Summary};
 
     use super::*;
     use crate::testing::{run_folder, trace};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use corver_study::run::metrics::{Metric, SHARE};
+use corver_train::metrics::{Metric, SHARE};
 use maud::{Markup, html};
 
 use crate::chart::{Labels, Series, Unit, lines};

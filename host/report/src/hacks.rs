@@ -1,7 +1,7 @@
 //! The ways in which policies are known to earn more without being better, and whether a run shows
 //! them. Each compares the first steps with the last.
 
-use corver_study::run::warnings::Warnings;
+use corver_train::warnings::Warnings;
 
 use crate::number;
 use crate::run::Run;
@@ -208,8 +208,7 @@ mod tests {
     #[test]
     fn reward_that_rises_while_accuracy_falls_is_flagged() {
         let mut run = with_lengths([20.0; 5]);
-        let accurate =
-            |accuracy| Some(corver_study::eval::Evaluation { accuracy, ..Default::default() });
+        let accurate = |accuracy| Some(corver_eval::Evaluation { accuracy, ..Default::default() });
         run.before = accurate(0.5);
         for (after, flagged) in [(0.6, false), (0.49, false), (0.4, true)] {
             run.after = accurate(after);

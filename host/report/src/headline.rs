@@ -1,8 +1,8 @@
 //! The top of a report: what a run was, and what it changed.
 
-use corver_study::compare::COSTS;
-use corver_study::eval::{Evaluation, Figure, OF_AN_ANSWER, Unit, View, figures};
-use corver_study::run::Summary;
+use corver_analysis::compare::COSTS;
+use corver_eval::{Evaluation, Figure, OF_AN_ANSWER, Unit, View, figures};
+use corver_train::Summary;
 use maud::{Markup, html};
 
 use crate::number;

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use corver_study::whole;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::ReportError;
@@ -31,7 +30,7 @@ pub fn page(title: &str, body: &Markup) -> String {
 /// # Errors
 /// Where the file cannot be written.
 pub fn save(path: &Path, page: &str) -> Result<(), ReportError> {
-    whole::write(path, page.as_bytes()).map_err(|source| ReportError::Io {
+    corver_files::replace(path, page.as_bytes()).map_err(|source| ReportError::Io {
         action: "write",
         path: path.to_owned(),
         source,

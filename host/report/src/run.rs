@@ -7,10 +7,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use corver_core::Trace;
+use corver_eval::Evaluation;
+use corver_runs::RunManifest;
+use corver_runs::folder::{CONFIG, MANIFEST, METRICS_LOG, SUMMARY, TRACES};
 use corver_settings::{GraderSection, Plugin, Settings};
-use corver_study::eval::Evaluation;
-use corver_study::run::folder::{CONFIG, MANIFEST, METRICS_LOG, SUMMARY, TRACES};
-use corver_study::run::{RewardNames, RunManifest, Summary};
+use corver_train::{RewardNames, Summary};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};

@@ -7,7 +7,7 @@ use corver_core::response::AnswerRule;
 use corver_core::template::MIN_REASONING;
 use corver_core::text::words;
 use corver_core::{Compatibility, Label, Section, Trace};
-use corver_study::eval::{Missing, missing};
+use corver_eval::{Missing, missing};
 
 /// Words of a sequence that may come again.
 const SEQUENCE: usize = 4;

@@ -10,7 +10,6 @@
 pub mod check;
 pub mod config;
 pub mod folders;
-pub mod hub;
 pub mod parts;
 mod passages;
 pub mod plugin;

@@ -5,7 +5,7 @@ use anyhow::Result;
 use corver_core::{
     Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, Verifiers, score,
 };
-use corver_extract::Extractor;
+use corver_inference::extract::Extractor;
 use corver_settings::{CheckSettings, Settings};
 
 use crate::parts::{self, Loader, SentenceRules};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use corver_study::data::PoolSettings;
+use corver_data::PoolSettings;
 
 use super::{CorpusArgs, SettingsArgs};
 

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use corver_analysis::compare::compare;
 use corver_report::comparison::{COST_LEGEND, LEGEND, QuestionSet, Table, Tables, comparison};
 use corver_report::run::Run;
 use corver_reward::config;
+use corver_runs::folder;
 use corver_settings::load::differences;
 use corver_settings::{Layers, Plugin, Settings};
-use corver_study::compare::compare;
-use corver_study::run::{Summary, folder};
-use corver_study::whole;
+use corver_train::Summary;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{
@@ -345,5 +345,6 @@ fn summary(out: &Path, arm: &str, seed: u64) -> Result<Summary> {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    whole::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+    corver_files::replace(path, text.as_bytes())
+        .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use corver_core::Question;
+use corver_data::QuestionRecord;
 use serde_json::json;
 
 use crate::args::{DemoArgs, DemoCommand};
@@ -19,7 +19,7 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
     write(&out.join("articles.jsonl"), &(lines.collect::<Vec<_>>().join("\n") + "\n"))?;
     let (train, eval) = corver_demo::demo_questions();
     for (name, questions) in [("train.json", &train), ("eval.json", &eval)] {
-        let records: Vec<_> = questions.iter().map(Question::record).collect();
+        let records: Vec<_> = questions.iter().map(QuestionRecord::from).collect();
         write(&out.join(name), &(serde_json::to_string_pretty(&records)? + "\n"))?;
     }
     if json {

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use corver_core::{ReturnParts, RewardSettings};
+use corver_eval::read_completions;
 use corver_report::explain::{Evidence, Explained, Passage, Piece};
 use corver_report::{Run, explain, page};
 use corver_reward::Passages;
 use corver_reward::config::{self, CorpusConfig};
 use corver_reward::parts::Loader;
-use corver_study::eval::read_completions;
-use corver_study::run::folder;
+use corver_runs::folder;
 use serde_json::json;
 
 use super::index::count::origin;

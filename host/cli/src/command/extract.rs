@@ -7,11 +7,11 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use corver_core::Triplet;
 use corver_core::triplet::triplets_from_reply;
-use corver_extract::Stats;
+use corver_eval::{ExtractionQuality, Found, compare_triplets, read_gold};
+use corver_inference::extract::Stats;
 use corver_reward::config::{self, ExtractorConfig};
 use corver_reward::parts;
 use corver_settings::Settings;
-use corver_study::eval::{ExtractionQuality, Found, compare_triplets, read_gold};
 use serde_json::json;
 
 use crate::args::ExtractArgs;

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use corver_eval::filter::{ANSWERED, KEPT};
+use corver_eval::{FilterPlan, Filtered, filter};
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
+use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::FilterSettings;
-use corver_study::eval::filter::{ANSWERED, KEPT};
-use corver_study::eval::{FilterPlan, Filtered, filter};
-use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 
 use crate::args::FilterArgs;
 use crate::engine::{self, Answering};

@@ -5,10 +5,10 @@ use corver_core::{
     Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers,
     SentenceScorer, Trace, Verdict, Verifiers, score,
 };
+use corver_eval::{Completions, read_completions};
 use corver_reward::config::{self, ExtractorConfig};
 use corver_reward::parts::{self, Loader};
 use corver_settings::RewardSettings;
-use corver_study::eval::{Completions, read_completions};
 
 use crate::args::ScoreArgs;
 use crate::output;

@@ -9,8 +9,8 @@ use corver_reward::check::{Checked, Text};
 use corver_reward::config::{self, DemoOr, RewardConfig};
 use corver_reward::{Scorer, parts};
 use corver_serve::{
-    CountLimits, Limits, Metrics, Queue, QueueLimits, Refusal, between_batches, counts,
-    get_reward, score,
+    CountLimits, Limits, Metrics, Queue, QueueLimits, Refusal, between_batches, counts, get_reward,
+    score,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;

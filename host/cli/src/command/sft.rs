@@ -7,9 +7,9 @@ use corver_core::LossSettings;
 use corver_core::{Algorithm, LearnSettings, Learner, Sampling};
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
+use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::Settings;
-use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
-use corver_study::sft::{Demonstrations, SftError, SftPlan, SftSummary, sft};
+use corver_train::sft::{Demonstrations, SftError, SftPlan, SftSummary, sft};
 use serde_json::{Value, json};
 
 use crate::args::SftArgs;

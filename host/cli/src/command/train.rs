@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use corver_core::{Decoding, Estimator, Graders, Learner, Scorers, StepSettings, Verifiers};
-use corver_extract::Extractor;
+use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
+use corver_inference::extract::Extractor;
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_reward::plugin;
+use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::{ChatPrices, PriceSection, Settings};
-use corver_study::eval::{Evaluation, OF_AN_ANSWER, View, figures};
-use corver_study::run::{
-    Observer, Plan, Prices, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError,
-    fingerprint, folder, text_fingerprint, train,
+use corver_train::{
+    Observer, Plan, Prices, RewardNames, Summary, SystemPrompts, TrainError, train,
 };
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};

@@ -20,8 +20,8 @@ mod lexicon;
 mod official;
 mod pairs;
 mod random;
-mod shape;
 mod report;
+mod shape;
 mod text;
 mod vocabulary;
 

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::document::World;
-use crate::shape::Shape;
 use crate::pairs::{self, PAIRS, Pairs, Tally};
+use crate::shape::Shape;
 use crate::vocabulary;
 
 /// Changes with what is written, so that text of an older generator is not taken for this one's.

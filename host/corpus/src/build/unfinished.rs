@@ -9,10 +9,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use corver_files::parent;
 use serde::{Deserialize, Serialize};
 
 use crate::build::inputs::{InputFile, Position};
@@ -208,11 +208,13 @@ impl Unfinished {
         manifest.files = std::mem::take(&mut self.state.finished);
         write_json(&self.path, MANIFEST, &manifest)?;
         self.remove_file(UNFINISHED)?;
-        sync_folder(&self.path)?;
+        corver_files::remove_temporary_files(&self.path).map_err(Error::io("clear", &self.path))?;
+        corver_files::sync_folder(&self.path).map_err(Error::io("sync", &self.path))?;
         fs::rename(&self.path, &self.target)
             .map_err(Error::io("rename the finished folder to", &self.target))?;
         self.renamed = true;
-        sync_folder(parent(&self.target))?;
+        let parent = parent(&self.target);
+        corver_files::sync_folder(parent).map_err(Error::io("sync", parent))?;
         Ok(manifest)
     }
 
@@ -345,22 +347,10 @@ fn load(path: &Path) -> Result<Option<State>> {
     }
 }
 
-/// Replaces a file as a whole: at any time it is the old one or the new one.
 fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> Result<()> {
-    let (path, new) = (dir.join(name), dir.join(format!("{name}.new")));
+    let path = dir.join(name);
     let json = serde_json::to_vec_pretty(value).map_err(|error| Error::json(&path, &error))?;
-    let mut file = File::create(&new).map_err(Error::io("create", &new))?;
-    file.write_all(&json).and_then(|()| file.sync_all()).map_err(Error::io("write", &new))?;
-    fs::rename(&new, &path).map_err(Error::io("write", &path))?;
-    sync_folder(dir)
-}
-
-fn sync_folder(path: &Path) -> Result<()> {
-    File::open(path).and_then(|folder| folder.sync_all()).map_err(Error::io("sync", path))
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    corver_files::replace(&path, &json).map_err(Error::io("write", &path))
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn settings() -> String {
 #[cfg(test)]
 mod tests {
     use corver_core::Sampling;
-    use corver_extract::{Device, Extractor, Options, RuntimeLibrary};
+    use corver_inference::extract::{Device, Extractor, Options, RuntimeLibrary};
     use corver_learn::sample;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;

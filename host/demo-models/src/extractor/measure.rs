@@ -103,7 +103,7 @@ mod tests {
 
     use corver_core::PartError;
     use corver_demo::{WorldSize, demo_world, materialise};
-    use corver_extract::{Device, Options, RuntimeLibrary};
+    use corver_inference::extract::{Device, Options, RuntimeLibrary};
 
     use super::*;
 
@@ -154,11 +154,17 @@ mod tests {
     }
 
     /// Through ONNX Runtime.
-    fn shipped() -> corver_extract::Extractor {
+    fn shipped() -> corver_inference::extract::Extractor {
         let cache = tempfile::tempdir().unwrap();
         let folder = materialise(cache.path()).unwrap().extractor;
         let runtime = RuntimeLibrary::find(None).unwrap();
-        corver_extract::Extractor::open(&folder, Options::default(), Device::Cpu, &runtime).unwrap()
+        corver_inference::extract::Extractor::open(
+            &folder,
+            Options::default(),
+            Device::Cpu,
+            &runtime,
+        )
+        .unwrap()
     }
 
     fn measured(world: &World) -> ExtractorQuality {

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use corver_data::hub;
 use corver_settings::{Device, Settings};
 
 use super::{CorpusConfig, DemoOr, Place, Problems, Resolve, hub_place};
-use crate::hub;
 
 /// Model and prompt of the triplet extractor.
 #[derive(Debug, Clone)]
@@ -17,7 +17,7 @@ pub struct ExtractorConfig {
     /// Sends the prompt through the model's chat template.
     pub chat: bool,
     /// Settings over those of the folder.
-    pub settings: corver_extract::Settings,
+    pub settings: corver_inference::extract::Settings,
     /// Device of the model.
     pub device: Device,
 }
@@ -37,12 +37,12 @@ impl Resolve for ExtractorConfig {
             model,
             prompt: section.prompt.clone(),
             chat: section.chat,
-            settings: corver_extract::Settings {
+            settings: corver_inference::extract::Settings {
                 stop: section.stop.clone(),
                 max_new_tokens: section.max_new_tokens,
                 batch_size: section.batch_size,
                 max_sentence_tokens: section.max_sentence_tokens,
-                ..corver_extract::Settings::default()
+                ..corver_inference::extract::Settings::default()
             },
             device: section.device,
         })

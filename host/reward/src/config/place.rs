@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use corver_counts::Source;
+use corver_data::hub;
 use corver_settings::DEMO;
-
-use crate::hub;
 
 /// The built-in demo's part, or one of the user's own.
 #[derive(Debug, Clone, PartialEq, Eq)]

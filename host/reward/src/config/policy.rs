@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use corver_data::hub;
 use corver_settings::{EngineKind, EngineSection, Settings};
 
 use super::{Place, Problems, Resolve, hub_place};
-use crate::hub;
 
 /// Model of the policy, and the server that samples in its place.
 #[derive(Debug, Clone)]

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use corver_passages::Place as PassagePlace;
+use corver_backends::passages::Place as PassagePlace;
+use corver_data::hub;
 use corver_settings::{ChatPrices, ChatSettings, DEMO, NliSettings, Settings};
 
 use super::{DemoOr, Place, Problems, Resolve, absolute, hub_place};
-use crate::hub;
 
 /// Capabilities of rules beside counts. Each is granted if its model or index is named.
 #[derive(Debug, Clone, Default)]

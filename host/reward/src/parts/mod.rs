@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use corver_core::Counter;
 use corver_corpus::OpenOptions;
 use corver_counts::{Memo, OpenSettings, Source};
-use corver_extract::{Extractor, RuntimeLibrary};
+use corver_inference::extract::{Extractor, RuntimeLibrary};
 
 use crate::config::{CorpusConfig, DemoOr, ExtractorConfig, PolicyConfig};
 use crate::folders;
@@ -36,7 +36,7 @@ pub fn extractor(config: &ExtractorConfig) -> Result<(PathBuf, Extractor)> {
             Some(read.with_context(|| format!("cannot read the prompt {}", path.display()))?)
         }
     };
-    let options = corver_extract::Options {
+    let options = corver_inference::extract::Options {
         settings: config.settings.clone(),
         prompt,
         chat: config.chat,

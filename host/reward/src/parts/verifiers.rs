@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use corver_chat::Chat;
+use corver_backends::chat::Chat;
+use corver_backends::passages::{
+    BuildOptions, PassageError, Passages, Place as PassagePlace, build,
+};
 use corver_core::{Graders, SentenceScorer as _, Verifier, Verifiers};
 use corver_counts::Source;
 use corver_demo::{DemoChat, DemoNli, Errors, demo_world};
-use corver_nli::Nli;
-use corver_passages::{BuildOptions, PassageError, Passages, Place as PassagePlace, build};
+use corver_inference::nli::Nli;
 
 use super::{SentenceRules, demo_index, runtime_library};
 use crate::config::{CorpusConfig, DemoOr, VerifierConfig};

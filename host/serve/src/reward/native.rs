@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use corver_core::question::Answers;
 use corver_core::{Explained, Question, RewardSettings, ScoredCompletion};
+use corver_data::Answers;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 

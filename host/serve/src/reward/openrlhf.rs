@@ -12,8 +12,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use corver_core::golds::{asked, golds};
 use corver_core::{Question, ReturnParts, RewardSettings, ScoredCompletion};
+use corver_data::golds::{asked, golds};
 use corver_pretrained::transcript;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};

@@ -6,16 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
+use corver_analysis::calibrate::{
+    Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
+};
 use corver_core::Sampling;
+use corver_eval::Truth;
 use corver_report::page;
 use corver_reward::config::{self, ExtractorConfig, PolicyConfig, Problems, Resolve, RulesConfig};
 use corver_reward::parts::{self, Loader};
 use corver_settings::Settings;
-use corver_study::calibrate::{
-    Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
-};
-use corver_study::eval::Truth;
-use corver_study::whole;
 use serde::Serialize;
 
 use super::cells;
@@ -214,7 +213,7 @@ fn write(
         .with_context(|| format!("cannot create the folder {}", out.display()))?;
     let write = |name: &str, text: String| {
         let path = out.join(name);
-        whole::write(&path, text.as_bytes())
+        corver_files::replace(&path, text.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))
     };
     write(AUDIT, serde_json::to_string_pretty(audited)? + "\n")?;

@@ -1,7 +1,7 @@
 //! `corver-host calibrate draw`: sentences into a sheet.
 
 use anyhow::{Result, ensure};
-use corver_study::calibrate::{Buckets, Drawn, Pool, write_sheet};
+use corver_analysis::calibrate::{Buckets, Drawn, Pool, write_sheet};
 
 use crate::args::DrawArgs;
 use crate::output;

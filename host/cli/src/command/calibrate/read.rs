@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use corver_analysis::calibrate::{Calibration, Share, Suggestion, calibrate, read_sheets, suggest};
 use corver_report::page;
-use corver_study::calibrate::{Calibration, Share, Suggestion, calibrate, read_sheets, suggest};
-use corver_study::whole;
 use serde::Serialize;
 
 use super::cells;
@@ -75,7 +74,7 @@ fn write(out: &Path, read: &Read, files: &[(String, String)]) -> Result<()> {
     let calibration = (CALIBRATION.to_owned(), serde_json::to_string_pretty(read)? + "\n");
     for (name, text) in std::iter::once(&calibration).chain(files) {
         let path = out.join(name);
-        whole::write(&path, text.as_bytes())
+        corver_files::replace(&path, text.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(page::save(&out.join(PAGE), &corver_report::calibration::calibration(&read.calibration))?)

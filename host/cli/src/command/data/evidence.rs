@@ -1,13 +1,13 @@
 //! `corver-host data evidence`: questions with passages that hold their answers.
 
 use anyhow::{Context, Result, bail, ensure};
+use corver_backends::passages::Place;
 use corver_core::{Question, Search};
 use corver_counts::Source;
-use corver_passages::Place;
+use corver_data::QuestionRecord;
 use corver_reward::config::{self, CorpusConfig, DemoOr};
 use corver_reward::parts;
 use corver_settings::DEMO;
-use corver_study::whole;
 use serde_json::json;
 
 use crate::args::EvidenceArgs;
@@ -38,12 +38,12 @@ pub fn run(args: &EvidenceArgs, json: bool) -> Result<()> {
         } else {
             own += 1;
         }
-        lines += &serde_json::to_string(&question.record())?;
+        lines += &serde_json::to_string(&QuestionRecord::from(&question))?;
         lines.push('\n');
         bar.inc(1);
     }
     bar.finish_and_clear();
-    whole::write(&args.out, lines.as_bytes())
+    corver_files::replace(&args.out, lines.as_bytes())
         .with_context(|| format!("cannot write {}", args.out.display()))?;
     if json {
         return output::json(

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use corver_data::QuestionRecord;
+use corver_data::{Grounding, PoolSettings, Source, Summary, pool};
+use corver_eval::filter::KEPT;
 use corver_reward::config::{self, CorpusConfig, Resolve};
 use corver_reward::parts;
-use corver_study::data::{Grounding, PoolSettings, Source, Summary, pool};
-use corver_study::eval::filter::KEPT;
-use corver_study::run::{RunManifest, folder, text_fingerprint};
+use corver_runs::{RunManifest, folder, text_fingerprint};
 
 use crate::args::PoolArgs;
 use crate::output;
@@ -61,7 +62,7 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
         .map(|(_, counter)| Grounding { counter: counter.as_mut(), progress: &mut progress });
     let pool = pool(&sources, &not_in, &settings, grounding.as_mut())?;
     bar.finish_and_clear();
-    let kept: Vec<_> = pool.kept.iter().map(|entry| entry.question.record()).collect();
+    let kept: Vec<_> = pool.kept.iter().map(|entry| QuestionRecord::from(entry.question)).collect();
     run.write_lines(KEPT, &kept)?;
     run.write_lines(DROPPED, &pool.dropped)?;
     let summary = pool.summary(&sources);

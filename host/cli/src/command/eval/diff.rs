@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Result;
-use corver_study::eval::diff::Difference;
-use corver_study::eval::{Diff, Grades, Refusals, diff, read_answers};
+use corver_eval::diff::Difference;
+use corver_eval::{Diff, Grades, Refusals, diff, read_answers};
 
 use crate::output;
 

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use corver_core::{Graders, Question, Sampler, Sampling, Scorers, Verifiers};
-use corver_extract::Extractor;
-use corver_reward::config::{self, PolicyConfig, Problems, Resolve};
-use corver_reward::parts::{self, Loader, SentenceRules};
-use corver_settings::{DEMO, Settings};
-use corver_study::eval::{
+use corver_eval::{
     EvaluatePlan, Evaluation, GradedAnswer, OF_AN_ANSWER, Truth, View, evaluate, figures, summarize,
 };
-use corver_study::run::{RunDir, RunManifest, fingerprint, text_fingerprint};
+use corver_inference::extract::Extractor;
+use corver_reward::config::{self, PolicyConfig, Problems, Resolve};
+use corver_reward::parts::{self, Loader, SentenceRules};
+use corver_runs::{RunDir, RunManifest, fingerprint, text_fingerprint};
+use corver_settings::{DEMO, Settings};
 use indicatif::ProgressBar;
 use serde::Serialize;
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use corver_passages::{BuildOptions, Place, build};
+use corver_backends::passages::{BuildOptions, Place, build};
 use serde_json::json;
 
 use crate::args::PassagesArgs;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
+use corver_backends::passages::{PassageError, Passages, Place};
 use corver_core::Search;
-use corver_passages::{PassageError, Passages, Place};
 use serde_json::json;
 
 use crate::args::SearchArgs;

@@ -1,8 +1,8 @@
 //! Graded answers, beside the string match.
 
 use anyhow::{Result, ensure};
-use corver_study::judge::answer::LABELS;
-use corver_study::judge::{Agreement, read_items};
+use corver_analysis::judge::answer::LABELS;
+use corver_analysis::judge::{Agreement, read_items};
 use serde::Serialize;
 
 use super::{Bill, ask, show_agreement};

@@ -10,12 +10,12 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use corver_chat::{Chat, Spent};
+use corver_analysis::judge::{Agreement, JudgeSettings, Judged, Subject};
+use corver_backends::chat::{Chat, Spent};
 use corver_core::{ChatReply, Prompt};
 use corver_reward::folders;
+use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::ChatSettings;
-use corver_study::judge::{Agreement, JudgeSettings, Judged, Subject};
-use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
-use corver_study::calibrate::{Bucket, Calibration, Label, Row, Share, read_peoples_sheets, sheet};
-use corver_study::judge::{Judged, SentenceFindings, Subject, by_count};
+use corver_analysis::calibrate::{
+    Bucket, Calibration, Label, Row, Share, read_peoples_sheets, sheet,
+};
+use corver_analysis::judge::{Judged, SentenceFindings, Subject, by_count};
 use serde::Serialize;
 
 use super::{Bill, ask, show_agreement};

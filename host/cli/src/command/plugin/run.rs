@@ -7,11 +7,11 @@ use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::trace::SentenceTrace;
 use corver_core::{Completion, Extractor as _, Section, Sentence, Triplet, Verifiers};
+use corver_eval::{Completions, read_completions};
 use corver_reward::config::{self, ExtractorConfig, RulesConfig};
 use corver_reward::parts::{self, AnyRule, Loader};
 use corver_rules::ResponseRule;
 use corver_settings::Compatibility;
-use corver_study::eval::{Completions, read_completions};
 use serde::Deserialize;
 use serde_json::json;
 

@@ -1,0 +1,486 @@
+//! The client against an endpoint that misbehaves.
+
+#[path = "../../http/tests/served/mod.rs"]
+mod served;
+
+use std::io::{BufReader, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use corver_backends::chat::{Chat, ChatError, ChatPrices, ChatSettings};
+use corver_core::{ChatModel, ChatReply, Message, Prompt, Role, Usage};
+use serde_json::{Value, json};
+
+use served::{Request, next_request};
+
+/// What the endpoint does with one request.
+#[derive(Clone)]
+enum Act {
+    /// Answers with this status, these further header lines and this body.
+    Answer(u16, &'static str, String),
+    /// Closes the connection in the middle of the answer.
+    BreakOff,
+    /// Answers well, but not soon.
+    Slow(Duration),
+}
+
+fn says(content: &str) -> Act {
+    Act::Answer(200, "", completion(content))
+}
+
+fn completion(content: &str) -> String {
+    json!({
+        "id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": 102},
+    })
+    .to_string()
+}
+
+/// An endpoint in this process that does as it is told, request by request; the last act repeats.
+struct Endpoint {
+    url: String,
+    seen: Arc<Mutex<Vec<(Instant, String, Value)>>>,
+    /// Requests under way: now, and at most.
+    under_way: Arc<(AtomicUsize, AtomicUsize)>,
+}
+
+impl Endpoint {
+    fn new(acts: Vec<Act>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1/", listener.local_addr().unwrap());
+        let (seen, under_way) = (Arc::default(), Arc::default());
+        let endpoint = Self { url, seen: Arc::clone(&seen), under_way: Arc::clone(&under_way) };
+        let acts = Arc::new(acts);
+        // The threads end with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (seen, under_way, acts) = (seen.clone(), under_way.clone(), acts.clone());
+                std::thread::spawn(move || serve(stream.unwrap(), &acts, &seen, &under_way));
+            }
+        });
+        endpoint
+    }
+
+    fn settings(&self) -> ChatSettings {
+        ChatSettings {
+            endpoint: Some(self.url.clone()),
+            model: Some("judge".into()),
+            connections: 1,
+            timeout_s: 0.5,
+            patience_s: 20.0,
+            ..ChatSettings::default()
+        }
+    }
+
+    fn num_requests(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+}
+
+fn serve(
+    mut stream: TcpStream,
+    acts: &[Act],
+    seen: &Mutex<Vec<(Instant, String, Value)>>,
+    (now, most): &(AtomicUsize, AtomicUsize),
+) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    while let Some(Request { head, body }) = next_request(&mut reader) {
+        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+        let number = {
+            let mut seen = seen.lock().unwrap();
+            seen.push((Instant::now(), head, serde_json::from_slice(&body).unwrap()));
+            seen.len() - 1
+        };
+        let (status, headers, body) = match acts[number.min(acts.len() - 1)].clone() {
+            Act::Answer(status, headers, body) => (status, headers, body),
+            Act::Slow(wait) => {
+                std::thread::sleep(wait);
+                (200, "", completion("CORRECT"))
+            }
+            Act::BreakOff => {
+                let _ = stream
+                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"choices\":");
+                now.fetch_sub(1, SeqCst);
+                return stream.shutdown(Shutdown::Both).unwrap_or_default();
+            }
+        };
+        now.fetch_sub(1, SeqCst);
+        let answer =
+            format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn prompt(content: &str) -> Prompt {
+    let messages = vec![Message { role: Role::User, content: content.into() }];
+    Prompt { messages, temperature: 0.0, top_p: 1.0, max_tokens: 16, seed: None }
+}
+
+fn prompts(number: usize) -> Vec<Prompt> {
+    (0..number).map(|n| prompt(&format!("Is {n} even?"))).collect()
+}
+
+fn words(replies: Vec<ChatReply>) -> Vec<String> {
+    replies.into_iter().map(|reply| reply.content).collect()
+}
+
+fn ask(chat: &Chat, number: usize) -> Result<Vec<String>, ChatError> {
+    chat.ask_all(&prompts(number), |reply| reply == "CORRECT", |_| ()).map(words)
+}
+
+fn open(settings: ChatSettings, folder: &Path) -> Chat {
+    Chat::open(settings, "verify.chat", &folder.join("replies.jsonl")).unwrap()
+}
+
+#[test]
+fn a_request_is_that_of_the_api_and_carries_the_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("CORRECT")]);
+    let key_file = folder.path().join("key");
+    std::fs::write(&key_file, "sk-0123456789abcdef\n").unwrap();
+    let chat =
+        open(ChatSettings { key_file: Some(key_file), ..endpoint.settings() }, folder.path());
+    assert_eq!(ask(&chat, 1).unwrap(), ["CORRECT"]);
+    let (_, head, body) = endpoint.seen.lock().unwrap()[0].clone();
+    assert!(head.starts_with("POST /v1/chat/completions "), "{head}");
+    assert!(
+        head.to_ascii_lowercase().contains("authorization: bearer sk-0123456789abcdef"),
+        "{head}"
+    );
+    let messages = json!([{"role": "user", "content": "Is 0 even?"}]);
+    assert_eq!(
+        body,
+        json!({"model": "judge", "messages": messages, "temperature": 0.0, "max_tokens": 16})
+    );
+    let kept = std::fs::read_to_string(folder.path().join("replies.jsonl")).unwrap();
+    assert!(!format!("{chat:?}{kept}").contains("sk-0123"), "the key is shown");
+}
+
+#[test]
+fn a_prompt_says_how_it_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("yes")]);
+    let mut chat = open(endpoint.settings(), folder.path());
+    let seeded =
+        |seed| Prompt { temperature: 0.25, top_p: 0.5, max_tokens: 4096, seed, ..prompt("Is it?") };
+    // Other parameters and other seeds are other questions.
+    chat.reply(&[
+        seeded(Some(7)),
+        seeded(Some(8)),
+        seeded(None),
+        prompt("Is it?"),
+        seeded(Some(7)),
+    ])
+    .unwrap();
+    assert_eq!(endpoint.num_requests(), 4);
+    let got = endpoint.seen.lock().unwrap()[0].2.clone();
+    let messages = json!([{"role": "user", "content": "Is it?"}]);
+    let mut expected =
+        json!({"model": "judge", "messages": messages, "max_tokens": 4096, "seed": 7});
+    (expected["temperature"], expected["top_p"]) = (0.25.into(), 0.5.into());
+    assert_eq!(got, expected);
+
+    for (wrong, part) in [
+        (Prompt { messages: Vec::new(), ..prompt("") }, "messages"),
+        (Prompt { temperature: f32::INFINITY, ..prompt("a") }, "temperature"),
+        (Prompt { top_p: 0.0, ..prompt("a") }, "top_p"),
+        (Prompt { max_tokens: 0, ..prompt("a") }, "max_tokens"),
+    ] {
+        let error = chat.ask_all(&[prompt("b"), wrong], |_| true, |_| ()).unwrap_err();
+        assert!(error.to_string().starts_with(&format!("a prompt's {part} must be ")), "{error}");
+    }
+    assert_eq!(endpoint.num_requests(), 4, "said before anything is asked");
+}
+
+#[test]
+fn what_a_reply_took_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("yes")]);
+    let (took, nothing) = (Usage { prompt_tokens: 100, completion_tokens: 2 }, Usage::default());
+    let usage = |chat: &mut Chat, texts: &[&str]| -> Vec<Usage> {
+        let prompts: Vec<Prompt> = texts.iter().map(|text| prompt(text)).collect();
+        chat.reply(&prompts).unwrap().iter().map(|reply| reply.usage).collect()
+    };
+    let mut chat = open(endpoint.settings(), folder.path());
+    assert_eq!(usage(&mut chat, &["a", "b", "a"]), [took, took, nothing]);
+    assert_eq!(usage(&mut chat, &["b", "c"]), [nothing, took]);
+    // Replies kept from before cost this run what they would cost without them.
+    let mut again = open(endpoint.settings(), folder.path());
+    assert_eq!(usage(&mut again, &["c", "c", "a"]), [took, nothing, took]);
+    assert_eq!(endpoint.num_requests(), 3);
+}
+
+#[test]
+fn a_run_that_met_the_ceiling_goes_on_with_a_higher_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("yes")]);
+    // A reply costs 0.002.
+    let prices = ChatPrices { prompt: 10.0, completion: 500.0 };
+    let settings =
+        |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
+    let mut chat = open(settings(0.008), folder.path());
+    chat.reply(&prompts(3)).unwrap();
+    let error = chat.reply(&prompts(8)[2..]).unwrap_err().to_string();
+    assert!(error.contains("0.0080 is spent of at most 0.008 (verify.chat.max_cost)"), "{error}");
+    assert!(error.contains("--resume"), "{error}");
+    assert_eq!(endpoint.num_requests(), 4);
+    // The first three replies belong to steps that are not repeated.
+    let three = Usage { prompt_tokens: 300, completion_tokens: 6 };
+    let mut same = open(settings(0.008), folder.path());
+    same.having_spent(three);
+    assert!(same.reply(&prompts(8)[2..]).is_err());
+    assert_eq!(endpoint.num_requests(), 4, "the same ceiling stops at once");
+    let mut higher = open(settings(0.016), folder.path());
+    higher.having_spent(three);
+    assert!(higher.reply(&prompts(8)[3..]).is_ok());
+    assert_eq!(endpoint.num_requests(), 8, "nothing is asked twice");
+    assert!((higher.spent().cost(prices) - 0.016).abs() < 1e-9);
+}
+
+#[test]
+fn passing_failures_are_tried_again() {
+    let busy = Act::Answer(
+        429,
+        "Retry-After: 0\r\n",
+        r#"{"error":{"message":"slow down","code":"rate_limit"}}"#.into(),
+    );
+    for failure in [
+        busy,
+        Act::Answer(500, "", String::new()),
+        Act::Answer(503, "", "down for a moment".into()),
+        Act::Answer(200, "", "<html>a proxy's page</html>".into()),
+        Act::Answer(200, "", r#"{"choices": []}"#.into()),
+        Act::BreakOff,
+        Act::Slow(Duration::from_secs(2)),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::new(vec![failure, says("CORRECT")]);
+        assert_eq!(ask(&open(endpoint.settings(), folder.path()), 1).unwrap(), ["CORRECT"]);
+        assert_eq!(endpoint.num_requests(), 2);
+    }
+}
+
+#[test]
+fn the_endpoint_says_when_to_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint =
+        Endpoint::new(vec![Act::Answer(429, "Retry-After: 2\r\n", String::new()), says("CORRECT")]);
+    ask(&open(endpoint.settings(), folder.path()), 1).unwrap();
+    let seen = endpoint.seen.lock().unwrap();
+    assert!(seen[1].0 - seen[0].0 >= Duration::from_secs(2));
+}
+
+#[test]
+fn a_refusal_is_final_and_says_why() {
+    let no_money = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
+    let no_key = r#"{"error":{"message":"Incorrect API key"}}"#;
+    for (status, body, why) in
+        [(429, no_money, "exceeded"), (401, no_key, "Incorrect"), (404, "no such model", "no such")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::new(vec![Act::Answer(status, "", body.into())]);
+        let error = ask(&open(endpoint.settings(), folder.path()), 1).unwrap_err();
+        assert!(matches!(&error, ChatError::Refused(message) if message.contains(why)), "{error}");
+        assert_eq!(endpoint.num_requests(), 1);
+    }
+}
+
+#[test]
+fn what_is_not_accepted_is_asked_once_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("Well,"), says("CORRECT"), says("Hm"), says("Perhaps")]);
+    let chat = open(endpoint.settings(), folder.path());
+    let replies = ask(&chat, 2).unwrap();
+    assert_eq!(replies, ["CORRECT", "Perhaps"]);
+    assert_eq!((endpoint.num_requests(), chat.spent().now.replies), (4, 4));
+    // Both attempts are kept.
+    assert_eq!(ask(&open(endpoint.settings(), folder.path()), 2).unwrap(), replies);
+    assert_eq!(endpoint.num_requests(), 4);
+}
+
+#[test]
+fn a_batch_that_was_broken_off_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut acts = vec![says("CORRECT"); 5];
+    acts.push(Act::Answer(400, "", "broken".into()));
+    acts.push(says("CORRECT"));
+    let endpoint = Endpoint::new(acts);
+    assert!(ask(&open(endpoint.settings(), folder.path()), 8).is_err());
+    assert_eq!(endpoint.num_requests(), 6);
+    // As a killed process leaves it.
+    let path = folder.path().join("replies.jsonl");
+    let mut kept = std::fs::read(&path).unwrap();
+    kept.extend(b"{\"key\": \"torn");
+    std::fs::write(&path, kept).unwrap();
+    let chat = open(endpoint.settings(), folder.path());
+    assert_eq!(ask(&chat, 8).unwrap().len(), 8);
+    assert_eq!(
+        (chat.spent().before.replies, chat.spent().now.replies, endpoint.num_requests()),
+        (5, 3, 9)
+    );
+    // Another model's replies are others.
+    let other =
+        open(ChatSettings { model: Some("other".into()), ..endpoint.settings() }, folder.path());
+    ask(&other, 1).unwrap();
+    assert_eq!(other.spent().before.replies, 0);
+}
+
+#[test]
+fn no_more_is_spent_than_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("CORRECT")]);
+    // A reply costs 100 × 10 + 2 × 500 millionths: 0.002.
+    let prices = ChatPrices { prompt: 10.0, completion: 500.0 };
+    let settings =
+        |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
+    let error = ask(&open(settings(0.005), folder.path()), 10).unwrap_err();
+    assert!(
+        matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9),
+        "{error}"
+    );
+    assert_eq!(endpoint.num_requests(), 3);
+    // What another process paid for counts, wherever it stands among the prompts.
+    let backwards: Vec<_> = prompts(10).into_iter().rev().collect();
+    let again = open(settings(0.005), folder.path());
+    let error = again.ask_all(&backwards, |_| true, |_| ()).unwrap_err();
+    assert!(
+        matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9),
+        "{error}"
+    );
+    assert_eq!((again.spent().now.replies, endpoint.num_requests()), (0, 3));
+    // What is known may cost as much as it likes, and a higher ceiling goes on.
+    assert_eq!(ask(&open(settings(0.005), folder.path()), 3).unwrap().len(), 3);
+    let chat = open(settings(1.0), folder.path());
+    assert_eq!(ask(&chat, 10).unwrap().len(), 10);
+    assert_eq!((chat.spent().before.replies, chat.spent().now.prompt_tokens), (3, 700));
+    assert!((chat.spent().now.cost(prices) - 0.014).abs() < 1e-9);
+    assert!((chat.spent().cost(prices) - 0.02).abs() < 1e-9);
+    // Each reply counts once, however often one value is asked.
+    ask(&chat, 10).unwrap();
+    assert_eq!((chat.spent().before.replies, chat.spent().now.replies), (3, 7));
+
+    let uncounted = Endpoint::new(vec![Act::Answer(
+        200,
+        "",
+        r#"{"choices": [{"message": {"content": "CORRECT"}}]}"#.into(),
+    )]);
+    let folder = tempfile::tempdir().unwrap();
+    let blind = ChatSettings { prices, max_cost: Some(1.0), ..uncounted.settings() };
+    for _ in 0..2 {
+        let error = ask(&open(blind.clone(), folder.path()), 1).unwrap_err().to_string();
+        assert!(error.contains(" does not say how many tokens it used"), "{error}");
+    }
+    let priced = ChatSettings { prices, ..uncounted.settings() };
+    let error = ask(&open(priced, folder.path()), 1).unwrap_err().to_string();
+    assert!(error.contains(" does not say how many tokens it used"), "{error}");
+    assert_eq!(uncounted.num_requests(), 1);
+    assert_eq!(ask(&open(uncounted.settings(), folder.path()), 1).unwrap().len(), 1);
+}
+
+#[test]
+fn only_so_many_requests_are_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![Act::Slow(Duration::from_millis(40))]);
+    let settings = ChatSettings { connections: 3, timeout_s: 20.0, ..endpoint.settings() };
+    let most = Mutex::new(0);
+    let chat = open(settings, folder.path());
+    let done = |done| *most.lock().unwrap() = done;
+    chat.ask_all(&prompts(18), |_| true, done).unwrap();
+    assert_eq!((endpoint.under_way.1.load(SeqCst), *most.lock().unwrap()), (3, 18));
+}
+
+#[test]
+fn equal_prompts_are_asked_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![Act::Slow(Duration::from_millis(40))]);
+    let chat = open(
+        ChatSettings { connections: 8, timeout_s: 20.0, ..endpoint.settings() },
+        folder.path(),
+    );
+    let samples: Vec<_> = prompts(3).into_iter().flat_map(|prompt| vec![prompt; 4]).collect();
+    let most = Mutex::new(0);
+    let replies = chat.ask_all(&samples, |_| true, |done| *most.lock().unwrap() = done).unwrap();
+    assert_eq!((replies.len(), *most.lock().unwrap()), (12, 12));
+    assert_eq!((endpoint.num_requests(), chat.spent().now.replies), (3, 3));
+}
+
+#[test]
+fn replies_to_equal_prompts_stand_where_the_prompts_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("a"), says("b")]);
+    let [one, other] = prompts(2).try_into().unwrap();
+    let chat = open(endpoint.settings(), folder.path());
+    let replies = chat.ask_all(&[one.clone(), other, one], |_| true, |_| ()).unwrap();
+    assert_eq!(words(replies), ["a", "b", "a"]);
+}
+
+#[test]
+fn a_key_goes_only_where_it_belongs() {
+    let folder = tempfile::tempdir().unwrap();
+    let key_file = folder.path().join("key");
+    std::fs::write(&key_file, "EMPTY").unwrap(); // as local servers want it
+    let open = |endpoint: &str, settings: ChatSettings| {
+        let settings =
+            ChatSettings { endpoint: Some(endpoint.into()), model: Some("m".into()), ..settings };
+        Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop)
+    };
+    let in_file = ChatSettings { key_file: Some(key_file), ..ChatSettings::default() };
+    // A variable that every test has; its value is no secret.
+    let in_variable =
+        ChatSettings { key_variable: Some("CARGO_PKG_NAME".into()), ..ChatSettings::default() };
+    for keyed in [in_file, in_variable] {
+        for good in [
+            "https://host/v1",
+            "http://localhost:8000/v1",
+            "http://127.0.0.1/v1",
+            "http://[::1]:8000/v1",
+        ] {
+            open(good, keyed.clone()).unwrap();
+        }
+        for bad in ["http://host/v1", "http://api.openai.com/v1", "http://localhost.host/v1"] {
+            let error = open(bad, keyed.clone()).unwrap_err().to_string();
+            assert!(error.contains(&format!(" would go to {bad} unencrypted: ")), "{error}");
+        }
+    }
+    open("http://host/v1", ChatSettings::default()).unwrap();
+}
+
+#[test]
+fn settings_are_checked_beforehand() {
+    let folder = tempfile::tempdir().unwrap();
+    let open =
+        |settings| Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop);
+    let good = ChatSettings {
+        endpoint: Some("http://host/v1".into()),
+        model: Some("m".into()),
+        ..ChatSettings::default()
+    };
+    open(good.clone()).unwrap();
+    for (wrong, name) in [
+        (ChatSettings { model: None, ..good.clone() }, "model"),
+        (ChatSettings { endpoint: Some(String::new()), ..good.clone() }, "endpoint"),
+        (ChatSettings { connections: 0, ..good.clone() }, "connections"),
+        (ChatSettings { patience_s: f64::NAN, ..good.clone() }, "patience_s"),
+        (ChatSettings { max_cost: Some(1.0), ..good.clone() }, "prices"),
+    ] {
+        assert!(
+            matches!(open(wrong), Err(ChatError::Setting(problem)) if problem.key == format!("chat.{name}")),
+            "{name}"
+        );
+    }
+    assert!(matches!(
+        open(ChatSettings { endpoint: Some("host".into()), ..good.clone() }),
+        Err(ChatError::Url(_))
+    ));
+    let with_password = ChatSettings { endpoint: Some("https://me:hidden@host/v1".into()), ..good };
+    let error = open(with_password).unwrap_err().to_string();
+    assert!(
+        error.contains("must not hold a user or password") && !error.contains("hidden"),
+        "{error}"
+    );
+}

@@ -1,0 +1,297 @@
+//! What was asked is answered again, of every kind; what was not is an error; bad files are named.
+
+use std::fs;
+use std::path::Path;
+
+use corver_backends::recording::{Recording, RecordingError, go_on, record};
+use corver_core::{
+    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, Message, NliModel, Pair,
+    PartError, Passage, Prompt, Query, Retriever, Role, Search, Usage, Verifier, Verifiers,
+};
+
+const SIZE: CorpusSize = CorpusSize { tokens: Some(1_000), documents: None };
+
+/// Counts letters, up to `enough`; takes lengths for probabilities; replies with the last message,
+/// which takes a token once; finds what is searched.
+#[derive(Clone, Default)]
+struct Letters {
+    replied: Vec<Prompt>,
+}
+
+impl Counter for Letters {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        let count = |query: &Query| {
+            let letters = query.to_string().len() as u64;
+            let occurrences = letters.min(query.enough.unwrap_or(u64::MAX));
+            Count { occurrences: Some(occurrences), exact: occurrences == letters }
+        };
+        Ok(queries.iter().map(count).collect())
+    }
+
+    fn size(&self) -> CorpusSize {
+        SIZE
+    }
+}
+
+impl NliModel for Letters {
+    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+        let share = |pair: &Pair| pair.hypothesis.len() as f32 / pair.premise.len() as f32;
+        Ok(pairs
+            .iter()
+            .map(|pair| Entailment { entail: share(pair), neutral: Some(0.1), contradict: None })
+            .collect())
+    }
+}
+
+impl ChatModel for Letters {
+    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+        let mut reply = |prompt: &Prompt| {
+            let known = self.replied.contains(prompt);
+            self.replied.push(prompt.clone());
+            let usage = if known {
+                Usage::default()
+            } else {
+                Usage { prompt_tokens: 1, completion_tokens: 2 }
+            };
+            ChatReply { content: prompt.messages.last().unwrap().content.clone(), usage }
+        };
+        Ok(prompts.iter().map(&mut reply).collect())
+    }
+}
+
+impl Retriever for Letters {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+        let found = |search: &Search| {
+            let title = search.title.clone().unwrap_or_default();
+            vec![Passage { title, text: search.query.clone() }; search.k as usize]
+        };
+        Ok(searches.iter().map(found).collect())
+    }
+}
+
+fn letters() -> Verifiers<'static> {
+    let letters = Letters::default();
+    Verifiers::counting(letters.clone())
+        .with_nli(letters.clone())
+        .with_chat(letters.clone())
+        .with_passages(letters)
+}
+
+fn query(word: &str, enough: Option<u64>) -> Query {
+    Query::new([[word]]).with_enough(enough)
+}
+
+fn pair(premise: &str, hypothesis: &str) -> Pair {
+    Pair { premise: premise.into(), hypothesis: hypothesis.into() }
+}
+
+fn prompt(content: &str, seed: Option<u32>) -> Prompt {
+    let messages = vec![Message { role: Role::User, content: content.into() }];
+    Prompt { messages, temperature: 0.3, top_p: 0.9, max_tokens: 8, seed }
+}
+
+fn search(query: &str, title: Option<&str>) -> Search {
+    Search { title: title.map(str::to_owned), query: query.into(), k: 2 }
+}
+
+/// All answers to some questions of every kind, with what they took.
+fn ask(verifiers: &mut Verifiers<'_>, words: &[&str]) -> String {
+    let pairs: Vec<Pair> = words.iter().map(|word| pair("seven letters", word)).collect();
+    let prompts: Vec<Prompt> =
+        words.iter().flat_map(|word| [prompt(word, None), prompt(word, Some(1))]).collect();
+    let searches: Vec<Search> =
+        words.iter().flat_map(|word| [search(word, None), search(word, Some("T"))]).collect();
+    let queries: Vec<Query> = words.iter().map(|word| query(word, None)).collect();
+    let answers = (
+        verifiers.count(&queries).unwrap(),
+        verifiers.entail(&pairs).unwrap(),
+        verifiers.reply(&prompts).unwrap(),
+        verifiers.passages(&searches).unwrap(),
+    );
+    format!("{answers:?} {:?}", verifiers.take_tallies().usage)
+}
+
+fn replay(path: &Path) -> Verifiers<'static> {
+    Recording::open(path).unwrap().verifiers()
+}
+
+#[test]
+fn every_kind_is_answered_again_with_the_same_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.jsonl");
+    let batches: [&[&str]; 3] = [&["Paris", "Rome", "Paris"], &["Rome"], &["Lima\n\"", ""]];
+    let mut recorder = record(&path, letters()).unwrap();
+    let asked = batches.map(|words| ask(&mut recorder, words));
+    // A header; a count, a pair, two prompts and two searches of each of four words.
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1 + 4 * 6);
+    let mut replayed = replay(&path);
+    assert_eq!(replayed.size(), SIZE);
+    assert_eq!(batches.map(|words| ask(&mut replayed, words)), asked);
+}
+
+#[test]
+fn counts_are_recorded_in_full() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("counts.jsonl");
+    let mut recorder = record(&path, letters()).unwrap();
+    for enough in [Some(2), Some(3)] {
+        assert_eq!(recorder.count(&[query("Paris", enough)]).unwrap()[0].occurrences, Some(5));
+    }
+    assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
+    let counts = replay(&path).count(&[query("Paris", Some(4)), query("Paris", None)]).unwrap();
+    assert_eq!(
+        counts.iter().map(|count| count.occurrences).collect::<Vec<_>>(),
+        [Some(5), Some(5)]
+    );
+    assert!(
+        matches!(record(&path, letters()), Err(RecordingError::Exists { .. })),
+        "never overwritten"
+    );
+}
+
+#[test]
+fn what_is_not_held_is_an_error_that_shows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.jsonl");
+    ask(&mut record(&path, letters()).unwrap(), &["Paris"]);
+    let mut replayed = replay(&path);
+    let long = "x".repeat(1_000);
+    let errors = [
+        replayed.count(&[query("Rome", None)]).unwrap_err(),
+        replayed.entail(&[pair("seven letters", "Paris"), pair("a", "b")]).unwrap_err(),
+        replayed.reply(&[prompt("Paris", Some(7))]).unwrap_err(),
+        replayed.passages(&[search(&long, Some("T"))]).unwrap_err(),
+    ];
+    let shown = [
+        "the query \"Rome\"",
+        "whether \"b\" follows from \"a\"",
+        "the reply to \"Paris\" after 0 messages (temperature 0.3, top_p 0.9, at most 8 tokens, seed 7)",
+        "the 2 passages of the search \"xxx",
+    ];
+    for (error, shown) in errors.iter().zip(shown) {
+        let error = error.to_string();
+        assert!(
+            error.contains(&format!("does not hold {shown}")) && error.contains("--record"),
+            "{error}"
+        );
+        assert!(error.len() < 500, "{error}");
+    }
+}
+
+#[test]
+fn no_more_is_granted_than_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let verifiers = Verifiers::counting(Letters::default()).with_chat(Letters::default());
+    let recorder = record(&folder.path().join("answers.jsonl"), verifiers).unwrap();
+    let granted = [Verifier::Nli, Verifier::Chat, Verifier::Passages]
+        .map(|verifier| recorder.grants(verifier));
+    assert_eq!(granted, [false, true, false]);
+}
+
+#[test]
+fn a_recording_goes_on_after_its_process_was_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.jsonl");
+    ask(&mut record(&path, letters()).unwrap(), &["Paris", "Rome"]);
+    let whole = fs::read(&path).unwrap();
+    let last = whole[..whole.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
+    for length in [last + 1, whole.len() - 5, whole.len() - 1, whole.len()] {
+        fs::write(&path, &whole[..length]).unwrap();
+        replay(&path); // a torn line is no error
+        ask(&mut go_on(&path, letters()).unwrap(), &["Rome", "Paris", "Lima"]);
+        let mut replayed = replay(&path);
+        ask(&mut replayed, &["Lima", "Rome", "Paris"]);
+        assert_eq!(replayed.size(), SIZE);
+        assert_eq!(
+            fs::read_to_string(&path).unwrap().lines().count(),
+            1 + 3 * 6,
+            "nothing stands in it twice"
+        );
+    }
+}
+
+#[test]
+fn a_process_killed_before_the_header_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.jsonl");
+    for torn in ["", r#"{"corpus":{"#] {
+        fs::write(&path, torn).unwrap();
+        ask(&mut go_on(&path, letters()).unwrap(), &["Rome"]);
+        let mut replayed = replay(&path);
+        assert_eq!(replayed.size(), SIZE);
+        ask(&mut replayed, &["Rome"]);
+    }
+}
+
+/// Answers no pair twice alike, as a GPU may.
+struct Rounding(f32);
+
+impl NliModel for Rounding {
+    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+        let mut answer = |_| {
+            self.0 += 0.01;
+            Entailment { entail: self.0, neutral: None, contradict: None }
+        };
+        Ok(pairs.iter().map(&mut answer).collect())
+    }
+}
+
+#[test]
+fn a_rule_is_given_the_answer_that_a_replay_gives() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.jsonl");
+    let asked = [pair("a", "b"), pair("c", "d"), pair("a", "b")];
+    let mut recorder = record(&path, letters().with_nli(Rounding(0.0))).unwrap();
+    let [first, second] = [(); 2].map(|()| recorder.entail(&asked).unwrap());
+    let mut resumed = go_on(&path, letters().with_nli(Rounding(0.5))).unwrap();
+    let third = resumed.entail(&asked).unwrap();
+    let replayed = replay(&path).entail(&asked).unwrap();
+    assert_eq!([&first, &second, &third], [&replayed; 3]);
+}
+
+#[test]
+fn a_bad_recording_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("counts.jsonl");
+    let header = r#"{"corpus":{"tokens":7,"documents":null}}"#;
+    let count = |count: u64| {
+        format!(r#"{{"query":{{"all_of":[["Rome"]]}},"occurrences":{count},"exact":true}}"#)
+    };
+    let chat = |reply: &str, tokens: u64| {
+        format!(
+            r#"{{"kind":"chat","messages":[{{"role":"user","content":"a"}}],"temperature":0.0,"top_p":1.0,"max_tokens":8,"seed":null,"reply":"{reply}","usage":{{"prompt_tokens":{tokens},"completion_tokens":0}}}}"#
+        )
+    };
+    let open = |lines: &[&str]| {
+        fs::write(&path, lines.join("\n") + "\n").unwrap();
+        Recording::open(&path).map(|recording| recording.size())
+    };
+    assert_eq!(
+        open(&[&count(1)]).unwrap(),
+        CorpusSize::default(),
+        "written by hand, without a header"
+    );
+    assert_eq!(
+        open(&[header, &count(1), &count(1), &chat("b", 3), &chat("b", 0)]).unwrap().tokens,
+        Some(7)
+    );
+    let open = |lines: &[&str]| open(lines).unwrap_err();
+    for bad in ["{}", header, r#"{"kind":"nli","premise":"a"}"#, r#"{"kind":"rumour"}"#, "", "torn"]
+    {
+        let error = open(&[&count(1), bad]).to_string();
+        assert!(
+            error.contains(":2: ") && error.contains("; a line is {\"query\": "),
+            "{bad}: {error}"
+        );
+    }
+    let error = open(&[&count(1), &count(2)]).to_string();
+    assert!(
+        error.contains(":2: ") && error.ends_with(" was answered differently before"),
+        "{error}"
+    );
+    let error = open(&[header, &chat("b", 3), &chat("c", 3)]).to_string();
+    assert!(
+        error.contains(":3: ") && error.ends_with(" was answered differently before"),
+        "{error}"
+    );
+}

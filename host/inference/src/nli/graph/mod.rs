@@ -1,0 +1,38 @@
+//! Writes the graphs of the two encoders, which end in the logits of the first token.
+//!
+//! Inputs: `input_ids` and `attention_mask` `[B, N]`, rows padded on the right. Output: `logits`
+//! `[B, C]`. Both encoders know positions by their distance alone. What depends on a distance is
+//! computed once for each of the 2N distances and then moved to where query and key have it
+//! ([`positions`]). In the last layer only the first token asks: no other one is read.
+//!
+//! Sizes: B pairs, N tokens of each, D wide, H heads of Dh each, C classes.
+
+mod batch;
+mod deberta;
+mod positions;
+mod t5;
+
+pub(crate) use deberta::deberta;
+pub(crate) use t5::{T5, t5};
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    /// Rows of the tables for the distances −700 to 700, as `transformers` has them
+    /// (tests/peers/nli.py).
+    #[derive(Deserialize)]
+    struct Golden {
+        t5: Vec<i64>,
+        deberta: Vec<i64>,
+    }
+
+    #[test]
+    fn distances_have_the_rows_that_they_have_in_transformers() {
+        let golden: Golden =
+            serde_json::from_str(include_str!("../../../tests/nli/small/positions.json")).unwrap();
+        let rows = |row_of: &dyn Fn(i64) -> i64| (-700..=700).map(row_of).collect::<Vec<i64>>();
+        assert_eq!(rows(&|distance| super::t5::bucket(32, distance)), golden.t5);
+        assert_eq!(rows(&|distance| super::deberta::bucket(256, 512, distance)), golden.deberta);
+    }
+}

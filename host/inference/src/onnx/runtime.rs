@@ -1,0 +1,170 @@
+//! ONNX Runtime's shared library: finding it, and loading it once per process.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use ort::environment::Environment;
+use ort::ep::{self, ExecutionProvider as _};
+use ort::logging::LogLevel;
+
+use crate::onnx::{OnnxError, Result};
+
+/// Where `make setup` puts the library, from the root of the workspace.
+const IN_WORKSPACE: &str = ".deps/onnxruntime/libonnxruntime.so";
+
+/// The shared library of ONNX Runtime, 1.17 or later.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeLibrary {
+    path: PathBuf,
+}
+
+impl RuntimeLibrary {
+    /// The library at `explicit`; else the one that `ORT_DYLIB_PATH` names; else what `make setup`
+    /// installed, seen from the current folder, from any folder above the executable, or from where
+    /// this crate was built. A path that was named is not searched beyond.
+    ///
+    /// # Errors
+    /// Where there is none; the message lists every place.
+    pub fn find(explicit: Option<&Path>) -> Result<Self> {
+        let named = explicit
+            .map(Path::to_owned)
+            .or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
+        let candidates = match named {
+            Some(path) => vec![path],
+            None => Self::installed(),
+        };
+        match candidates
+            .iter()
+            .find(|path| path.is_file())
+            .and_then(|path| path.canonicalize().ok())
+        {
+            Some(path) => Ok(Self { path }),
+            None => {
+                let searched: Vec<String> =
+                    candidates.iter().map(|path| path.display().to_string()).collect();
+                Err(OnnxError::Runtime(format!(
+                    "cannot find ONNX Runtime (libonnxruntime.so); searched {}. Run `make setup`, \
+                     or set ORT_DYLIB_PATH to the library",
+                    searched.join(", ")
+                )))
+            }
+        }
+    }
+
+    fn installed() -> Vec<PathBuf> {
+        let executable = std::env::current_exe().unwrap_or_default();
+        let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut folders: Vec<PathBuf> =
+            executable.ancestors().skip(1).map(Path::to_owned).collect();
+        folders.push(built_in);
+        // Last, so that a library in the current folder is not loaded by accident.
+        folders.extend(std::env::current_dir());
+        let mut candidates: Vec<PathBuf> = Vec::with_capacity(folders.len());
+        for candidate in folders.into_iter().map(|folder| folder.join(IN_WORKSPACE)) {
+            if !candidates.contains(&candidate) {
+                candidates.push(candidate);
+            }
+        }
+        candidates
+    }
+
+    /// Absolute path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Tries the library out: loads it for the rest of the process.
+    ///
+    /// # Errors
+    /// Where it is not ONNX Runtime, or another copy is loaded already.
+    pub fn load(&self) -> Result<()> {
+        self.environment().map(drop)
+    }
+
+    /// Whether this library was built for NVIDIA GPUs; it may still lack something that it needs
+    /// for them.
+    pub(crate) fn has_cuda(&self) -> Result<bool> {
+        self.environment()?;
+        ep::CUDA::is_available().map_err(|error| self.unusable(error))
+    }
+
+    /// Returns the error of a library that is there but cannot be used, in the loader's words.
+    pub(crate) fn unusable(&self, error: impl Display) -> OnnxError {
+        OnnxError::Runtime(format!(
+            "cannot use ONNX Runtime at {}: {error}. Run `make setup` for a version that works",
+            self.path.display()
+        ))
+    }
+
+    /// Loads the library, or returns what is loaded already: ONNX Runtime allows one environment
+    /// per process, which therefore stays until the process ends.
+    pub(crate) fn environment(&self) -> Result<Environment> {
+        static LOADED: Mutex<Option<(PathBuf, Environment)>> = Mutex::new(None);
+        // The lock guards a value that is replaced whole, so a panic elsewhere cannot have broken
+        // it.
+        let mut loaded = LOADED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((path, environment)) = &*loaded {
+            return if *path == self.path {
+                Ok(environment.clone())
+            } else {
+                Err(OnnxError::Runtime(format!(
+                    "ONNX Runtime is already loaded from {}; {} cannot be loaded beside it",
+                    path.display(),
+                    self.path.display()
+                )))
+            };
+        }
+        let environment = ort::init_from(&self.path)
+            .map_err(|error| self.unusable(error))?
+            .with_telemetry(false)
+            .build()
+            .map_err(|error| self.unusable(error))?;
+        environment.set_log_level(LogLevel::Warning);
+        tracing::debug!(path = %self.path.display(), "loaded ONNX Runtime");
+        *loaded = Some((self.path.clone(), environment.clone()));
+        Ok(environment)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_library_says_where_and_what_to_do() {
+        let error = RuntimeLibrary::find(Some(Path::new("/nowhere/libonnxruntime.so")))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("/nowhere/libonnxruntime.so") && error.contains("make setup"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_search_covers_the_workspace() {
+        let places = RuntimeLibrary::installed();
+        let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(IN_WORKSPACE);
+        assert!(places.contains(&built), "{places:?}");
+        assert!(
+            places.contains(&std::env::current_dir().unwrap().join(IN_WORKSPACE)),
+            "{places:?}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let library = RuntimeLibrary::find(Some(file.path())).unwrap();
+        // Another test of this process may have loaded the real one already.
+        let error = library.environment().unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.starts_with("cannot use ONNX Runtime at ")
+                || said.starts_with("ONNX Runtime is already loaded from "),
+            "{said}"
+        );
+    }
+}

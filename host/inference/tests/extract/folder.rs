@@ -1,0 +1,457 @@
+//! An exported graph through the whole crate, and every way in which an extractor's folder can be
+//! wrong.
+
+use std::path::{Path, PathBuf};
+
+use corver_core::{Extractor as _, Triplet};
+use corver_inference::extract::{
+    Device, ExtractError, Extractor, Options, RuntimeLibrary, Settings,
+};
+use corver_inference::onnx::OnnxError;
+use corver_pretrained::PretrainedError;
+
+const FILES: [&str; 3] = ["model.onnx", "tokenizer.json", "extractor.toml"];
+
+/// The demo's extractor as Optimum would export it.
+fn exported() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extract/exported")
+}
+
+/// The demo's extractor.
+fn pretrained() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/extractor")
+}
+
+fn open_with(folder: &Path, options: Options) -> Result<Extractor, ExtractError> {
+    Extractor::open(folder, options, Device::Cpu, &RuntimeLibrary::find(None).unwrap())
+}
+
+fn open(folder: &Path) -> Result<Extractor, ExtractError> {
+    open_with(folder, Options::default())
+}
+
+/// A copy of the exported extractor in which one file is changed.
+fn with_changed(file: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in FILES {
+        std::fs::copy(exported().join(name), folder.path().join(name)).unwrap();
+    }
+    let path = folder.path().join(file);
+    let changed = change(std::fs::read(&path).unwrap());
+    std::fs::write(&path, changed).unwrap();
+    folder
+}
+
+fn with_settings(change: impl FnOnce(&str) -> String) -> tempfile::TempDir {
+    with_changed("extractor.toml", |bytes| {
+        change(std::str::from_utf8(&bytes).unwrap()).into_bytes()
+    })
+}
+
+/// The graph with a name replaced by another of the same length, wherever it stands.
+fn with_renamed(from: &str, to: &str) -> tempfile::TempDir {
+    assert_eq!(from.len(), to.len());
+    with_changed("model.onnx", |mut bytes| {
+        let places: Vec<usize> = (0..=bytes.len() - from.len())
+            .filter(|&at| bytes[at..].starts_with(from.as_bytes()))
+            .collect();
+        assert!(!places.is_empty(), "the graph does not name {from}");
+        places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to.as_bytes()));
+        bytes
+    })
+}
+
+fn is_malformed(error: &ExtractError) -> bool {
+    matches!(error, ExtractError::Pretrained(PretrainedError::InvalidModel(_)))
+}
+
+fn failure(bundle: &tempfile::TempDir) -> (ExtractError, String) {
+    let error = open(bundle.path()).expect_err("this folder is broken");
+    let text = error.to_string();
+    (error, text)
+}
+
+/// Sentences of very different lengths, some without a fact.
+fn sentences() -> Vec<String> {
+    let names = [
+        "Dora Fenn",
+        "Silent Brava",
+        "Garo Lisk",
+        "Port Tevan",
+        "Omira Press",
+        "Kelda Islands",
+        "Xqz Wpfff",
+    ];
+    let name = |n: usize| names[n % names.len()];
+    let mut sentences = vec![
+        "I don't know.".to_owned(),
+        "unknown".to_owned(),
+        "Dora Fenn".to_owned(),
+        String::new(),
+    ];
+    for n in 0..40 {
+        let (a, b, c) = (name(n), name(n / 2 + 3), name(n / 3 + 5));
+        sentences.push(match n % 5 {
+            0 => format!("{a} was directed by {b}."),
+            1 => format!("{a} married {b}, and {c} lies in {a}."),
+            2 => format!("Who wrote {a}?"),
+            3 => format!("The birthplace of {a} is {b}."),
+            _ => format!("{a} starred {b} and was directed by {c}."),
+        });
+    }
+    sentences
+}
+
+fn triplet(head: &str, relation: &str, tail: &str) -> Triplet {
+    Triplet { head: head.to_owned(), relation: relation.to_owned(), tail: tail.to_owned() }
+}
+
+#[test]
+fn sentences_become_triplets() {
+    for folder in [exported(), pretrained()] {
+        let mut extractor = open(&folder).unwrap();
+        let found = extractor
+            .extract(&[
+                "Silent Brava was directed by Dora Fenn.",
+                "I don't know.",
+                "Who directed Silent Brava?",
+            ])
+            .unwrap();
+        assert_eq!(
+            found,
+            [vec![triplet("Silent Brava", "was directed by", "Dora Fenn")], vec![], vec![]]
+        );
+        assert!(extractor.extract(&[]).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn both_forms_of_a_model_reply_alike() {
+    let sentences = sentences();
+    let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
+    let [exported, pretrained] =
+        [exported(), pretrained()].map(|folder| open(&folder).unwrap().replies(&texts).unwrap());
+    assert_eq!(exported, pretrained);
+    assert!(exported.iter().any(|reply| reply.len() > 40));
+}
+
+#[test]
+fn a_reply_does_not_depend_on_its_batch() {
+    for folder in [exported(), pretrained()] {
+        let sentences = sentences();
+        let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
+        let together = open(&folder).unwrap().replies(&texts).unwrap();
+        let alone = open_with(&folder, batches_of(1)).unwrap();
+        assert_eq!(alone.replies(&texts).unwrap(), together);
+        assert_eq!(alone.stats().rows, 1);
+        let backwards: Vec<&str> = texts.iter().rev().copied().collect();
+        let backwards = open_with(&folder, batches_of(7)).unwrap().replies(&backwards).unwrap();
+        assert!(backwards.iter().eq(together.iter().rev()));
+    }
+}
+
+fn batches_of(rows: usize) -> Options {
+    Options {
+        settings: Settings { batch_size: Some(rows), ..Settings::default() },
+        ..Options::default()
+    }
+}
+
+#[test]
+fn a_sentence_is_decoded_once() {
+    let mut extractor = open(&pretrained()).unwrap();
+    let (a, b) = ("Silent Brava was directed by Dora Fenn.", "Dora Fenn married Garo Lisk.");
+    let first = extractor.extract(&[a, a, b, a]).unwrap();
+    assert_eq!((&first[0], &first[0]), (&first[1], &first[3]));
+    assert_ne!(first[0], first[2]);
+    let again = extractor.extract(&[b, "unknown", a]).unwrap();
+    assert_eq!((&again[0], &again[2]), (&first[2], &first[0]));
+    let stats = extractor.stats();
+    assert_eq!((stats.sentences, stats.hits, stats.decoded), (7, 4, 3));
+}
+
+#[test]
+fn sentences_come_one_by_one_and_replies_in_any_order() {
+    let mut extractor = open(&pretrained()).unwrap();
+    let sentences = sentences();
+    let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
+    let whole = open(&pretrained()).unwrap().extract(&texts).unwrap();
+    let mut batch = extractor.start();
+    for sentence in &texts {
+        batch.push(sentence);
+    }
+    assert_eq!(batch.finish().unwrap(), whole);
+
+    // Two askers at once, one of whom loses interest.
+    let (mut patient, mut gone) = (extractor.stream(), extractor.stream());
+    for n in 0..50 {
+        gone.submit(n, &format!("Port Tevan {n} was written by Omira Press.")).unwrap();
+    }
+    patient.submit(7, "Port Tevan was written by Omira Press.").unwrap();
+    drop(gone);
+    let (id, reply) = patient.answer().unwrap().unwrap();
+    assert!(id == 7 && reply.contains("Omira Press"), "{reply}");
+    assert!(patient.answer().unwrap().is_none());
+    assert!(extractor.stats().decoded < sentences.len() + 51);
+}
+
+#[test]
+fn the_shared_prompt_changes_nothing() {
+    for folder in [exported(), pretrained()] {
+        let prefix = Settings::read(&folder.join("extractor.toml")).unwrap().prompt_prefix.unwrap();
+        let settings = Settings { prompt_prefix: Some(String::new()), ..Settings::default() };
+        let whole = open_with(&folder, Options { settings, ..Options::default() }).unwrap();
+        let sentences = sentences();
+        let spelt_out: Vec<String> =
+            sentences.iter().map(|sentence| format!("{prefix}{sentence}")).collect();
+        let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
+        let spelt_out: Vec<&str> = spelt_out.iter().map(String::as_str).collect();
+        assert_eq!(
+            open(&folder).unwrap().replies(&texts).unwrap(),
+            whole.replies(&spelt_out).unwrap()
+        );
+    }
+}
+
+#[test]
+fn a_prompt_may_end_within_a_token() {
+    // `[["` is one token of this tokenizer, and a sentence may begin with a quote.
+    let prompt = |before: &str| Options {
+        prompt: Some(format!("{before}{{sentence}}\n")),
+        ..Options::default()
+    };
+    let settings =
+        Settings { prompt_prefix: Some("Of a sentence:\n[[".to_owned()), ..Settings::default() };
+    let quoted = ["\"So\" was directed by Dora Fenn.", "Silent Brava"];
+    let shared = open_with(&pretrained(), Options { settings, ..Options::default() }).unwrap();
+    let whole = open_with(&pretrained(), prompt("")).unwrap();
+    let spelt_out = quoted.map(|sentence| format!("Of a sentence:\n[[{sentence}"));
+    let spelt_out: Vec<&str> = spelt_out.iter().map(String::as_str).collect();
+    assert_eq!(shared.replies(&quoted).unwrap(), whole.replies(&spelt_out).unwrap());
+}
+
+#[test]
+fn a_prompt_of_ones_own() {
+    let with_prompt = |prompt: &str| {
+        open_with(&pretrained(), Options { prompt: Some(prompt.to_owned()), ..Options::default() })
+    };
+    let sentences = ["Silent Brava was directed by Dora Fenn."];
+    let same = with_prompt("The triplets of a sentence:\n{sentence}\n").unwrap();
+    assert_eq!(
+        same.replies(&sentences).unwrap(),
+        open(&pretrained()).unwrap().replies(&sentences).unwrap()
+    );
+    for (prompt, places) in [("no place", 0), ("{sentence} and {sentence}", 2)] {
+        let error = with_prompt(prompt).err().unwrap();
+        assert!(
+            error.to_string().contains(&format!("has {places} places {{sentence}}; it needs one")),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_prompt_goes_through_the_chat_template() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json", "extractor.toml"] {
+        std::fs::copy(pretrained().join(file), folder.path().join(file)).unwrap();
+    }
+    let template =
+        "{% for m in messages %}The triplets of a sentence:\n{{ m.content }}\n{% endfor %}";
+    std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
+    let sentences = ["Silent Brava was directed by Dora Fenn."];
+    let expected = open(&pretrained()).unwrap().replies(&sentences).unwrap();
+    let asked = |chat| {
+        let options = Options { prompt: Some("{sentence}".to_owned()), chat, ..Options::default() };
+        open_with(folder.path(), options).unwrap().replies(&sentences).unwrap()
+    };
+    assert_eq!(asked(true), expected);
+    assert_ne!(asked(false), expected);
+}
+
+#[test]
+fn replies_and_sentences_are_bounded() {
+    for folder in [exported(), pretrained()] {
+        let settings = Settings {
+            max_new_tokens: Some(3),
+            max_sentence_tokens: Some(40),
+            ..Settings::default()
+        };
+        let extractor = open_with(&folder, Options { settings, ..Options::default() }).unwrap();
+        let sentence = "Silent Brava was directed by Dora Fenn.";
+        let full = open(&folder).unwrap().replies(&[sentence]).unwrap().remove(0);
+        let long = "Silent Brava ".repeat(100);
+        let replies = extractor.replies(&[&long, sentence]).unwrap();
+        assert_eq!(&*replies[0], "");
+        assert!(
+            full.starts_with(&*replies[1])
+                && !replies[1].is_empty()
+                && replies[1].len() < full.len(),
+            "{replies:?}"
+        );
+    }
+}
+
+/// A copy of the demo's extractor, whose configuration is changed.
+fn configured(from: &str, to: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json", "extractor.toml"] {
+        std::fs::copy(pretrained().join(file), folder.path().join(file)).unwrap();
+    }
+    let path = folder.path().join("config.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{from}");
+    std::fs::write(&path, text.replace(from, to)).unwrap();
+    folder
+}
+
+#[test]
+fn no_row_is_longer_than_the_model_has_positions() {
+    let ids = |text: &str| {
+        let tokenizer =
+            corver_pretrained::read_tokenizer(&pretrained().join("tokenizer.json")).unwrap();
+        tokenizer.encode(text, false).unwrap().len()
+    };
+    let prompt = ids("The triplets of a sentence:\n");
+    let sentence = "Silent Brava was directed by Dora Fenn.";
+    let full = open(&pretrained()).unwrap().replies(&[sentence]).unwrap().remove(0);
+    let of_positions = |positions: usize| configured(": 512", &format!(": {positions}"));
+
+    let folder = of_positions(prompt + ids(&format!("{sentence}\n")) + 4);
+    let replies = open(folder.path()).unwrap().replies(&[sentence, &sentence.repeat(2)]).unwrap();
+    assert!(full.starts_with(&*replies[0]) && ids(&replies[0]) == 4, "{replies:?}");
+    assert_eq!(&*replies[1], "", "a sentence without room for a reply");
+
+    let said = failure(&of_positions(prompt)).1;
+    assert!(said.contains(&format!("{prompt} tokens")) && said.contains("positions"), "{said}");
+}
+
+#[test]
+fn what_fails_fails_for_everybody_with_its_cause() {
+    // A norm that is no number.
+    let folder = configured("", "");
+    let path = folder.path().join("model.safetensors");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let end = bytes.len();
+    bytes[end - 512..].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    let extractor = open(folder.path()).unwrap();
+    for sentence in ["Silent Brava", "Dora Fenn"] {
+        let error = extractor.replies(&[sentence]).unwrap_err();
+        assert!(
+            matches!(&error, ExtractError::Stopped(cause) if matches!(**cause, ExtractError::NotFinite { .. })),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_folder_without_a_model_or_a_prompt_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_, text) = failure(&folder);
+    assert!(text.contains("config.json") && text.contains("model.onnx"), "{text}");
+    for file in ["config.json", "model.safetensors", "tokenizer.json"] {
+        std::fs::copy(pretrained().join(file), folder.path().join(file)).unwrap();
+    }
+    std::fs::write(folder.path().join("generation_config.json"), "{\"eos_token_id\": 0}").unwrap();
+    let (error, text) = failure(&folder);
+    assert!(
+        matches!(error, ExtractError::InvalidPrompt(_))
+            && text.contains("the instructions and {sentence} where"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_model_that_does_not_fit_its_configuration_is_refused() {
+    let changed = |from: &str, to: &str| failure(&configured(from, to)).1;
+    let said = changed("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
+    assert!(said.contains("model.layers.3") && said.contains("no such weight"), "{said}");
+    let said = changed("\"intermediate_size\": 256", "\"intermediate_size\": 255");
+    assert!(
+        said.contains("down_proj") && said.contains("[128, 255]") && said.contains("[128, 256]"),
+        "{said}"
+    );
+    let said = changed("qwen2", "qwen3");
+    assert!(said.contains("Qwen3") && said.contains("Llama and Qwen2"), "{said}");
+    let said = changed(": 516", ": 515");
+    assert!(said.contains("516 tokens") && said.contains("515"), "{said}");
+    let said = changed("qwen2", "gpt2");
+    assert!(said.contains("gpt2"), "{said}");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let bundle = with_settings(str::to_owned);
+    std::fs::remove_file(bundle.path().join("tokenizer.json")).unwrap();
+    assert!(failure(&bundle).1.contains("tokenizer.json"));
+}
+
+#[test]
+fn wrong_settings_are_named() {
+    let (toml, tokenizer) = ("extractor.toml", "tokenizer.json");
+    let cases = [
+        ("batch_size", "batchsize", toml, "batchsize"),
+        ("batch_size = 32", "batch_size = 0", toml, "batch_size above 0"),
+        ("stop = [", "stop = [\"<|nope|>\", ", tokenizer, "the stop token `<|nope|>`"),
+        ("stop = [\"<|endoftext|>\"]", "stop = []", toml, "stop token"),
+    ];
+    for (from, to, file, expected) in cases {
+        let bundle = with_settings(|text| {
+            assert!(text.contains(from), "{from}");
+            text.replacen(from, to, 1)
+        });
+        let (error, text) = failure(&bundle);
+        assert!(is_malformed(&error), "{text}");
+        assert!(text.contains(expected) && text.contains(file), "{expected}: {text}");
+    }
+}
+
+#[test]
+fn a_graph_of_another_layout_is_refused() {
+    for (from, to, expected) in [
+        ("position_ids", "position_idz", "`position_ids`"),
+        ("past_key_values.2.key", "past_key_values.7.key", "`past_key_values.2.key`"),
+        ("past_key_values.2.value", "past_key_values.2.worth", "`past_key_values.2.value`"),
+        ("present.1.key", "absent_.1.key", "`present.1.key`"),
+        ("past_key_values.2.key", "past_key_values.2.kez", "alone"),
+        ("logits", "scores", "`logits`"),
+    ] {
+        let (error, text) = failure(&with_renamed(from, to));
+        assert!(is_malformed(&error), "{text}");
+        assert!(text.contains(expected) && text.contains("model.onnx"), "{expected}: {text}");
+    }
+}
+
+#[test]
+fn a_damaged_graph_or_tokenizer_is_refused() {
+    let (error, text) =
+        failure(&with_changed("model.onnx", |bytes| bytes[..bytes.len() / 2].to_vec()));
+    assert!(
+        matches!(error, ExtractError::Onnx(OnnxError::Load { .. })) && text.contains("model.onnx"),
+        "{text}"
+    );
+    let (_, text) =
+        failure(&with_changed("tokenizer.json", |bytes| bytes[..bytes.len() / 2].to_vec()));
+    assert!(text.contains("tokenizer.json"), "{text}");
+    let declared = with_settings(|text| format!("{text}head_dim = 7\n"));
+    let (_, text) = failure(&declared);
+    assert!(text.contains("head_dim = 7"), "{text}");
+}
+
+#[test]
+fn cuda_is_an_error_where_there_is_none() {
+    let runtime = RuntimeLibrary::find(None).unwrap();
+    for folder in [exported(), pretrained()] {
+        match Extractor::open(&folder, Options::default(), Device::Cuda(0), &runtime) {
+            // A runtime with CUDA on a machine with a GPU: then it must work.
+            Ok(extractor) => assert_eq!(&*extractor.replies(&["unknown"]).unwrap()[0], "[]"),
+            Err(error) => {
+                assert!(
+                    matches!(&error, ExtractError::Onnx(OnnxError::NoCuda { device, .. }) if device == "cuda:0"),
+                    "{error}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Triplets of sentences, by small models.
+
+mod decoding;
+mod folder;
+mod reference;

@@ -1,0 +1,6 @@
+//! Entailment of texts, by small models.
+
+mod answers;
+mod folder;
+mod golden;
+mod published;

@@ -1,0 +1,496 @@
+//! A run's folder: what decided it, what came out of it.
+//!
+//! ```text
+//! config.toml      the resolved configuration
+//! manifest.json    hashes of plugin, index, model and data; seed; versions
+//! metrics.jsonl    one line per step
+//! events.out.…     the same for TensorBoard
+//! traces.jsonl     one line per completion
+//! checkpoints/     step-000050/ …
+//! summary.json     written last: a folder without it is a run that has not finished
+//! ```
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::events;
+use corver_files::TEMPORARY;
+
+/// Why a run's folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunDirError {
+    /// The file system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The folder cannot take the run; the message says what to do.
+    #[error("{0}")]
+    Unusable(String),
+    /// A file of the run cannot be understood.
+    #[error("{} is damaged: {source}", path.display())]
+    Damaged {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the parser.
+        source: serde_json::Error,
+    },
+    /// What decides the run has changed since it began.
+    #[error(
+        "this run began with another {what} ({recorded}, now {now}); resume with the same one, or start anew"
+    )]
+    Changed {
+        /// Which entry of the manifest.
+        what: String,
+        /// Its value then.
+        recorded: String,
+        /// Its value now.
+        now: String,
+    },
+}
+
+/// Everything that decides a run's result, as text: hashes, seeds, versions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunManifest(pub std::collections::BTreeMap<String, String>);
+
+impl RunManifest {
+    /// Adds an entry.
+    pub fn set(&mut self, what: &str, value: impl Into<String>) {
+        self.0.insert(what.to_owned(), value.into());
+    }
+
+    /// Whether the run in `path` began with the same, entries that are `free` aside.
+    ///
+    /// # Errors
+    /// Where there is no run, or its manifest differs from this one.
+    pub fn check(&self, path: &Path, free: &[&str]) -> Result<(), RunDirError> {
+        let recorded_at = path.join(MANIFEST);
+        if !recorded_at.is_file() {
+            return Err(RunDirError::Unusable(format!(
+                "{} holds no run to resume: it has no {MANIFEST}",
+                path.display()
+            )));
+        }
+        let text = fs::read(&recorded_at).map_err(io("read", &recorded_at))?;
+        let recorded: Self = serde_json::from_slice(&text)
+            .map_err(|source| RunDirError::Damaged { path: recorded_at, source })?;
+        let absent = || "absent".to_owned();
+        for what in
+            recorded.0.keys().chain(self.0.keys()).filter(|what| !free.contains(&what.as_str()))
+        {
+            let (then, now) = (recorded.0.get(what), self.0.get(what));
+            if then != now {
+                return Err(RunDirError::Changed {
+                    what: what.clone(),
+                    recorded: then.cloned().unwrap_or_else(absent),
+                    now: now.cloned().unwrap_or_else(absent),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An open run folder.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// Folder of the checkpoints in a run's folder.
+pub const CHECKPOINTS: &str = "checkpoints";
+/// The resolved configuration, in a run's folder.
+pub const CONFIG: &str = "config.toml";
+/// What decided a run: in its folder from the beginning.
+pub const MANIFEST: &str = "manifest.json";
+/// What came out of a run, in its folder when it has finished.
+pub const SUMMARY: &str = "summary.json";
+/// One line per step: see [`super::metrics::METRICS`].
+pub const METRICS_LOG: &str = "metrics.jsonl";
+/// One line per completion: its step, and a [`corver_core::Trace`].
+pub const TRACES: &str = "traces.jsonl";
+const LOCK: &str = ".lock";
+const LOGS: [&str; 2] = [METRICS_LOG, TRACES];
+
+impl RunDir {
+    /// Starts a run in a new or empty folder. The manifest begins a run: what a start that was
+    /// killed has left before it is replaced.
+    ///
+    /// # Errors
+    /// Where the folder holds something or cannot be written.
+    pub fn create(path: &Path, config: &str, manifest: &RunManifest) -> Result<Self, RunDirError> {
+        if path.is_file() {
+            return Err(RunDirError::Unusable(format!(
+                "{} is a file; a run needs a folder of its own",
+                path.display()
+            )));
+        }
+        fs::create_dir_all(path).map_err(io("create the run folder", path))?;
+        let run = Self::lock(path)?;
+        let entries = fs::read_dir(path).map_err(io("read the run folder", path))?;
+        let is_ours = |name: &OsStr| {
+            name == LOCK
+                || name == CONFIG
+                || name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes())
+        };
+        if entries.flatten().any(|entry| !is_ours(&entry.file_name())) {
+            return Err(RunDirError::Unusable(format!(
+                "{} is not empty; resume that run with --resume, or choose another folder with \
+                 --out",
+                path.display()
+            )));
+        }
+        run.write(CONFIG, config.as_bytes())?;
+        run.write_json(MANIFEST, manifest)?;
+        Ok(run)
+    }
+
+    /// Resumes the run in `path`, after checking that nothing which decides it has changed.
+    ///
+    /// # Errors
+    /// Where there is no run, or `manifest` differs from the recorded one.
+    pub fn resume(path: &Path, manifest: &RunManifest) -> Result<Self, RunDirError> {
+        manifest.check(path, &[])?;
+        Self::lock(path)
+    }
+
+    /// Goes on to `steps` from the `steps_done` behind the run, with this configuration; one that
+    /// has finished is open again.
+    ///
+    /// # Errors
+    /// Where no step is left, or the folder cannot be written.
+    pub fn go_on(&self, config: &str, steps_done: usize, steps: usize) -> Result<(), RunDirError> {
+        let has_finished = self.path.join(SUMMARY).exists();
+        if steps < steps_done || (has_finished && steps == steps_done) {
+            return Err(RunDirError::Unusable(format!(
+                "the run in {} has finished its {steps_done} steps; --steps with a larger number \
+                 extends it",
+                self.path.display()
+            )));
+        }
+        self.reopen(config)
+    }
+
+    /// Goes on with this configuration; one that has finished is open again.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written.
+    pub fn reopen(&self, config: &str) -> Result<(), RunDirError> {
+        self.write(CONFIG, config.as_bytes())?;
+        let summary = self.path.join(SUMMARY);
+        match fs::remove_file(&summary) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(io("delete", &summary)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps other processes out of the folder for as long as the value lives; a killed process
+    /// holds no lock.
+    fn lock(path: &Path) -> Result<Self, RunDirError> {
+        let name = path.join(LOCK);
+        let lock =
+            File::options().create(true).append(true).open(&name).map_err(io("open", &name))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(fs::TryLockError::WouldBlock) => Err(RunDirError::Unusable(format!(
+                "another corver-host is working on the run in {}",
+                path.display()
+            ))),
+            Err(fs::TryLockError::Error(source)) => Err(io("lock", &name)(source)),
+        }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where checkpoints go.
+    #[must_use]
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join(CHECKPOINTS)
+    }
+
+    /// Drops everything that is logged after step `steps_done`: it belongs to steps that will be
+    /// taken again.
+    ///
+    /// # Errors
+    /// Where a log cannot be rewritten.
+    pub fn rewind_logs(&self, steps_done: usize) -> Result<(), RunDirError> {
+        LOGS.iter().try_for_each(|name| self.rewind(name, steps_done))?;
+        self.rewind_events(steps_done)
+    }
+
+    /// Drops the lines of a log from the first on that has a `step` after `steps_done`, or was cut
+    /// off when the run was killed.
+    ///
+    /// # Errors
+    /// Where the log cannot be rewritten.
+    pub fn rewind(&self, name: &str, steps_done: usize) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        let file = match File::options().read(true).write(true).open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(io("open", &path))?,
+        };
+        let step_of =
+            |line: &[u8]| serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64();
+        let (mut kept, mut line, mut lines) = (0, Vec::new(), BufReader::new(&file));
+        loop {
+            line.clear();
+            lines.read_until(b'\n', &mut line).map_err(io("read", &path))?;
+            if !line.ends_with(b"\n")
+                || !step_of(&line).is_some_and(|step| step <= steps_done as f64)
+            {
+                break;
+            }
+            kept += line.len() as u64;
+        }
+        file.set_len(kept).map_err(io("shorten", &path))
+    }
+
+    fn rewind_events(&self, steps_done: usize) -> Result<(), RunDirError> {
+        let path = self.path.join(events::EVENTS);
+        let written = match fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(io("read", &path))?,
+        };
+        match &written[..events::length_until(steps_done, &written)] {
+            [] => self.write(events::EVENTS, &events::header()),
+            kept if kept.len() < written.len() => self.write(events::EVENTS, kept),
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends a step's metrics to `metrics.jsonl` and to TensorBoard's file.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub fn append_metrics(&self, metrics: &Map<String, Value>) -> Result<(), RunDirError> {
+        self.append(METRICS_LOG, [metrics])?;
+        let path = self.path.join(events::EVENTS);
+        let file = File::options().create(true).append(true).open(&path).map_err(io("open", &path));
+        file?.write_all(&events::of_step(metrics)).map_err(io("write", &path))
+    }
+
+    /// Appends JSON lines to a log and hands them to the system.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn append<T: Serialize>(
+        &self,
+        name: &str,
+        lines: impl IntoIterator<Item = T>,
+    ) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        let file =
+            File::options().create(true).append(true).open(&path).map_err(io("open", &path))?;
+        let mut file = BufWriter::new(file);
+        for line in lines {
+            serde_json::to_writer(&mut file, &line)
+                .map_err(|error| io("write", &path)(error.into()))?;
+            file.write_all(b"\n").map_err(io("write", &path))?;
+        }
+        file.flush().map_err(io("write", &path))
+    }
+
+    /// Writes a JSON file in one piece.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        let mut text =
+            serde_json::to_vec_pretty(value).map_err(|error| io("write", &path)(error.into()))?;
+        text.push(b'\n');
+        self.write(name, &text)
+    }
+
+    /// Writes a file of JSON lines in one piece.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn write_lines<T: Serialize>(&self, name: &str, lines: &[T]) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        let mut text = Vec::new();
+        for line in lines {
+            serde_json::to_writer(&mut text, line)
+                .map_err(|error| io("write", &path)(error.into()))?;
+            text.push(b'\n');
+        }
+        self.write(name, &text)
+    }
+
+    /// A JSON file of the run; `None` where it is not there yet.
+    ///
+    /// # Errors
+    /// Where it cannot be read or understood.
+    pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RunDirError> {
+        let Some(text) = self.read(name)? else { return Ok(None) };
+        let damaged = |source| RunDirError::Damaged { path: self.path.join(name), source };
+        serde_json::from_str(&text).map(Some).map_err(damaged)
+    }
+
+    /// The JSON lines of a log; none where it is not there yet.
+    ///
+    /// # Errors
+    /// Where it cannot be read or understood.
+    pub fn read_lines<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, RunDirError> {
+        let text = self.read(name)?.unwrap_or_default();
+        let damaged = |source| RunDirError::Damaged { path: self.path.join(name), source };
+        text.lines().map(|line| serde_json::from_str(line).map_err(damaged)).collect()
+    }
+
+    fn read(&self, name: &str) -> Result<Option<String>, RunDirError> {
+        let path = self.path.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io("read", &path)(error)),
+        }
+    }
+
+    /// Writes a file in one piece: it appears whole, under its name, or not at all.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        corver_files::replace(&path, bytes).map_err(io("write", &path))
+    }
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn finish<T: Serialize>(&self, summary: &T) -> Result<(), RunDirError> {
+        self.write_json(SUMMARY, summary)
+    }
+}
+
+/// The first free `parent/name-NNN`.
+#[must_use]
+pub fn next_free(parent: &Path, name: &str) -> PathBuf {
+    (1u32..)
+        .map(|number| parent.join(format!("{name}-{number:03}")))
+        .find(|path| !path.exists())
+        .expect("some number below 2³² is free")
+}
+
+pub(super) fn io<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl Fn(std::io::Error) -> RunDirError + 'a {
+    move |source| RunDirError::Io { action, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn two_processes_do_not_share_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
+        let refused = RunDir::resume(folder.path(), &manifest("a")).unwrap_err().to_string();
+        assert!(refused.contains("is working on the run"), "{refused}");
+        drop(run);
+        RunDir::resume(folder.path(), &manifest("a")).unwrap();
+    }
+
+    fn manifest(plugin: &str) -> RunManifest {
+        let mut manifest = RunManifest::default();
+        manifest.set("plugin", plugin);
+        manifest
+    }
+
+    #[test]
+    fn a_folder_with_content_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
+        let refused = RunDir::create(folder.path(), "", &manifest("a")).unwrap_err().to_string();
+        assert!(refused.contains("is not empty"), "{refused}");
+    }
+
+    #[test]
+    fn a_start_that_was_killed_leaves_a_folder_to_start_in() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [LOCK, CONFIG, ".tmpX7Yz"] {
+            fs::write(folder.path().join(name), "half of").unwrap();
+        }
+        drop(RunDir::create(folder.path(), "whole", &manifest("a")).unwrap());
+        assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "whole");
+        fs::remove_file(folder.path().join(MANIFEST)).unwrap();
+        fs::write(folder.path().join("notes.txt"), "mine").unwrap();
+        let refused = RunDir::create(folder.path(), "", &manifest("a")).unwrap_err().to_string();
+        assert!(refused.contains("is not empty"), "{refused}");
+    }
+
+    #[test]
+    fn a_run_resumes_only_with_what_it_began_with() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = RunDir::resume(folder.path(), &manifest("a")).unwrap_err().to_string();
+        assert!(refused.contains("holds no run to resume"), "{refused}");
+        drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
+        let run = RunDir::resume(folder.path(), &manifest("a")).unwrap();
+        let error = RunDir::resume(folder.path(), &manifest("b")).unwrap_err();
+        assert!(error.to_string().contains("another plugin"), "{error}");
+        run.finish(&json!({})).unwrap();
+
+        let refused = run.go_on("", 4, 4).unwrap_err().to_string();
+        assert!(refused.contains("has finished its 4 steps"), "{refused}");
+        run.go_on("longer", 4, 6).unwrap();
+        assert!(!folder.path().join(SUMMARY).exists());
+        assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "longer");
+        run.go_on("longer", 6, 6).unwrap();
+    }
+
+    #[test]
+    fn rewinding_drops_later_and_broken_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
+        run.append(
+            "metrics.jsonl",
+            [json!({"step": 1.0}), json!({"step": 2.0}), json!({"step": 3.0})],
+        )
+        .unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let torn = [fs::read(&path).unwrap(), b"{\"step\": 2, \"text\": \"\xc3".to_vec()].concat();
+        fs::write(&path, torn).unwrap();
+        run.rewind_logs(2).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":1.0}\n{\"step\":2.0}\n");
+        fs::write(&path, "{\"step\":1.0}\n{\"step\":2.0}").unwrap();
+        run.rewind_logs(2).unwrap();
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            "{\"step\":1.0}\n",
+            "the next line would join one without an end"
+        );
+    }
+
+    #[test]
+    fn names_count_up() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(next_free(folder.path(), "first"), folder.path().join("first-001"));
+        fs::create_dir(folder.path().join("first-001")).unwrap();
+        assert_eq!(next_free(folder.path(), "first"), folder.path().join("first-002"));
+    }
+}

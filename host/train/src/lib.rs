@@ -1,0 +1,10 @@
+//! Training runs: reinforcement learning (`train`) and the supervised fine-tuning before it (`sft`).
+
+pub mod cost;
+pub mod metrics;
+pub mod sft;
+pub mod train;
+pub mod warnings;
+
+pub use cost::{Asked, Prices};
+pub use train::{Observer, Plan, RewardNames, Summary, SystemPrompts, TrainError, train};

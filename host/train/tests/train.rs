@@ -1,0 +1,299 @@
+//! A whole run with plain stand-ins: what it leaves behind, and that an interrupted run ends where
+//! it would have.
+
+use std::path::Path;
+
+use corver_core::{
+    Completion, Demonstration, Entailment, Extractor, Graders, Learner, NliModel, Pair, PartError,
+    Question, Rollout, Sampler, Sampling, Scorers, SentenceScorer, Signal, StepError, StepSettings,
+    TrainingBatch, Triplet, UpdateReport, Verdict, Verifiers,
+};
+use corver_data::Curriculum;
+use corver_eval::Evaluation;
+use corver_runs::{RunDir, RunManifest};
+use corver_train::{
+    Asked, Observer, Plan, Prices, RewardNames, Summary, SystemPrompts, TrainError, train,
+};
+use serde_json::{Map, Value};
+
+/// Answers right with a share of its samples that grows with every update.
+#[derive(Default)]
+struct Pupil {
+    skill: u64,
+    prompt: String,
+    fail_at: Option<u64>,
+    away_at: Option<u64>,
+}
+
+impl Sampler for Pupil {
+    fn sample(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+        on_finished: &mut dyn FnMut(usize, &Rollout),
+    ) -> Result<Vec<Rollout>, PartError> {
+        if self.away_at == Some(self.skill) {
+            return Err("the server is away".into());
+        }
+        let rollout = |index: usize| {
+            let right = (index as u64 * 7 + seed % 5) % 10 < self.skill + 2;
+            let word = if right { "Paris" } else { "Rome" };
+            let text = format!(
+                "<think>{word} is the capital city of that country.</think><answer>{word}</answer>"
+            );
+            let length = text.chars().count();
+            Rollout {
+                question: index / sampling.num_generations,
+                tokens: vec![1; length],
+                log_probs: vec![0.0; length],
+                token_spans: (0..length).map(|at| Some(at..at + 1)).collect(),
+                text,
+                finished: true,
+            }
+        };
+        let rollouts: Vec<Rollout> =
+            (0..questions.len() * sampling.num_generations).map(rollout).collect();
+        for (index, rollout) in rollouts.iter().enumerate() {
+            on_finished(index, rollout);
+        }
+        Ok(rollouts)
+    }
+}
+
+impl Learner for Pupil {
+    fn update(&mut self, batch: &TrainingBatch<'_>, _: &Signal) -> Result<UpdateReport, PartError> {
+        if self.fail_at == Some(self.skill) {
+            return Err("the power went out".into());
+        }
+        self.skill += 1;
+        let right = batch.rollouts.iter().filter(|rollout| rollout.text.contains("Paris")).count();
+        Ok(UpdateReport { loss: right as f64, ..UpdateReport::default() })
+    }
+
+    fn imitate(&mut self, _: &[Demonstration]) -> Result<UpdateReport, PartError> {
+        Err("a run has no demonstrations".into())
+    }
+
+    fn set_system_prompt(&mut self, prompt: &str) {
+        prompt.clone_into(&mut self.prompt);
+    }
+
+    fn save(&mut self, folder: &Path, _: usize) -> Result<(), PartError> {
+        std::fs::create_dir_all(folder)?;
+        Ok(std::fs::write(folder.join(self.skill.to_string()), "")?)
+    }
+}
+
+struct Nothing;
+
+impl Extractor for Nothing {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        Ok(vec![Vec::new(); sentences.len()])
+    }
+}
+
+impl NliModel for Nothing {
+    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+        Ok(vec![Entailment { entail: 0.5, neutral: None, contradict: None }; pairs.len()])
+    }
+}
+
+/// Asks about every completion, and pays all alike.
+impl SentenceScorer for Nothing {
+    fn score(
+        &mut self,
+        completions: &[Completion<'_>],
+        verifiers: &mut Verifiers<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        let pair = |completion: &Completion<'_>| Pair {
+            premise: String::new(),
+            hypothesis: completion.text.to_owned(),
+        };
+        verifiers.entail(&completions.iter().map(pair).collect::<Vec<_>>())?;
+        let verdict = Verdict { reward: Some(0.1), count: Some(30), ..Verdict::default() };
+        Ok(completions
+            .iter()
+            .map(|completion| vec![verdict.clone(); completion.sentences.len()])
+            .collect())
+    }
+}
+
+#[derive(Default)]
+struct Listener {
+    steps: Vec<f64>,
+    evaluated: Vec<&'static str>,
+    warnings: Vec<String>,
+    stop_after: Option<usize>,
+}
+
+impl Observer for Listener {
+    fn answering(&mut self, done: usize, total: usize) {
+        assert!(done <= total);
+    }
+
+    fn evaluated(&mut self, which: &'static str, _: &Evaluation) {
+        self.evaluated.push(which);
+    }
+
+    fn warned(&mut self, warning: &str) {
+        self.warnings.push(warning.to_owned());
+    }
+
+    fn wants_to_stop(&self) -> bool {
+        self.stop_after == Some(self.steps.len())
+    }
+
+    fn stepped(&mut self, metrics: &Map<String, Value>, _: usize) {
+        self.steps.push(metrics["step"].as_f64().unwrap());
+    }
+}
+
+fn plan(steps: usize) -> Plan {
+    let question = |n: usize| Question {
+        question: format!("q{n}"),
+        golds: vec!["Paris".into()],
+        ..Question::default()
+    };
+    Plan {
+        train: Curriculum::of_one((0..5).map(question).collect()),
+        eval: (0..4).map(question).collect(),
+        steps,
+        prompts_per_step: 2,
+        seed: 42,
+        step: StepSettings {
+            sampling: Sampling { num_generations: 4, ..Sampling::default() },
+            ..Default::default()
+        },
+        truth: None,
+        evaluate: Default::default(),
+        prompts: SystemPrompts {
+            train: "t".into(),
+            eval_raw: "r".into(),
+            eval_trained: "e".into(),
+        },
+        checkpoint_every: 2,
+        checkpoints_kept: 9,
+        rewards: RewardNames { rule: "attested".into(), ..RewardNames::default() },
+        prices: Prices { nli: 0.5, ..Prices::default() },
+    }
+}
+
+fn go(
+    pupil: &mut Pupil,
+    run: &RunDir,
+    from: usize,
+    listener: &mut Listener,
+) -> Result<Summary, TrainError> {
+    let (mut extractor, mut verifiers, mut rules) =
+        (Nothing, Verifiers::default().with_nli(Nothing), Nothing);
+    let mut graders = Graders::default();
+    let mut scorers = Scorers {
+        extractor: &mut extractor,
+        verifiers: &mut verifiers,
+        sentence_scorer: &mut rules,
+        graders: &mut graders,
+    };
+    train(pupil, &mut scorers, &plan(6), run, from, listener)
+}
+
+fn without_times(path: &Path) -> Vec<Map<String, Value>> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let parse = |line: &str| {
+        let mut metrics: Map<String, Value> = serde_json::from_str(line).unwrap();
+        metrics.retain(|name, _| !name.contains("seconds") && name != "step_time");
+        metrics
+    };
+    text.lines().map(parse).collect()
+}
+
+#[test]
+fn a_run_leaves_everything_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
+    let mut listener = Listener::default();
+    let summary = go(&mut Pupil::default(), &run, 0, &mut listener).unwrap();
+
+    assert_eq!(listener.steps, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(listener.evaluated, ["raw", "trained"]);
+    assert_eq!((summary.steps, summary.rewards.rule.as_str()), (6, "attested"));
+    let [before, after] = [&summary.before, &summary.after].map(|one| one.as_ref().unwrap());
+    assert!(after.accuracy > before.accuracy, "{summary:?}");
+    assert_eq!(after.supported_rate, Some(1.0));
+    // Two questions with four completions each; the questions of the evaluations are no step's.
+    assert_eq!(summary.asked_per_step, Asked { nli: 8.0, ..Asked::default() });
+    assert_eq!(summary.cost_per_step, 0.004);
+    let kept: Summary = run.read_json("summary.json").unwrap().unwrap();
+    assert_eq!(kept, summary);
+    assert_eq!(run.read_lines::<Value>("traces.jsonl").unwrap().len(), 6 * 2 * 4);
+    let metrics = run.read_lines::<Map<String, Value>>("metrics.jsonl").unwrap();
+    for name in [
+        "loss",
+        "reward",
+        "rewards/attested/mean",
+        "completions/mean_length",
+        "frac_reward_zero_std",
+    ] {
+        assert!(metrics[0].contains_key(name), "no {name}");
+    }
+    assert!(run.checkpoints().join("2").exists() && run.checkpoints().join("6").exists());
+}
+
+#[test]
+fn an_interrupted_run_ends_where_it_would_have() {
+    let straight = tempfile::tempdir().unwrap();
+    let run = RunDir::create(straight.path(), "", &RunManifest::default()).unwrap();
+    let expected = go(&mut Pupil::default(), &run, 0, &mut Listener::default()).unwrap();
+
+    let broken = tempfile::tempdir().unwrap();
+    let run = RunDir::create(broken.path(), "", &RunManifest::default()).unwrap();
+    let mut pupil = Pupil { fail_at: Some(3), ..Pupil::default() };
+    let error = go(&mut pupil, &run, 0, &mut Listener::default()).unwrap_err();
+    assert!(matches!(error, TrainError::Step { step: 4, .. }), "{error}");
+    assert!(!broken.path().join("summary.json").exists());
+    drop(run); // a process that was killed holds no lock
+
+    // The newest checkpoint is that of step 2; step 3 is logged, and taken again.
+    let run = RunDir::resume(broken.path(), &RunManifest::default()).unwrap();
+    let mut listener = Listener::default();
+    let summary = go(&mut Pupil { skill: 2, ..Pupil::default() }, &run, 2, &mut listener).unwrap();
+    assert_eq!(listener.steps, [3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(
+        listener.evaluated,
+        ["trained"],
+        "the raw policy was evaluated before the interruption"
+    );
+    assert_eq!(
+        without_times(&broken.path().join("metrics.jsonl")),
+        without_times(&straight.path().join("metrics.jsonl"))
+    );
+    assert_eq!((summary.before, summary.after), (expected.before, expected.after));
+    assert_eq!(
+        (summary.asked_per_step, summary.cost_per_step),
+        (expected.asked_per_step, expected.cost_per_step)
+    );
+}
+
+#[test]
+fn a_server_that_is_away_costs_no_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
+    let mut pupil = Pupil { away_at: Some(3), ..Pupil::default() };
+    let error = go(&mut pupil, &run, 0, &mut Listener::default()).unwrap_err();
+    assert!(
+        matches!(error, TrainError::Step { step: 4, source: StepError::Rollout(_) }),
+        "{error}"
+    );
+    assert!(run.checkpoints().join("3").exists(), "step 3 is no multiple of `checkpoint_every`");
+}
+
+#[test]
+fn a_run_that_is_asked_to_stop_keeps_its_last_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
+    let mut listener = Listener { stop_after: Some(3), ..Listener::default() };
+    let error = go(&mut Pupil::default(), &run, 0, &mut listener).unwrap_err();
+    assert!(matches!(error, TrainError::Stopped { step: 3 }), "{error}");
+    assert!(run.checkpoints().join("3").exists(), "step 3 is no multiple of `checkpoint_every`");
+    assert!(!folder.path().join("summary.json").exists());
+}
