@@ -20,6 +20,8 @@ mod client;
 mod local;
 mod memo;
 #[cfg(feature = "client")]
+mod open;
+#[cfg(feature = "client")]
 mod parts;
 #[cfg(feature = "client")]
 mod source;
@@ -33,9 +35,11 @@ pub use corver_http::{Token, TokenError};
 pub use local::{Local, TooSlow};
 pub use memo::Memo;
 #[cfg(feature = "client")]
+pub use open::{check_token, fingerprint, open};
+#[cfg(feature = "client")]
 pub use parts::check_parts;
 #[cfg(feature = "client")]
-pub use source::{OpenSettings, Opened, Source, SourceError, check_token, fingerprint, open};
+pub use source::{OpenSettings, Opened, Source, SourceError};
 pub use sum::Sum;
 
 /// The environment variable that holds a token where no file is named, for client and server alike.

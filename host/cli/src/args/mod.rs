@@ -8,6 +8,7 @@ mod judge;
 mod plugin;
 mod report;
 mod serve;
+mod server;
 mod settings;
 
 use std::path::PathBuf;
@@ -25,7 +26,8 @@ pub use index::{
 pub use judge::JudgeArgs;
 pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
 pub use report::{ExplainArgs, ReportArgs};
-pub use serve::{ServeArgs, ServerArgs};
+pub use serve::ServeArgs;
+pub use server::ServerArgs;
 pub use settings::{
     CorpusArgs, Flags, GraderArgs, LengthArgs, PartArgs, PolicyArgs, QuestionArgs, RewardArgs,
     SettingsArgs,
