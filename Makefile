@@ -122,7 +122,7 @@ attack: setup plugins ## the attacks on plugins, caches, checkpoints and the ser
 	@mkdir -p target/bench
 	$(CARGO) test --locked $(PROFILE) --workspace --test hostile --test footprint --test attack --test damage -- --nocapture 2>&1 \
 	  | tee target/bench/attack.log
-	$(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture attack killed damaged full_disk 2>&1 | tee -a target/bench/attack.log
+	$(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture attack kill damaged full_disk 2>&1 | tee -a target/bench/attack.log
 	@! grep -q 'test result: FAILED' target/bench/attack.log
 	@{ echo '| attack | what happens |'; echo '| --- | --- |'; grep -oE '\| (plugin|server|chat template|disk)[^|]*\|[^|]*\|' target/bench/attack.log; } \
 	  | tee target/bench/attack.md

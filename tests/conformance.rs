@@ -184,7 +184,7 @@ fn check_returns(
 }
 
 #[test]
-fn completions_earn_what_the_published_code_pays() {
+fn completion_returns_match_reference() {
     if shared("golden").is_none() {
         return;
     }
@@ -283,7 +283,7 @@ fn check_rewards(rule: &str, trace: &Trace, expected: &Value) -> Result<(), Stri
 }
 
 #[test]
-fn a_group_is_rewarded_as_in_the_published_trainer() {
+fn trainer_step_rewards_match_reference() {
     if shared("golden").is_none() {
         return;
     }
@@ -382,7 +382,7 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
 
 /// Every file of the folder is read by some conformance test of the workspace.
 #[test]
-fn no_vector_is_forgotten() {
+fn every_golden_vector_is_tested() {
     let Some(folder) = shared("golden/reward") else { return };
     let sources = [
         include_str!("conformance.rs"),

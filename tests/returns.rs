@@ -11,7 +11,7 @@ use corver_settings::Layers;
 use serde_json::{Value, json};
 
 #[test]
-fn tokens_earn_what_the_python_package_is_tested_against() {
+fn token_returns_match_python_fixture() {
     folders::set_program(env!("CARGO_BIN_EXE_corver-host").into());
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/tests/checked.json");
     let rows: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();

@@ -26,32 +26,32 @@ const film = sentence('It is so.', [
 ]);
 const query = 'Mario AND Camerini AND Il AND Seduttore';
 
-test('capitalised words hide the others', () => {
+test('capitalised words replace other content words', () => {
   assert.deepEqual(contentWords('theory of Albert Einstein, 1905'), ['Albert', 'Einstein']);
   assert.deepEqual(contentWords('the second battle'), ['second', 'battle']);
   assert.deepEqual(contentWords(' A OR B '), ['A OR B']);
   assert.deepEqual(contentWords('élan Éluard'), ['Éluard']);
 });
 
-test('words are known whatever their case, and white space is the published code’s', () => {
+test('pronouns ignore case and surrounding white space', () => {
   assert.ok(['I', 'THEMSELVES', ' Anything ', '\x1c it\u3000'].every(isPronoun));
   assert.ok(!['', 'themselvess', 'i̇t', '\ufeffit', 'Paris'].some(isPronoun));
 });
 
-test('a query has each word once and at least two', () => {
+test('word query needs two distinct words', () => {
   const words = ({ allOf }) => allOf.flat().join(' ');
   assert.equal(words(wordQuery({ head: 'Paris, France', relation: '', tail: 'paris Texas' })), 'Paris France Texas');
   assert.equal(wordQuery({ head: 'Paris', relation: '', tail: 'PARIS' }), undefined);
 });
 
-test('the corpus tells its size', () => {
+test('corpus exposes its size', () => {
   const score = (_, sentence, { tokens, documents }) => (tokens ? verdict(Number(tokens / documents)) : abstain('unknown'));
   const rule = sentenceRule({ name: 'size', version: '0.1.0', summary: 'the mean length of a document', score });
   assert.equal(run(rule, film, counts({}).ofSize(300n, 4n)).reward, 75);
   assert.equal(run(rule, film, counts({})).note, 'unknown');
 });
 
-test('the first valid triplet decides', () => {
+test('first valid triplet decides reward', () => {
   const judged = run(first, film, counts({ [query]: 50n }));
   assert.deepEqual(judged, { reward: 0.1, count: 50n, triplet: 1, asked: [query] });
   assert.equal(run(first, film, counts({ [query]: undefined })).reward, 0);
@@ -59,14 +59,14 @@ test('the first valid triplet decides', () => {
   assert.throws(() => run(first, film, counts({})), /does not hold "Mario AND/);
 });
 
-test('steps begin at their thresholds', () => {
+test('tier rewards step at thresholds', () => {
   const map = tiers().read(tiers().schema.default, '');
   const rewards = [undefined, 0n, 1n, 4n, 5n, 19n, 20n, 2n ** 64n - 1n].map((count) => map.reward(count));
   assert.deepEqual(rewards, [0, -0.3, -0.1, -0.1, 0, 0, 0.1, 0.1]);
   assert.equal(map.top(), 20n);
 });
 
-test('settings that do not fit together are refused by name', () => {
+test('inconsistent settings are rejected by name', () => {
   const refused = (settings, why) => assert.throws(() => first.configure(JSON.stringify(settings)), { message: why });
   refused([], 'settings: expected a JSON object, got []');
   refused({ tires: {} }, 'tires: unknown field `tires`, expected one of tiers');
@@ -78,7 +78,7 @@ test('settings that do not fit together are refused by name', () => {
 
 const about = { name: 'asks', version: '0.1.0', summary: 'asks all it may' };
 
-test('all of one kind is asked at once, and kinds one after the other', () => {
+test('requests of one kind are batched, kinds in sequence', () => {
   const rule = sentenceRule({
     ...about,
     asks: ['nli', 'passages'],
@@ -97,7 +97,7 @@ test('all of one kind is asked at once, and kinds one after the other', () => {
   assert.throws(() => run({ ...rule, manifest: { asks: ['nli'] } }, sentence(text, []), corpus()), /does not name/);
 });
 
-test('single tokens are paid', () => {
+test('point rewards credit single characters', () => {
   const pays = (outcome) => run(sentenceRule({ ...about, score: () => outcome }), sentence('Öl 🎻.', []), counts({}));
   const { reward, credit } = pays(points([[0, 0.5], [3, -2]]));
   const shares = [{ character: 0, reward: 0.5 }, { character: 3, reward: -2 }];
@@ -107,7 +107,7 @@ test('single tokens are paid', () => {
   assert.throws(() => pays(points([[0, NaN]])), /must be finite/);
 });
 
-test('a response rule asks and grades', () => {
+test('response rule requests reply and grades', () => {
   const rule = responseRule({
     ...about,
     asks: ['chat'],
@@ -124,7 +124,7 @@ test('a response rule asks and grades', () => {
   assert.throws(() => runResponse(wordy, response('', [], ''), corpus), /not one word/);
 });
 
-test('no text leaves its field', () => {
+test('field text cannot escape its tags', () => {
   const expected = 'Do it.\n\n<gold>Rome</gold>\n<answer>It is <b>Rome</b>.</answer>';
   assert.equal(tagged('Do it.', [['gold', 'Rome'], ['answer', 'It is <b>Rome</b>.']]), expected);
   for (const text of [
@@ -145,13 +145,13 @@ test('no text leaves its field', () => {
   }
 });
 
-test('another question than before is found', () => {
+test('changed request is detected', () => {
   let calls = 0n;
   const rule = sentenceRule({ ...about, score: (_, _sentence, corpus) => corpus.count({ allOf: [['a']], enough: calls++ }) });
   assert.throws(() => run(rule, film, counts({ a: 1n })), /asks something else than before/);
 });
 
-test('a response is cut as the host cuts it', () => {
+test('response sections match host split', () => {
   const sections = (text) => response('', [], text).sentences.map(({ section, text }) => `${section}: ${text}`);
   assert.deepEqual(sections('<think>A.</think><answer> B </answer> C'), ['think: A.', 'answer: B']);
   assert.deepEqual(sections('A.</think><answer>B'), ['think: A.', 'answer: B']);
@@ -162,7 +162,7 @@ test('a response is cut as the host cuts it', () => {
   assert.equal(response('', [], 'Well. <answer></answer>').answer, '');
 });
 
-test('a completion stays as long as a sentence of it asks', () => {
+test('completion stays in batch until settled', () => {
   // One asks for two counts at once, the other for one after the other.
   const asks = { both: (replies) => replies.length < 2 && 2, each: (replies) => replies.length < 2 && 1, none: () => 0 };
   const batch = new Batch([['both'], [], ['none', 'each'], ['both']], (text, replies) => {

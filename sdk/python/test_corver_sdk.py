@@ -40,7 +40,7 @@ def shown(outcomes: list) -> list:
 
 
 class TestBatch(unittest.TestCase):
-    def test_a_completion_stays_as_long_as_a_sentence_of_it_asks(self):
+    def test_completion_stays_in_batch_until_settled(self):
         class Rule:
             def score(self, sentence, corpus):
                 if sentence.text == "twice":
@@ -56,7 +56,7 @@ class TestBatch(unittest.TestCase):
 
 
 class TestRule(unittest.TestCase):
-    def test_the_corpus_tells_its_size(self):
+    def test_corpus_exposes_its_size(self):
         @dataclass
         class Size:
             """Pays the mean length of a document."""
@@ -69,7 +69,7 @@ class TestRule(unittest.TestCase):
         self.assertEqual(run(rule, sentence("Well.", []), counts({}).of_size(300, 4)).reward, 75)
         self.assertEqual(run(rule, sentence("Well.", []), counts({})).note, "unknown")
 
-    def test_an_error_names_the_setting(self):
+    def test_settings_error_names_field(self):
         @dataclass
         class Floor:
             floors: list[int] = setting([0], "Counts that earn nothing.")
@@ -86,7 +86,7 @@ class TestRule(unittest.TestCase):
                 rule.configure(settings)
             self.assertEqual(str(raised.exception), message)
 
-    def test_all_of_one_kind_is_asked_at_once_and_kinds_one_after_the_other(self):
+    def test_requests_of_one_kind_are_batched(self):
         @dataclass
         class Entailed:
             """Labels what a passage entails."""
@@ -109,7 +109,7 @@ class TestRule(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "asks Verifier.NLI, which its `asks` does not name"):
             run(sentence_rule(Entailed, "entailed", "0.1.0", asks[1:]), sentence(text, []), corpus)
 
-    def test_single_tokens_are_paid(self):
+    def test_point_rewards_credit_single_characters(self):
         def paid(said):
             @dataclass
             class Pays:
@@ -130,7 +130,7 @@ class TestRule(unittest.TestCase):
             with self.assertRaisesRegex(AssertionError, complaint):
                 paid(said)
 
-    def test_a_response_rule_asks_and_grades(self):
+    def test_response_rule_requests_reply_and_grades(self):
         @dataclass
         class Asked:
             """Asks whether the answer is right."""
@@ -146,7 +146,7 @@ class TestRule(unittest.TestCase):
         self.assertEqual(run_response(rule, rome, corpus), Grade(2.0, "GOOD", "so it says"))
         self.assertEqual(run_response(rule, oslo, corpus).label, "BAD")
 
-    def test_no_text_leaves_its_field(self):
+    def test_field_text_cannot_escape_its_tags(self):
         def content(*texts):
             prompt = Prompt.tagged("Do it.", texts, max_tokens=3)
             self.assertEqual((prompt.messages[0].role, prompt.max_tokens), (Role.USER, 3))
@@ -169,7 +169,7 @@ class TestRule(unittest.TestCase):
         for kept in ["東京>é", "<answers> < answer> 1<2 </an>", "<é>answer>"]:
             self.assertTrue(content(("answer", f"{kept}</answer>")).endswith(f"\n<answer>{kept}</answer>"))
 
-    def test_another_question_than_before_is_found(self):
+    def test_changed_request_is_detected(self):
         calls = iter(range(9))
 
         @dataclass
@@ -182,7 +182,7 @@ class TestRule(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "asks something else than before"):
             run(sentence_rule(Fickle, "fickle", "0.1.0"), sentence("Well.", []), counts({"a": 1}))
 
-    def test_a_response_is_cut_as_the_host_cuts_it(self):
+    def test_response_sections_match_host_split(self):
         def sections(text):
             return [(one.section.name, one.text) for one in response("", [], text).sentences]
 

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_stays_as_long_as_a_sentence_of_it_asks() {
+    fn completion_stays_in_batch_until_settled() {
         let settled = completion(&[("Well.", &[])]);
         let open =
             completion(&[("So.", &[]), ("A is in B.", &[("A", "is in", "B")]), ("Well.", &[])]);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_go_to_the_sentences_that_asked_in_order() {
+    fn replies_reach_asking_sentences_in_order() {
         /// Asks everything at once.
         #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
         struct All {}
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_corpus_tells_its_size() {
+    fn corpus_exposes_its_size() {
         #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
         struct Size {}
         impl SentenceRule for Size {

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_answered_in_order_and_the_rest_is_asked_for_at_once() {
+    fn counts_are_replayed_then_missing_requested() {
         let [paris, peru, rome] = ["Paris", "Peru", "Rome"].map(|word| Query::all_of([word]));
         let counts = [count(None), count(Some(3))];
         let corpus = Corpus::new(NOWHERE, &counts);
@@ -198,13 +198,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "asks something else than before")]
-    fn another_question_than_before_is_found_in_tests() {
+    fn changed_request_is_detected_in_tests() {
         let [paris, peru] = ["Paris", "Peru"].map(|word| Query::all_of([word]));
         let _ = Corpus::recorded(NOWHERE, &[count(None)], &[Request::Count(paris)]).count(peru);
     }
 
     #[test]
-    fn other_questions_are_asked_in_one_go_and_answered_in_order() {
+    fn verifier_requests_are_batched_and_ordered() {
         let pairs = ["Rome", "Peru"].map(|hypothesis| Pair::new("Rome is in Italy.", hypothesis));
         let asked = Corpus::new(NOWHERE, &[]).entailments(pairs.clone()).unwrap_err();
         assert_eq!(asked, Ask(pairs.clone().map(Request::Nli).to_vec()));

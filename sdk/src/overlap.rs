@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_counts_as_often_as_both_have_it() {
+    fn token_f1_counts_shared_words() {
         assert_eq!(f1("a b", "a b"), 1.0);
         assert_eq!(f1("a", "a b"), 2.0 / 3.0);
         assert_eq!(f1("a a", "a"), 2.0 / 3.0);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subsequence_ends_at_its_last_character() {
+    fn subsequence_end_finds_last_matched_character() {
         assert_eq!(subsequence_end("abc", "a-b-c-d"), Some(4));
         // "ab" is there twice: the first.
         assert_eq!(subsequence_end("ab", "abab"), Some(1));

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_word_is_there_once() {
+    fn query_contains_each_word_once() {
         let query = Query::all_of(["Paris", "PARIS", "Größe", "GRÖSSE", "größe"]).enough(3);
         assert!(query.words().eq(["Paris", "Größe", "GRÖSSE"]));
         assert_eq!(

@@ -70,7 +70,7 @@ mod tests {
     use crate::{CorpusSize, Reply, Request};
 
     #[test]
-    fn a_list_is_read() {
+    fn bulleted_reply_is_parsed() {
         let items = |reply| listed(reply).map(|items| items.join("|"));
         assert_eq!(
             items("- Rome is old.\n- It is in Italy.").unwrap(),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_whole() {
+    fn has_word_matches_entire_words_only() {
         assert!(has_word("it is A.", "A") && has_word("A", "A") && has_word("BA A", "A"));
         assert!(!has_word("BANANA", "A") && !has_word("A_B", "A") && !has_word("éA", "A"));
         assert!(
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_reply_is_asked_for_again_with_another_seed() {
+    fn unreadable_reply_is_retried_with_new_seed() {
         let replied = |replies: &[&str]| {
             let replies: Vec<Reply> =
                 replies.iter().map(|reply| Reply::Chat((*reply).to_owned())).collect();

@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn separators_are_space_and_zero_width_characters_are_not() {
+    fn strip_removes_separators_not_zero_width_characters() {
         assert_eq!(strip("\u{1c}\u{a0} a\u{200b}\u{1f}"), "a\u{200b}");
         assert_eq!(strip(" \u{3000}\t"), "");
     }

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_begin_at_their_thresholds() {
+    fn tier_rewards_step_at_thresholds() {
         let tiers = Tiers::default();
         let rewards =
             [None, Some(0), Some(1), Some(4), Some(5), Some(19), Some(20), Some(u64::MAX)]
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_do_not_fit_together_are_refused() {
+    fn inconsistent_tier_settings_are_rejected() {
         assert_eq!(Tiers::new(vec![20, 5], vec![0.0; 4]), Err(TiersError::Thresholds(vec![20, 5])));
         assert_eq!(Tiers::new(vec![1], vec![0.0; 3]), Err(TiersError::Thresholds(vec![1])));
         assert_eq!(

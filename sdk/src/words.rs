@@ -139,21 +139,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capitalised_words_hide_the_others() {
+    fn capitalised_words_replace_other_content_words() {
         assert_eq!(content_words("theory of Albert Einstein, 1905"), ["Albert", "Einstein"]);
         assert_eq!(content_words("the second battle"), ["second", "battle"]);
         assert_eq!(content_words(" A OR B "), ["A OR B"]);
     }
 
     #[test]
-    fn a_query_has_each_word_once_and_at_least_two() {
+    fn word_query_needs_two_distinct_words() {
         let query = word_query("Paris, France", "paris Texas").expect("three words");
         assert!(query.words().eq(["Paris", "France", "Texas"]));
         assert_eq!(word_query("Paris", "PARIS"), None);
     }
 
     #[test]
-    fn a_relation_without_content_words_adds_nothing() {
+    fn relation_without_content_words_adds_nothing() {
         for relation in [" ", "was for", "is", "OF THE", "to be"] {
             let triplet =
                 Triplet { head: "Paris".into(), relation: relation.into(), tail: "Peru".into() };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_known_whatever_their_case_and_length() {
+    fn pronouns_and_stop_words_ignore_case() {
         assert!(["I", "themselves", "THEMSELVES", " Anything "].into_iter().all(is_pronoun));
         assert!(["a", "Being", "WITH"].into_iter().all(is_stop_word));
         assert!(!["", "themselvess", "i̇t", "thém", "Paris"].into_iter().any(is_pronoun));

@@ -34,14 +34,14 @@ fn printed(query: Option<Query>) -> Value {
 }
 
 #[test]
-fn content_words_are_the_references() {
+fn content_words_match_reference() {
     for row in vectors("content_words.jsonl").into_iter().flatten() {
         assert_eq!(Value::from(content_words(text(&row["entity"]))), row["words"], "{}", row["id"]);
     }
 }
 
 #[test]
-fn pronouns_are_the_references() {
+fn pronouns_match_reference() {
     for row in vectors("is_pronoun.jsonl").into_iter().flatten() {
         assert_eq!(
             Value::from(is_pronoun(text(&row["entity"]))),
@@ -53,7 +53,7 @@ fn pronouns_are_the_references() {
 }
 
 #[test]
-fn word_queries_are_the_references() {
+fn word_queries_match_reference() {
     for row in vectors("word_query.jsonl").into_iter().flatten() {
         assert_eq!(
             printed(word_query(text(&row["head"]), text(&row["tail"]))),
@@ -65,7 +65,7 @@ fn word_queries_are_the_references() {
 }
 
 #[test]
-fn relation_queries_are_the_references_where_the_relation_has_a_content_word() {
+fn relation_queries_match_reference() {
     for row in vectors("relcheck_query.jsonl").into_iter().flatten() {
         let [head, relation, tail] =
             ["head", "relation", "tail"].map(|part| text(&row[part]).to_owned());
@@ -94,7 +94,7 @@ fn relation_queries_are_the_references_where_the_relation_has_a_content_word() {
 }
 
 #[test]
-fn triplet_selection_is_the_references() {
+fn triplet_selection_matches_reference() {
     for row in vectors("triplet_selection.jsonl").into_iter().flatten() {
         // What is no list of three with text at both ends never becomes a triplet on the host's
         // side. `places` leads from the triplets that remain back to the row's.
@@ -128,7 +128,7 @@ fn triplet_selection_is_the_references() {
 }
 
 #[test]
-fn the_default_tiers_are_the_references() {
+fn default_tiers_match_reference() {
     for row in vectors("penalty.jsonl").into_iter().flatten() {
         assert_eq!(
             Value::from(Tiers::default().reward(row["count"].as_u64())),

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use vectors::cases;
 
 #[test]
-fn words() {
+fn content_words_match_vectors() {
     #[derive(Deserialize)]
     struct Case {
         entity: String,
@@ -47,7 +47,7 @@ struct Expected {
 }
 
 #[test]
-fn rules() {
+fn rule_rewards_match_vectors() {
     for case in cases::<Case>(include_str!("../../tests/vectors/rules.json")) {
         check(&first::First::default(), &case, &case.first);
         check(&min::Min::default(), &case, &case.min);

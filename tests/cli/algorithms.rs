@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::host::{host, lines, run_dir, short_run};
 
 #[test]
-fn every_algorithm_trains_and_logs_what_is_its_own() {
+fn each_algorithm_trains_and_logs_own_metrics() {
     let of = |algorithm: &str, own: &[&str]| {
         let out = run_dir(algorithm);
         short_run(&out, 2, &["--set", &format!("update.algorithm={algorithm}")]).good();
@@ -48,7 +48,7 @@ fn settings_that_contradict_the_algorithm_are_refused() {
 }
 
 #[test]
-fn a_cold_start_is_resumed_and_trained_on() {
+fn sft_cold_start_resumes_and_feeds_training() {
     let folder = run_dir("cold-start");
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join("demonstrations.jsonl");

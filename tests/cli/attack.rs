@@ -69,7 +69,7 @@ fn check(path: &Path) -> (Finished, Duration) {
 }
 
 #[test]
-fn a_file_that_takes_for_ever_to_compile_is_stopped() {
+fn hostile_plugin_compilation_is_stopped() {
     let folder = tempfile::tempdir().unwrap();
     for (what, bytes) in [
         ("nested instances", nested_instances(8)),
@@ -96,7 +96,7 @@ fn a_file_that_takes_for_ever_to_compile_is_stopped() {
 /// The library that reads a module's contract follows packages that need each other until its stack
 /// is full. Here one version of the contract needs another.
 #[test]
-fn a_file_that_ends_its_compiler_is_named() {
+fn compiler_crashing_plugin_is_named() {
     const EXPORT: &[u8] = b"sentence-scoring@0.1.0";
     let mut module =
         fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/admission/module"))
@@ -110,7 +110,7 @@ fn a_file_that_ends_its_compiler_is_named() {
 }
 
 #[test]
-fn the_limits_of_compiling_are_settings() {
+fn compile_limits_are_configurable() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("first.wasm");
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm"), &path)
@@ -128,7 +128,7 @@ fn the_limits_of_compiling_are_settings() {
 }
 
 #[test]
-fn what_is_no_file_is_named_and_not_waited_for() {
+fn named_pipe_plugin_is_rejected_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("rule.wasm");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -137,7 +137,7 @@ fn what_is_no_file_is_named_and_not_waited_for() {
 
 /// Somebody else's file in the cache would decide what a rule does.
 #[test]
-fn a_cache_that_others_can_write_to_is_not_used() {
+fn world_writable_rule_cache_is_not_used() {
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("corver/rules");
     fs::create_dir_all(&rules).unwrap();
@@ -153,7 +153,7 @@ fn a_cache_that_others_can_write_to_is_not_used() {
 }
 
 #[test]
-fn a_chat_template_is_stopped_at_its_limits() {
+fn hostile_chat_template_stops_at_limits() {
     const PROMPT: &str = "{{ messages[-1].content }}";
     let cache = tempfile::tempdir().unwrap();
     let model = cache.path().join("model");
@@ -198,7 +198,7 @@ fn a_chat_template_is_stopped_at_its_limits() {
 
 /// The system ends a process that reads beyond the end of a mapped file.
 #[test]
-fn an_index_file_that_is_truncated_in_use_is_named() {
+fn index_file_truncated_in_use_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");
     small_index(&index);
@@ -222,7 +222,7 @@ fn an_index_file_that_is_truncated_in_use_is_named() {
 
 /// What a data file says cannot act on the terminal, nor pass for a line of the program's own.
 #[test]
-fn texts_of_others_are_shown_escaped() {
+fn foreign_text_is_escaped_on_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");
     small_index(&index);

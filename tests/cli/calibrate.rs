@@ -63,7 +63,7 @@ fn papers_sheet(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_papers_table_gives_the_papers_intervals_and_thresholds() {
+fn calibrate_read_reproduces_paper_intervals_and_thresholds() {
     let sheet = papers_sheet("paper-calibration");
     let out = sheet.with_file_name("calibrated");
     let args = ["calibrate", "read", sheet.to_str().unwrap(), "--out", out.to_str().unwrap()];
@@ -127,7 +127,7 @@ fn the_papers_table_gives_the_papers_intervals_and_thresholds() {
 }
 
 #[test]
-fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
+fn calibrate_draws_reads_and_audits_run_sentences() {
     let run = run_dir("to-calibrate");
     short_run(&run, 2, &[]).good();
     let sheet = run.join("sheet.csv");
@@ -208,7 +208,7 @@ fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
 }
 
 #[test]
-fn bad_requests_are_named_before_anything_is_computed() {
+fn invalid_calibrate_arguments_fail_before_computing() {
     let sheet = papers_sheet("not-calibrated");
     let sheet = sheet.to_str().unwrap();
     let out = run_dir("not-drawn").with_extension("csv");
@@ -232,7 +232,7 @@ fn bad_requests_are_named_before_anything_is_computed() {
 
 #[cfg(feature = "torch")]
 #[test]
-fn rules_are_audited_on_what_is_true_of_the_demo() {
+fn calibrate_audits_rules_on_demo_truth() {
     let out = run_dir("audited");
     fs::create_dir_all(out.parent().unwrap()).unwrap();
     let constant = [

@@ -39,7 +39,7 @@ fn statuses(checked: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_text_is_checked_sentence_by_sentence() {
+fn check_reports_support_per_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let (sentence, person, place) = fact(folder.path());
     let strange = format!("{place} is the birthplace of Nobody Known.");
@@ -77,7 +77,7 @@ fn a_text_is_checked_sentence_by_sentence() {
 }
 
 #[test]
-fn a_clean_text_is_told_by_the_exit_code() {
+fn check_exit_code_reflects_supported_text() {
     let folder = tempfile::tempdir().unwrap();
     let (sentence, ..) = fact(folder.path());
     let file = folder.path().join("answer.txt");
@@ -99,7 +99,7 @@ fn a_clean_text_is_told_by_the_exit_code() {
 }
 
 #[test]
-fn counts_may_come_from_a_server_which_has_no_passages() {
+fn check_counts_from_server_without_passages() {
     let folder = tempfile::tempdir().unwrap();
     let (sentence, ..) = fact(folder.path());
     let server = Server::start(&[], "127.0.0.1:0");
@@ -113,7 +113,7 @@ fn counts_may_come_from_a_server_which_has_no_passages() {
 }
 
 #[test]
-fn nothing_to_check_is_an_error() {
+fn empty_check_text_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty.txt");
     fs::write(&empty, " \n").unwrap();

@@ -23,7 +23,7 @@ fn comparison(out: &Path) -> Value {
 }
 
 #[test]
-fn arms_are_compared_seed_by_seed_and_resumed() {
+fn compare_pairs_seeds_and_resumes() {
     let out = run_dir("compared");
     let folder = out.to_str().unwrap();
     let arms = [
@@ -113,7 +113,7 @@ fn arms_are_compared_seed_by_seed_and_resumed() {
 }
 
 #[test]
-fn what_does_not_compare_is_refused_before_anything_is_computed() {
+fn incomparable_arms_are_rejected_before_training() {
     let out = run_dir("not-compared");
     let other = out.with_extension("toml");
     fs::create_dir_all(out.parent().unwrap()).unwrap();
@@ -138,7 +138,7 @@ fn what_does_not_compare_is_refused_before_anything_is_computed() {
 /// A4 in the paper: the arm's own questions, although `--set` or `--questions` names others for
 /// all.
 #[test]
-fn an_arms_own_file_comes_last() {
+fn arm_file_overrides_common_settings() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     host(&["demo", "world", &path("world")]).good();

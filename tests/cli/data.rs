@@ -58,7 +58,7 @@ fn write_parquet(path: &Path, questions: &[Value]) {
 }
 
 #[test]
-fn the_same_questions_are_the_same_wherever_they_lie() {
+fn question_files_and_dataset_splits_are_equivalent() {
     let out = run_dir("places");
     let [_, eval] = demo_questions(&out);
     let (eval, other) = (&eval[..8], &eval[8..10]);
@@ -131,7 +131,7 @@ fn the_same_questions_are_the_same_wherever_they_lie() {
 }
 
 #[test]
-fn a_downloaded_dataset_is_found_by_its_name() {
+fn downloaded_dataset_is_found_by_name() {
     let cache = tempfile::tempdir().unwrap();
     let [_, eval] = demo_questions(&cache.path().join("world"));
     let repository = cache.path().join("huggingface/hub/datasets--some-one--nq.open");
@@ -161,7 +161,7 @@ fn a_downloaded_dataset_is_found_by_its_name() {
 }
 
 #[test]
-fn a_pool_keeps_each_question_once_that_the_corpus_speaks_of() {
+fn pool_retains_unique_questions_known_to_corpus() {
     let out = run_dir("pooled");
     let [train, eval] = demo_questions(&out);
     let is_asked_so = |question: &Value| {
@@ -263,7 +263,7 @@ fn a_pool_keeps_each_question_once_that_the_corpus_speaks_of() {
 }
 
 #[test]
-fn evidence_holds_the_answer() {
+fn attached_evidence_contains_answers() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     host(&["demo", "world", &path("world")]).good();

@@ -78,7 +78,7 @@ fn wrong_input_gets_one_clear_error() {
 }
 
 #[test]
-fn the_doctor_fails_where_a_needed_part_does() {
+fn doctor_fails_when_required_part_fails() {
     let findings = host(&["doctor", "--json"]).good().json();
     let names: Vec<&str> =
         findings.as_array().unwrap().iter().map(|f| f["what"].as_str().unwrap()).collect();

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::host::{host, lines, run_dir, short_run_args, signal_when};
 
 #[test]
-fn a_filtered_pool_trains_as_it_is() {
+fn filtered_pool_resumes_and_trains() {
     let out = run_dir("filtered");
     let pool = out.with_extension("pool.json");
     let world = out.with_extension("world");

@@ -58,7 +58,7 @@ fn bash(folder: &Path, script: &str) -> String {
 }
 
 #[test]
-fn every_command_of_the_guide_works() {
+fn plugin_guide_commands_work() {
     let script = shortened(&blocks(&guide(), "sh").concat());
     assert!(script.contains("corver-host compare") && script.contains("plugin new"), "{script}");
 
@@ -86,7 +86,7 @@ fn every_command_of_the_guide_works() {
 }
 
 #[test]
-fn the_readmes_ways_in_work() {
+fn readme_shell_commands_work() {
     let readme = fs::read_to_string(repository().join("README.md")).unwrap();
     let ways = readme.split("## Three ways in").nth(1).unwrap().split("\n## ").next().unwrap();
     let scripts = blocks(ways, "sh");
@@ -110,7 +110,7 @@ fn the_readmes_ways_in_work() {
 }
 
 #[test]
-fn the_guides_other_rules_are_those_that_the_sdk_documents() {
+fn guide_rules_match_sdk_documentation() {
     let guide = guide();
     let code = blocks(&guide, "rust");
     let source = fs::read_to_string(repository().join("sdk/src/rule.rs")).unwrap();
@@ -125,7 +125,7 @@ fn the_guides_other_rules_are_those_that_the_sdk_documents() {
 }
 
 #[test]
-fn the_guide_shows_the_templates() {
+fn guide_code_matches_templates() {
     let guide = guide();
     let rust = blocks(&guide, "rust");
     let template = |kind: &str, name: &str| {

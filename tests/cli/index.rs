@@ -7,7 +7,7 @@ use crate::host::{
 };
 
 #[test]
-fn an_index_is_built_counted_and_verified() {
+fn index_is_built_counted_and_verified() {
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");
     small_index(&index);
@@ -129,7 +129,7 @@ fn counts_come_from_several_indexes_and_from_servers() {
 }
 
 #[test]
-fn a_token_is_shown_to_the_server_and_to_nobody_else() {
+fn token_reaches_server_without_leaking() {
     const SECRET: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
@@ -182,6 +182,6 @@ fn a_token_is_shown_to_the_server_and_to_nobody_else() {
 }
 
 #[test]
-fn sigterm_ends_a_server_well() {
+fn sigterm_stops_index_server_cleanly() {
     assert!(Server::start(&[], "127.0.0.1:0").signal("-TERM").success());
 }

@@ -69,7 +69,7 @@ fn grader(prompt: &str) -> &'static str {
 }
 
 #[test]
-fn a_model_judges_what_the_string_match_has_graded() {
+fn chat_judge_regrades_string_match_answers() {
     let out = run_dir("judged");
     fs::create_dir_all(&out).unwrap();
     let answer = |n: usize, grade: &str, said: &str| {
@@ -201,7 +201,7 @@ fn sheet(path: &Path, parts: &[(usize, &str, u64, &str, &str)]) {
 }
 
 #[test]
-fn a_model_labels_the_sentences_of_a_sheet() {
+fn chat_judge_labels_sheet_sentences() {
     let out = run_dir("sentences");
     fs::create_dir_all(&out).unwrap();
     let at = |name: &str| out.join(name).to_str().unwrap().to_owned();

@@ -17,7 +17,7 @@ fn evaluate(cache: &Path, set: &[&str]) -> Finished {
 }
 
 #[test]
-fn a_downloaded_model_is_found_by_its_name() {
+fn downloaded_model_is_found_by_name() {
     let cache = tempfile::tempdir().unwrap();
     let repository = cache.path().join("huggingface/hub/models--some-one--Demo-1.0");
     evaluate(cache.path(), &["policy.model=some-one/Demo-1.0"])
@@ -43,7 +43,7 @@ fn switches_reach_the_chat_template() {
 }
 
 #[test]
-fn a_merged_model_answers_as_the_model_with_its_adapter() {
+fn merged_model_answers_like_adapter() {
     let cache = tempfile::tempdir().unwrap();
     let (run, merged) = (cache.path().join("run"), cache.path().join("merged"));
     let train = [
@@ -106,7 +106,7 @@ fn a_merged_model_answers_as_the_model_with_its_adapter() {
 }
 
 #[test]
-fn long_prompts_are_refused_before_the_first_step_or_cut() {
+fn long_prompts_are_rejected_early_or_truncated() {
     let cache = tempfile::tempdir().unwrap();
     let out = cache.path().join("run");
     let train = |more: &[&str]| {

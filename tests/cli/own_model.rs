@@ -67,7 +67,7 @@ const TINY: [&str; 8] = [
 ];
 
 #[test]
-fn a_run_of_ones_own_has_the_papers_settings() {
+fn own_parts_run_uses_paper_settings() {
     let own = Own::new();
     let (model, extractor) = (Own::asset("policy"), Own::asset("extractor"));
     let (index, questions) = (own.path("index"), own.path("world/train.json"));
@@ -101,7 +101,7 @@ fn a_run_of_ones_own_has_the_papers_settings() {
 }
 
 #[test]
-fn what_is_missing_is_listed_with_its_flag() {
+fn missing_parts_are_listed_with_flag() {
     let missing = |args: &[&str], flags: &[&str]| {
         let finished = host(args);
         finished.bad(flags[0]);
@@ -132,7 +132,7 @@ fn what_is_missing_is_listed_with_its_flag() {
 }
 
 #[test]
-fn what_a_command_would_ignore_is_refused() {
+fn ignored_arguments_are_rejected() {
     host(&["eval", "--plugin", "min.wasm"])
         .bad("--plugin, --extractor and --index are for --supported");
     let engine =
@@ -154,7 +154,7 @@ fn what_a_command_would_ignore_is_refused() {
 }
 
 #[test]
-fn the_demo_may_be_named_like_any_other_part() {
+fn demo_may_be_named_as_part() {
     host(&["index", "info", "--index", "demo"]).good();
     host(&["index", "search", "anything", "--index", "demo"]).good();
     let few = ["eval", "--questions", "demo", "--limit", "2", "--json", "--device", "cpu"];
@@ -165,7 +165,7 @@ fn the_demo_may_be_named_like_any_other_part() {
 }
 
 #[test]
-fn the_demos_extractor_refuses_another_corpus() {
+fn demo_extractor_rejects_other_corpus() {
     let text = ["check", "--config", "demo", "--text", "x", "--index", ASSETS];
     host(&text).bad(
         "the demo's extractor reads the demo's sentences alone; --extractor DIR|NAME names one",
@@ -173,7 +173,7 @@ fn the_demos_extractor_refuses_another_corpus() {
 }
 
 #[test]
-fn pool_filter_train_evaluate_and_merge() {
+fn own_model_pipeline_runs_from_pool_to_merge() {
     let own = Own::new();
     let (model, extractor, index) =
         (Own::asset("policy"), Own::asset("extractor"), own.path("index"));
@@ -248,7 +248,7 @@ fn pool_filter_train_evaluate_and_merge() {
 }
 
 #[test]
-fn a_filter_that_keeps_nothing_is_an_error() {
+fn filter_without_remaining_questions_fails() {
     let own = Own::new();
     let (model, few, out) =
         (Own::asset("policy"), own.few("world/train.json", 2), own.path("zone"));

@@ -35,7 +35,7 @@ fn in_every_window(page: &Path, mut look: impl FnMut(&mut Browser, bool)) {
 }
 
 #[test]
-fn the_browser_tells_what_a_bad_page_does() {
+fn browser_detects_page_errors_and_requests() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     let wide = "<p style='width:900px'>x<script>throw new Error('x')</script><img src='http://127.0.0.1:9/x.png'>";
@@ -157,7 +157,7 @@ fn sentences_have_the_colour_of_their_reward(browser: &mut Browser) -> usize {
 }
 
 #[test]
-fn a_report_shows_what_a_run_did() {
+fn report_page_renders_run_in_browser() {
     let out = run_dir("reported");
     let summary = short_run(&out, 6, &[]).good().json();
     let page = out.join("report.html");
@@ -213,7 +213,7 @@ fn a_report_shows_what_a_run_did() {
 }
 
 #[test]
-fn several_runs_stand_side_by_side() {
+fn report_page_compares_several_runs() {
     let (first, min) = (run_dir("beside-first"), run_dir("beside-min"));
     short_run(&first, 2, &[]).good();
     short_run(&min, 2, &["--plugin", "min.wasm"]).good();
@@ -228,7 +228,7 @@ fn several_runs_stand_side_by_side() {
 }
 
 #[test]
-fn an_explanation_shows_sentences_and_passages_and_runs_nothing_that_it_quotes() {
+fn explain_page_escapes_quoted_content() {
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");
     small_index(&index);
@@ -271,7 +271,7 @@ fn an_explanation_shows_sentences_and_passages_and_runs_nothing_that_it_quotes()
 }
 
 #[test]
-fn a_run_is_explained_with_the_numbers_that_trained_it() {
+fn explain_reproduces_training_returns_and_advantages() {
     let out = run_dir("explained");
     short_run(&out, 2, &["--plugin", "relcheck.wasm", "--set", "reward.lambda_corver=0.7"]).good();
     let explain = |completion: usize| {

@@ -87,7 +87,7 @@ fn every_configuration_suits_its_rule() {
 }
 
 #[test]
-fn a_check_says_who_a_rule_is_and_that_it_conforms() {
+fn plugin_check_reports_identity_and_conformance() {
     let check = host(&["plugin", "check", "first.wasm", "--json"]).good().json();
     assert_eq!(check["name"], "first");
     assert_eq!(check["imports"], json!(["corver:reward/diagnostics@0.1.0"]));
@@ -108,7 +108,7 @@ fn a_check_says_who_a_rule_is_and_that_it_conforms() {
 }
 
 #[test]
-fn a_mistyped_plugin_is_told_what_is_meant() {
+fn mistyped_plugin_gets_suggestion() {
     let folder = tempfile::tempdir().unwrap();
     let wasm = folder.path().join("coherent.wasm");
     fs::write(&wasm, "").unwrap();
@@ -137,7 +137,7 @@ fn completion(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn several_rules_add_up_and_keep_their_channels() {
+fn several_rules_sum_with_separate_channels() {
     let folder = tempfile::tempdir().unwrap();
     let file = completion(folder.path());
     let score = |more: &[&str]| host(&[&["score", text(&file), "--json"], more].concat());
@@ -172,7 +172,7 @@ fn several_rules_add_up_and_keep_their_channels() {
 }
 
 #[test]
-fn response_rules_take_the_place_of_judge_and_format() {
+fn response_rules_replace_judge_and_format() {
     let folder = tempfile::tempdir().unwrap();
     let file = completion(folder.path());
     let response = |more: &[&str]| {
@@ -227,7 +227,7 @@ fn response_rules_take_the_place_of_judge_and_format() {
 /// KnowRL asks a chat model, NLI and passages: here the demo's world, then the recording of what it
 /// said.
 #[test]
-fn a_judge_that_asks_models_is_granted_them_and_replayed_without() {
+fn model_querying_judge_needs_grants_and_replays() {
     let folder = tempfile::tempdir().unwrap();
     let file = completion(folder.path());
     let answers = folder.path().join("answers.jsonl");
@@ -247,7 +247,7 @@ fn a_judge_that_asks_models_is_granted_them_and_replayed_without() {
 }
 
 #[test]
-fn a_recording_takes_the_place_of_the_index() {
+fn recording_replaces_index_on_replay() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, lines: &[Value]| {
         let path = folder.path().join(name);
@@ -306,7 +306,7 @@ fn a_recording_takes_the_place_of_the_index() {
 }
 
 #[test]
-fn wrong_sentences_are_named() {
+fn invalid_sentence_lines_are_named() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("facts.jsonl");
     let run = |lines: &str| {
@@ -340,7 +340,7 @@ fn sentences_without_triplets_go_to_the_extractor() {
 }
 
 #[test]
-fn a_benchmark_has_all_its_figures() {
+fn plugin_bench_reports_all_figures() {
     let bench = host(&["plugin", "bench", "first.wasm", "--json"]).good().json();
     for name in
         ["ns_per_sentence", "ms_per_batch", "ms_instance", "ms_load_cached", "ms_load_compiled"]
@@ -378,7 +378,7 @@ fn project_in(language: &str, kind: &str, rule: &str, holds: &[&str]) -> BTreeSe
 }
 
 #[test]
-fn a_project_may_be_in_another_language() {
+fn new_plugin_project_supports_python_and_javascript() {
     for (kind, module) in [("sentence", "rule"), ("response", "response")] {
         let rule = format!("{module}.py");
         let files =
@@ -446,20 +446,20 @@ fn new_project_is_good(language: &str, [what, complaint, place]: [&str; 3]) {
 
 #[test]
 #[ignore = "needs componentize-py: `make test-languages`"]
-fn a_new_project_in_python_is_good() {
+fn new_project_in_python_builds_and_conforms() {
     let complaint = "raise ValueError(\"my own words\")\n        valid = ";
     new_project_is_good("python", ["valid = ", complaint, "rule.py:17 in score"]);
 }
 
 #[test]
 #[ignore = "needs componentize-js: `make test-languages`"]
-fn a_new_project_in_javascript_is_good() {
+fn new_project_in_javascript_builds_and_conforms() {
     let complaint = "throw new Error('my own words');\n    const first = ";
     new_project_is_good("js", ["const first = ", complaint, "score@rule.js:16"]);
 }
 
 #[test]
-fn projects_are_not_started_or_built_where_that_cannot_work() {
+fn invalid_plugin_projects_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     host(&["plugin", "new", &path("My Rule")]).bad("lower-case letters, digits and hyphens");

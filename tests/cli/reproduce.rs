@@ -153,7 +153,7 @@ fn label(sheet: &Path) {
 }
 
 #[test]
-fn every_command_of_the_page_works() {
+fn reproduce_page_commands_work() {
     let folder = tempfile::tempdir().unwrap();
     let page = fs::read_to_string(repository().join("docs/reproduce.md")).unwrap();
     let commands = commands(&page);

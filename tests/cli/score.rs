@@ -61,7 +61,7 @@ fn completions_are_scored_with_their_own_triplets() {
 }
 
 #[test]
-fn the_extractor_reads_the_demos_sentences() {
+fn extract_reads_demo_sentences() {
     let folder = tempfile::tempdir().unwrap();
     host(&["demo", "world", folder.path().join("world").to_str().unwrap()]).good();
     let article = &lines(&folder.path().join("world/articles.jsonl"))[0];
@@ -107,7 +107,7 @@ fn the_extractor_reads_the_demos_sentences() {
 }
 
 #[test]
-fn an_extractor_is_measured_on_gold_sentences() {
+fn extract_eval_measures_gold_sentences() {
     let folder = tempfile::tempdir().unwrap();
     let gold = folder.path().join("gold.jsonl");
     let fact = r#"{"sentence": "Silent Brava was directed by Dora Fenn.", "triplets": [["Silent Brava", "was directed by", "Dora Fenn"]]}"#;

@@ -92,7 +92,7 @@ fn rollout(completion: &Value) -> Value {
 }
 
 #[test]
-fn a_reward_over_http_is_that_of_the_command_line() {
+fn http_reward_equals_command_line_reward() {
     let folder = tempfile::tempdir().unwrap();
     let given = completions(folder.path(), 12);
     let file = folder.path().join("completions.jsonl");
@@ -130,7 +130,7 @@ fn a_reward_over_http_is_that_of_the_command_line() {
 }
 
 #[test]
-fn the_examples_of_the_guide_are_answered() {
+fn serving_guide_examples_are_answered() {
     let guide =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serving.md")).unwrap();
     let server = start(&[]);
@@ -165,7 +165,7 @@ fn shows(shown: &Value, told: &Value) -> bool {
 }
 
 #[test]
-fn the_shards_of_an_index_may_lie_on_several_servers() {
+fn served_reward_counts_from_several_index_servers() {
     let folder = tempfile::tempdir().unwrap();
     let given = completions(folder.path(), 12);
     let file = folder.path().join("completions.jsonl");
@@ -213,7 +213,7 @@ fn the_shards_of_an_index_may_lie_on_several_servers() {
 }
 
 #[test]
-fn a_token_guards_all_but_health_and_readiness() {
+fn token_guards_all_but_health_and_ready() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
     fs::write(&token, "0f1e2d3c4b5a69788796a5b4c3d2e1f0\n").unwrap();
@@ -228,7 +228,7 @@ fn a_token_guards_all_but_health_and_readiness() {
 }
 
 #[test]
-fn what_cannot_be_served_is_said_at_the_start() {
+fn invalid_serve_settings_fail_at_start() {
     host(&["serve", "--plugin", "nowhere.wasm"]).bad("nowhere");
     host(&["serve", "--max-batch", "9", "--queue", "8"])
         .bad("room for 8 completions, and a batch may have 9");
@@ -300,7 +300,7 @@ fn wait_for(begun: &AtomicUsize, many: usize) {
 }
 
 #[test]
-fn a_server_that_is_told_to_end_answers_all_that_it_was_asked() {
+fn sigterm_answers_all_accepted_requests() {
     let folder = tempfile::tempdir().unwrap();
     let mut server = start(&[]);
     let requests = rewarded(&server, folder.path(), 64);
@@ -385,7 +385,7 @@ fn nginx() -> PathBuf {
 }
 
 #[test]
-fn two_replicas_lose_no_request_when_one_is_killed() {
+fn killed_replica_loses_no_request() {
     let folder = tempfile::tempdir().unwrap();
     let (mut first, second) = (start(&[]), start(&[]));
     let requests = rewarded(&second, folder.path(), 64);

@@ -65,7 +65,7 @@ fn list(servers: &[Server]) -> String {
 }
 
 #[test]
-fn three_processes_count_as_one_index() {
+fn three_shard_servers_count_like_one_index() {
     let folder = tempfile::tempdir().unwrap();
     let index = world(folder.path());
     let mut servers = servers(&index, folder.path());
@@ -125,7 +125,7 @@ fn three_processes_count_as_one_index() {
 }
 
 #[test]
-fn a_run_counts_on_three_processes_and_names_the_one_that_is_gone() {
+fn run_counts_on_shard_servers_and_names_lost() {
     let folder = tempfile::tempdir().unwrap();
     let index = world(folder.path());
     let mut servers = servers(&index, folder.path());
@@ -181,7 +181,7 @@ fn a_run_counts_on_three_processes_and_names_the_one_that_is_gone() {
 }
 
 #[test]
-fn a_part_is_checked_alone() {
+fn index_part_is_verified_alone() {
     let folder = tempfile::tempdir().unwrap();
     let index = world(folder.path());
     let part = folder.path().join("part");

@@ -14,7 +14,7 @@ use crate::host::{
 };
 
 #[test]
-fn training_on_the_demo_leaves_a_finished_run() {
+fn demo_training_writes_finished_run() {
     let out = run_dir("finished");
     let finished = short_run(&out, 2, &[]).good();
     let summary: Map<String, Value> = serde_json::from_str(&finished.stdout).unwrap();
@@ -89,7 +89,7 @@ fn training_on_the_demo_leaves_a_finished_run() {
 }
 
 #[test]
-fn a_run_keeps_within_the_memory_that_it_is_given() {
+fn run_plan_respects_memory_limit() {
     let plan = |device: &str, gib: f64| {
         host(&[
             "train",
@@ -119,7 +119,7 @@ fn a_run_keeps_within_the_memory_that_it_is_given() {
 }
 
 #[test]
-fn swapping_the_rule_changes_the_rewards_and_nothing_else() {
+fn swapping_rule_changes_only_rewards() {
     let verdicts = |rule: &str| {
         let out = run_dir(rule);
         short_run(&out, 1, &["--plugin", rule]).good();
@@ -185,7 +185,7 @@ fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn a_recorded_run_is_replayed_without_its_index() {
+fn recorded_run_replays_without_index() {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("answers.jsonl");
     let record = ["--record", recording.to_str().unwrap()];
@@ -215,14 +215,14 @@ fn a_recorded_run_is_replayed_without_its_index() {
 }
 
 #[test]
-fn a_killed_run_resumes_to_the_same_end() {
+fn resume_after_kill_matches_uninterrupted_run() {
     let killed = resumes_to_the_same_end("straight", &[]);
     short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]).bad("this run began with other");
 }
 
 /// `make kills` does it 50 times; CORVER_KILLS is how often.
 #[test]
-fn a_run_that_is_killed_at_random_moments_ends_bit_for_bit_as_another() {
+fn run_killed_at_random_ends_bit_identical() {
     let kills: usize = std::env::var("CORVER_KILLS").map_or(3, |kills| kills.parse().unwrap());
     let steps = if kills > 3 { 30 } else { 8 };
     let straight = run_dir("never-killed");
@@ -273,7 +273,7 @@ fn a_run_that_is_killed_at_random_moments_ends_bit_for_bit_as_another() {
 }
 
 #[test]
-fn an_interrupt_leaves_what_is_not_finished_and_the_run_goes_on_to_the_same_end() {
+fn resume_after_interrupt_matches_uninterrupted_run() {
     let straight = run_dir("not-interrupted");
     short_run(&straight, 6, &[]).good();
     for (name, signal, lines_before) in [("in-evaluation", "-INT", 0), ("in-training", "-TERM", 2)]
@@ -299,7 +299,7 @@ fn an_interrupt_leaves_what_is_not_finished_and_the_run_goes_on_to_the_same_end(
 /// A limit on the size of files gives the same error to the same calls as a disk that takes no
 /// more.
 #[test]
-fn a_run_on_a_full_disk_names_the_file_and_resumes_to_the_same_end() {
+fn resume_after_full_disk_matches_uninterrupted_run() {
     let once = ["--set", "checkpoint.every=6"]; // so that the traces come to their limit first
     let resumed = ["--set", "checkpoint.every=6", "--resume"];
     let straight = run_dir("room");
@@ -320,7 +320,7 @@ fn a_run_on_a_full_disk_names_the_file_and_resumes_to_the_same_end() {
 }
 
 #[test]
-fn a_damaged_checkpoint_is_named_and_the_one_before_it_offered() {
+fn damaged_checkpoint_is_named_with_fallback() {
     let out = run_dir("damaged");
     let checkpoint = |step: usize| out.join(format!("checkpoints/step-{step:06}"));
     kill_when(&short_run_args(&out, "60", &[]), || checkpoint(4).exists());
@@ -337,7 +337,7 @@ fn a_damaged_checkpoint_is_named_and_the_one_before_it_offered() {
 }
 
 #[test]
-fn a_killed_run_of_several_rules_and_a_judge_resumes_to_the_same_end() {
+fn several_rules_run_resumes_identically_after_kill() {
     let rules =
         ["--plugin", "first.wasm:0.7", "--plugin", "min.wasm:0.3", "--judge", "token-f1.wasm"];
     let killed = resumes_to_the_same_end("several", &rules);
@@ -351,7 +351,7 @@ fn a_killed_run_of_several_rules_and_a_judge_resumes_to_the_same_end() {
 }
 
 #[test]
-fn a_run_outlives_the_server_that_counts_for_it() {
+fn run_resumes_after_count_server_loss() {
     let mut server = Server::start(&["--name", "demo-world"], "127.0.0.1:0");
     let count =
         host(&["index", "count", "Philadelphia AND Flyers", "--index", &server.url, "--json"])

@@ -85,7 +85,7 @@ fn publish(engine: &mut Engine, policy: &Policy) -> String {
 
 #[test]
 #[ignore = "needs vLLM: make test-engine"]
-fn the_engine_draws_what_the_policy_would() {
+fn engine_samples_match_policy() {
     let folder = tempfile::tempdir().unwrap();
     let demo = corver_demo::materialise(folder.path()).unwrap().policy;
     let server = Vllm::start(&demo, free_port(), folder.path());
@@ -180,7 +180,7 @@ fn wait_for_steps(run: &Path, steps: usize, process: &mut Child) {
 
 #[test]
 #[ignore = "needs vLLM: make test-engine"]
-fn a_run_learns_from_an_engine_and_outlives_its_server() {
+fn engine_run_resumes_after_server_loss() {
     const STEPS: usize = 12;
     let folder = tempfile::tempdir().unwrap();
     let demo = corver_demo::materialise(folder.path()).unwrap().policy;

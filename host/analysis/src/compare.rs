@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_taken_seed_by_seed() {
+    fn arm_differences_are_paired_by_seed() {
         let arms = of(&[runs(&[0.70, 0.80, 0.60], 2.0), runs(&[0.72, 0.83, 0.61], 3.0)]);
         let accuracy = arms[1].figure("accuracy").unwrap();
         assert!(
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_differences_are_not_clear() {
+    fn zero_variance_differences_are_not_clear() {
         let arms = of(&[runs(&[0.5, 0.25], 1.0), runs(&[0.75, 0.5], 1.0)]);
         let difference = arms[1].figure("accuracy").unwrap().difference.unwrap();
         assert!(
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_does_not_have_is_left_out() {
+    fn missing_figures_are_omitted_from_comparison() {
         let arms = of(&[runs(&[0.7], 1.0), runs(&[0.9], 1.0)]);
         assert!(
             arms[0].figure("true_sentences").is_none()
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_and_money_are_compared_too() {
+    fn verifier_requests_and_cost_are_compared() {
         let run = |nli: f64| Summary {
             asked_per_step: Asked { nli, ..Asked::default() },
             cost_per_step: nli / 1000.0,

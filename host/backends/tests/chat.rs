@@ -138,7 +138,7 @@ fn open(settings: ChatSettings, folder: &Path) -> Chat {
 }
 
 #[test]
-fn a_request_is_that_of_the_api_and_carries_the_key() {
+fn request_matches_openai_api_and_carries_key() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("CORRECT")]);
     let key_file = folder.path().join("key");
@@ -162,7 +162,7 @@ fn a_request_is_that_of_the_api_and_carries_the_key() {
 }
 
 #[test]
-fn a_prompt_says_how_it_is_answered() {
+fn prompt_sampling_parameters_reach_request() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("yes")]);
     let mut chat = open(endpoint.settings(), folder.path());
@@ -198,7 +198,7 @@ fn a_prompt_says_how_it_is_answered() {
 }
 
 #[test]
-fn what_a_reply_took_is_told_once() {
+fn reply_usage_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("yes")]);
     let (took, nothing) = (Usage { prompt_tokens: 100, completion_tokens: 2 }, Usage::default());
@@ -216,7 +216,7 @@ fn what_a_reply_took_is_told_once() {
 }
 
 #[test]
-fn a_run_that_met_the_ceiling_goes_on_with_a_higher_one() {
+fn raised_cost_ceiling_resumes_run() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("yes")]);
     // A reply costs 0.002.
@@ -243,7 +243,7 @@ fn a_run_that_met_the_ceiling_goes_on_with_a_higher_one() {
 }
 
 #[test]
-fn passing_failures_are_tried_again() {
+fn transient_failures_are_retried() {
     let busy = Act::Answer(
         429,
         "Retry-After: 0\r\n",
@@ -266,7 +266,7 @@ fn passing_failures_are_tried_again() {
 }
 
 #[test]
-fn the_endpoint_says_when_to_come_back() {
+fn retry_after_header_delays_retry() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint =
         Endpoint::new(vec![Act::Answer(429, "Retry-After: 2\r\n", String::new()), says("CORRECT")]);
@@ -276,7 +276,7 @@ fn the_endpoint_says_when_to_come_back() {
 }
 
 #[test]
-fn a_refusal_is_final_and_says_why() {
+fn refusal_is_not_retried_and_names_reason() {
     let no_money = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
     let no_key = r#"{"error":{"message":"Incorrect API key"}}"#;
     for (status, body, why) in
@@ -291,7 +291,7 @@ fn a_refusal_is_final_and_says_why() {
 }
 
 #[test]
-fn what_is_not_accepted_is_asked_once_more() {
+fn unaccepted_reply_is_requested_once_more() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("Well,"), says("CORRECT"), says("Hm"), says("Perhaps")]);
     let chat = open(endpoint.settings(), folder.path());
@@ -304,7 +304,7 @@ fn what_is_not_accepted_is_asked_once_more() {
 }
 
 #[test]
-fn a_batch_that_was_broken_off_goes_on_where_it_was() {
+fn interrupted_batch_resumes_from_stored_replies() {
     let folder = tempfile::tempdir().unwrap();
     let mut acts = vec![says("CORRECT"); 5];
     acts.push(Act::Answer(400, "", "broken".into()));
@@ -331,7 +331,7 @@ fn a_batch_that_was_broken_off_goes_on_where_it_was() {
 }
 
 #[test]
-fn no_more_is_spent_than_may_be() {
+fn cost_ceiling_stops_requests() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("CORRECT")]);
     // A reply costs 100 × 10 + 2 × 500 millionths: 0.002.
@@ -383,7 +383,7 @@ fn no_more_is_spent_than_may_be() {
 }
 
 #[test]
-fn only_so_many_requests_are_under_way() {
+fn concurrent_requests_stay_within_connections() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![Act::Slow(Duration::from_millis(40))]);
     let settings = ChatSettings { connections: 3, timeout_s: 20.0, ..endpoint.settings() };
@@ -395,7 +395,7 @@ fn only_so_many_requests_are_under_way() {
 }
 
 #[test]
-fn equal_prompts_are_asked_once() {
+fn equal_prompts_share_single_request() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![Act::Slow(Duration::from_millis(40))]);
     let chat = open(
@@ -410,7 +410,7 @@ fn equal_prompts_are_asked_once() {
 }
 
 #[test]
-fn replies_to_equal_prompts_stand_where_the_prompts_do() {
+fn replies_follow_prompt_order() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("a"), says("b")]);
     let [one, other] = prompts(2).try_into().unwrap();
@@ -420,7 +420,7 @@ fn replies_to_equal_prompts_stand_where_the_prompts_do() {
 }
 
 #[test]
-fn a_key_goes_only_where_it_belongs() {
+fn api_key_requires_encrypted_or_local_endpoint() {
     let folder = tempfile::tempdir().unwrap();
     let key_file = folder.path().join("key");
     std::fs::write(&key_file, "EMPTY").unwrap(); // as local servers want it
@@ -451,7 +451,7 @@ fn a_key_goes_only_where_it_belongs() {
 }
 
 #[test]
-fn settings_are_checked_beforehand() {
+fn invalid_settings_are_rejected_on_open() {
     let folder = tempfile::tempdir().unwrap();
     let open =
         |settings| Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop);

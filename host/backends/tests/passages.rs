@@ -108,7 +108,7 @@ fn passages_are_ranked_by_bm25() {
 }
 
 #[test]
-fn a_title_restricts_a_search_and_leaves_scores_alone() {
+fn title_filter_preserves_scores() {
     let (_folder, place) = animals();
     let mut passages = Passages::open(&[place]).unwrap();
     let within = |title: &str| Search { title: Some(title.into()), ..search("fox den", 10) };
@@ -125,7 +125,7 @@ fn a_title_restricts_a_search_and_leaves_scores_alone() {
 }
 
 #[test]
-fn equal_scores_are_in_the_order_of_the_text() {
+fn equal_scores_follow_text_order() {
     let titles_of =
         |numbers: &[usize]| numbers.iter().map(|n| format!("Fox {n}")).collect::<Vec<_>>();
     let names = titles_of(&(0..300).collect::<Vec<_>>());
@@ -146,7 +146,7 @@ fn equal_scores_are_in_the_order_of_the_text() {
 }
 
 #[test]
-fn long_documents_are_cut() {
+fn long_documents_are_split_into_passages() {
     let folder = tempfile::tempdir().unwrap();
     let place = place(folder.path(), &[("Numbers", "one two three four five"), ("", "six")], 2);
     let passages = Passages::open(&[place]).unwrap();
@@ -191,7 +191,7 @@ fn several_indexes_are_searched_as_one() {
 }
 
 #[test]
-fn missing_and_stale_passages_name_the_command() {
+fn missing_or_stale_passages_error_names_command() {
     let folder = tempfile::tempdir().unwrap();
     let index = index(folder.path(), &ANIMALS, 1);
     let place = Place::new(&index, None).unwrap();
@@ -272,7 +272,7 @@ fn damaged_passages_are_an_error() {
 }
 
 #[test]
-fn what_a_killed_build_left_is_no_passages() {
+fn unfinished_passage_build_is_ignored_and_replaced() {
     let folder = tempfile::tempdir().unwrap();
     let place = Place::new(&index(folder.path(), &ANIMALS, 1), None).unwrap();
     let unfinished = place.folder().with_file_name("index.passages.unfinished");
@@ -295,7 +295,7 @@ fn what_a_killed_build_left_is_no_passages() {
 }
 
 #[test]
-fn a_folder_of_something_else_is_not_replaced() {
+fn foreign_folder_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let place = Place::new(&index(folder.path(), &ANIMALS, 1), None).unwrap();
     fs::create_dir(place.folder()).unwrap();
@@ -310,7 +310,7 @@ fn a_folder_of_something_else_is_not_replaced() {
 }
 
 #[test]
-fn any_text_is_a_query() {
+fn arbitrary_query_text_is_accepted() {
     let (_folder, place) = animals();
     let passages = Passages::open(&[place]).unwrap();
     let pieces = prop_oneof![

@@ -116,7 +116,7 @@ fn replay(path: &Path) -> Verifiers<'static> {
 }
 
 #[test]
-fn every_kind_is_answered_again_with_the_same_costs() {
+fn replay_returns_recorded_answers_and_costs() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.jsonl");
     let batches: [&[&str]; 3] = [&["Paris", "Rome", "Paris"], &["Rome"], &["Lima\n\"", ""]];
@@ -130,7 +130,7 @@ fn every_kind_is_answered_again_with_the_same_costs() {
 }
 
 #[test]
-fn counts_are_recorded_in_full() {
+fn recorded_counts_ignore_enough_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("counts.jsonl");
     let mut recorder = record(&path, letters()).unwrap();
@@ -150,7 +150,7 @@ fn counts_are_recorded_in_full() {
 }
 
 #[test]
-fn what_is_not_held_is_an_error_that_shows_it() {
+fn unrecorded_request_error_shows_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.jsonl");
     ask(&mut record(&path, letters()).unwrap(), &["Paris"]);
@@ -179,7 +179,7 @@ fn what_is_not_held_is_an_error_that_shows_it() {
 }
 
 #[test]
-fn no_more_is_granted_than_before() {
+fn recorder_preserves_granted_capabilities() {
     let folder = tempfile::tempdir().unwrap();
     let verifiers = Verifiers::counting(Letters::default()).with_chat(Letters::default());
     let recorder = record(&folder.path().join("answers.jsonl"), verifiers).unwrap();
@@ -189,7 +189,7 @@ fn no_more_is_granted_than_before() {
 }
 
 #[test]
-fn a_recording_goes_on_after_its_process_was_killed() {
+fn recording_resumes_after_kill() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.jsonl");
     ask(&mut record(&path, letters()).unwrap(), &["Paris", "Rome"]);
@@ -211,7 +211,7 @@ fn a_recording_goes_on_after_its_process_was_killed() {
 }
 
 #[test]
-fn a_process_killed_before_the_header_loses_nothing() {
+fn recording_resumes_without_header() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.jsonl");
     for torn in ["", r#"{"corpus":{"#] {
@@ -237,7 +237,7 @@ impl NliModel for Rounding {
 }
 
 #[test]
-fn a_rule_is_given_the_answer_that_a_replay_gives() {
+fn recorder_returns_same_answer_as_replay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.jsonl");
     let asked = [pair("a", "b"), pair("c", "d"), pair("a", "b")];
@@ -250,7 +250,7 @@ fn a_rule_is_given_the_answer_that_a_replay_gives() {
 }
 
 #[test]
-fn a_bad_recording_is_named() {
+fn malformed_recording_error_names_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("counts.jsonl");
     let header = r#"{"corpus":{"tokens":7,"documents":null}}"#;

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_act_on_the_terminal_is_shown() {
+    fn terminal_control_characters_are_escaped() {
         assert_eq!(
             escaped("a\nerror: b\r\x1b[2J\u{9b}1m\x07\u{202e}"),
             r"a\u000aerror: b\u000d\u001b[2J\u009b1m\u0007\u202e"

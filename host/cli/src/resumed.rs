@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_free_decides_nothing() {
+    fn decisive_settings_exclude_free_keys() {
         let of = |change: fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_free_with_all_that_is_in_it() {
+    fn free_section_covers_its_settings() {
         assert!(is_of("check.pair", "check") && is_of("run.steps", "run.steps"));
         assert!(!is_of("checkpoint.every", "check") && !is_of("run", "run.steps"));
     }

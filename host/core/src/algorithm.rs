@@ -113,21 +113,21 @@ mod tests {
     }
 
     #[test]
-    fn an_algorithm_is_named_as_it_is_written() {
+    fn algorithm_name_matches_serialised_form() {
         for algorithm in ALL {
             assert_eq!(serde_json::to_value(algorithm).unwrap(), algorithm.name());
         }
     }
 
     #[test]
-    fn the_defaults_go_with_every_algorithm() {
+    fn default_settings_suit_every_algorithm() {
         for algorithm in ALL {
             assert_eq!(keys(&with(algorithm), &AdvantageSettings::default()), [""; 0]);
         }
     }
 
     #[test]
-    fn what_an_algorithm_does_not_use_is_named() {
+    fn unused_settings_are_listed_per_algorithm() {
         let batch = AdvantageSettings { scale_rewards: ScaleRewards::Batch, min_spread: 0.1 };
         assert_eq!(
             keys(&with(Algorithm::Rloo), &batch),

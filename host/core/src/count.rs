@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_reads_as_it_is_meant() {
+    fn query_displays_operators_and_round_trips_json() {
         let query = Query::new([&["red", "crimson"][..], &["fox"]]).with_enough(Some(20));
         assert_eq!(query.to_string(), "red OR crimson AND fox");
         let json = r#"{"all_of":[["red","crimson"],["fox"]],"enough":20}"#;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_is_one_flat_record() {
+    fn lookup_serialises_as_flat_json_record() {
         let count = Count { occurrences: Some(7), exact: true };
         let lookup = Lookup { query: Query::new([["Rome"]]), count };
         let json = r#"{"query":{"all_of":[["Rome"]]},"occurrences":7,"exact":true}"#;

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_is_quoted_already_is_not_said_again() {
+    fn with_causes_omits_already_quoted_causes() {
         let told = |what, source: Option<Told>| Told { what, source: source.map(Box::new) };
         let error = told("scoring", Some(told("a file is\nbroken", Some(told("broken", None)))));
         assert_eq!(with_causes(&error), "scoring: a file is broken");

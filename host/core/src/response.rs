@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_matched_both_ways_and_refusals_are_known() {
+    fn answer_judge_matches_golds_and_detects_refusals() {
         let grade =
             |completion: &str, list: &[&str]| AnswerRule::Paper.grade(completion, &golds(list));
         assert_eq!(grade("<think>x</think><answer>The Paris!</answer> y", &["paris"]), Label::Good);
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_answer_block_nothing_was_attempted_in_training_and_evaluation_alike() {
+    fn paper_answer_judge_requires_answer_block() {
         let text = "London, Rome, Berlin, Madrid, Paris.";
         for rule in [AnswerRule::of_training, AnswerRule::of_evaluation] {
             assert_eq!(
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_scripts_differ_in_the_answers_end_and_in_a_refusal() {
+    fn reference_answer_rules_differ_on_end_and_refusal() {
         let grade = |rule: AnswerRule, text: &str| rule.grade(text, &golds(&["know"]));
         let (training, evaluation) =
             (AnswerRule::PublishedTraining, AnswerRule::PublishedEvaluation);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn without_golds_no_answer_is_paid() {
+    fn answer_judge_grades_zero_without_golds() {
         let grade = |golds: &[String]| {
             let completion =
                 Completion { golds, text: "<answer>Rome</answer>", ..Completion::default() };
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn normalising_drops_articles_and_breaks_accents_apart() {
+    fn normalize_drops_articles_and_splits_at_accents() {
         assert_eq!(normalize(" The  Beatles—a band "), "beatles band");
         assert_eq!(normalize("Dvo\u{159}\u{e1}k"), "dvor k");
     }
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_needs_reasoning_of_thirty_characters_with_a_letter() {
+    fn format_check_requires_thirty_characters_and_letter() {
         let of = |think: &str| format(&format!("<think>{think}</think><answer>x</answer>"));
         assert_eq!(of("Paris is the capital city of France."), 1.0);
         assert_eq!(of("unknown"), -1.0);
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_needs_a_closed_think_block_before_an_answer_and_nothing_else() {
+    fn format_check_requires_closed_think_before_answer() {
         let think = "<think>Paris is the capital city of France.</think>";
         for kept in [
             "{}<answer>",
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_pattern_takes_what_the_paper_does_not_and_the_other_way_round() {
+    fn paper_and_reference_format_checks_differ() {
         let published = |completion: &str| format_reward(completion, Compatibility::Reference);
         let reasoning = "Paris is the capital city of France.";
         for loose in [

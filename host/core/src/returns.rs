@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_earns_its_sentence() {
+    fn token_return_adds_its_sentence_reward() {
         let returns = token_returns(
             &right(),
             &alignment(&[None, Some(0), Some(1)]),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_gets_one_mean_of_its_sentences() {
+    fn response_granularity_spreads_mean_sentence_reward() {
         let sentences = rewards(&[(0.1, true), (-0.3, true), (0.0, false)]);
         let alignment = alignment(&[None, Some(0), Some(0), Some(1)]);
         for (sentence_mean, expected) in [
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_of_0_leaves_a_reward_out() {
+    fn zero_weight_drops_reward_term() {
         let sentences = rewards(&[(0.1, true), (-0.3, true)]);
         let alignment = alignment(&[None, Some(0), Some(1)]);
         let without_judge = RewardSettings { lambda_judge: 0.0, ..RewardSettings::default() };
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_go_to_the_tokens_that_hold_their_characters() {
+    fn point_rewards_reach_tokens_at_their_characters() {
         // “Rome is old.” after a tag, in tokens of Rome| is| old|. and one that a character is
         // split over.
         let text = "<think>Rome is old.".to_owned();
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_pays_nothing() {
+    fn sign_credit_adds_no_return() {
         let alignment = alignment(&[None, Some(0), Some(1), Some(2)]);
         let label = |reward: f32| Verdict {
             reward: Some(reward),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_signal_pays_the_response_alone() {
+    fn returns_without_sentence_rewards_equal_response_reward() {
         let returns =
             token_returns(&right(), &alignment(&[Some(0), None]), &[], &RewardSettings::default());
         assert_eq!(returns, [3.0, 3.0]);

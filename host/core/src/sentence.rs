@@ -134,7 +134,7 @@ mod tests {
     use crate::split::split;
 
     #[test]
-    fn cuts_after_terminators_only() {
+    fn sentences_split_after_terminators_only() {
         let cut = |text| split_sentences(text).collect::<Vec<_>>();
         assert_eq!(cut(" A b.  C!\nD? e"), ["A b.", "C!", "D?", "e"]);
         assert_eq!(cut("3.5 m\nnext"), ["3.5 m\nnext"]);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_belongs_where_its_midpoint_is() {
+    fn token_aligns_to_sentence_at_its_midpoint() {
         let split = split("<think>Ab. Cd.</think>", Compatibility::Paper);
         // "<think>" "Ab" ". C" "d." "</think>"
         let spans = [Some(0..7), Some(7..9), Some(9..12), Some(12..14), Some(14..22), None];

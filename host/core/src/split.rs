@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn think_comes_first_and_tags_are_no_text() {
+    fn split_assigns_sections_and_drops_tags() {
         let text = "<think>A b. C.</think> <answer>D</answer>";
         let expected = [(Section::Think, "A b."), (Section::Think, "C."), (Section::Answer, "D")];
         for compatibility in [Compatibility::Paper, Compatibility::Reference] {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_way_scores_what_was_cut_off_or_opened_by_the_prompt() {
+    fn paper_split_accepts_unclosed_and_unopened_blocks() {
         let of = |text| sentences(text, Compatibility::Paper);
         assert_eq!(
             of("<think>A.</think><answer>B"),
@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn paper_spans_hold_the_sentences(text in "([a-zé\u{1c}.!? ]|<think>|</think>|<answer>|</answer>){0,30}") {
+        fn paper_sentence_spans_match_their_text(text in "([a-zé\u{1c}.!? ]|<think>|</think>|<answer>|</answer>){0,30}") {
             let chars: Vec<char> = text.chars().collect();
             for sentence in split(&text, Compatibility::Paper).sentences {
                 let span = sentence.span.expect("the place is always known");
@@ -161,7 +161,7 @@ mod tests {
         }
 
         #[test]
-        fn both_agree_on_closed_blocks(think in "[a-c]{1,5}(\\. [a-c]{1,5}){0,3}", answer in "[x-z]{1,6}") {
+        fn paper_and_reference_splits_agree_on_closed_blocks(think in "[a-c]{1,5}(\\. [a-c]{1,5}){0,3}", answer in "[x-z]{1,6}") {
             let text = format!("<think>{think}</think><answer>{answer}</answer>");
             prop_assert_eq!(split(&text, Compatibility::Paper), split(&text, Compatibility::Reference));
         }

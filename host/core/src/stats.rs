@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_deviation_is_that_of_a_sample() {
+    fn unbiased_std_divides_by_n_minus_one() {
         assert_eq!((mean(&[]), unbiased_std(&[])), (0.0, 0.0));
         assert_eq!((mean(&[3.0]), unbiased_std(&[3.0])), (3.0, 0.0));
         assert_eq!((mean(&[1.0, 3.0]), unbiased_std(&[1.0, 3.0])), (2.0, 2f64.sqrt()));

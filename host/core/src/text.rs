@@ -54,18 +54,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn separators_of_old_terminals_are_white_space() {
+    fn control_separators_count_as_white_space() {
         assert_eq!(strip("\u{1c}a b\u{1f}\u{3000}"), "a b");
         assert!(!is_space('\u{200b}'));
     }
 
     #[test]
-    fn a_combining_mark_ends_a_word() {
+    fn combining_mark_ends_word() {
         assert_eq!(words("Dvor\u{30c}ák").collect::<Vec<_>>(), ["Dvor", "ák"]);
     }
 
     #[test]
-    fn offsets_go_back_and_forth() {
+    fn char_offsets_accept_positions_in_any_order() {
         let offsets = CharOffsets::new("aéb");
         assert_eq!((offsets.at(3), offsets.at(1), offsets.at(4)), (2, 1, 3));
     }

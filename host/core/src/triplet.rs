@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clean_reply() {
+    fn well_formed_reply_yields_its_triplets() {
         let reply = r#"entities: [["Mario Camerini", "directed", "Il Seduttore"], ["Il Seduttore", "starred", "Loren"]]"#;
         let expected = [
             triplet("Mario Camerini", "directed", "Il Seduttore"),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_has_no_triplet() {
+    fn pair_without_tail_is_mention_not_triplet() {
         let reply = r#"[["Il Seduttore", "director"]]"#;
         assert!(triplets_from_reply(reply).is_empty());
         let asked =
@@ -321,12 +321,12 @@ mod tests {
     }
 
     #[test]
-    fn a_fourth_element_belongs_to_the_third() {
+    fn fourth_element_joins_tail() {
         assert_eq!(triplets_from_reply(r#"[["A", "r", "B", "C"]]"#), [triplet("A", "r", "B, C")]);
     }
 
     #[test]
-    fn a_reply_that_was_cut_off_counts_as_far_as_it_goes() {
+    fn truncated_reply_yields_triplets_before_cut() {
         assert_eq!(
             triplets_from_reply(r#"[["A", "r", "B"], ["C", "s", "D"#)[1],
             triplet("C", "s", "D")
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_for_a_relation_is_its_words() {
+    fn nested_relation_list_is_joined() {
         assert_eq!(
             triplets_from_reply(r#"[["A", ["born", ["in"]], "B"]]"#),
             [triplet("A", "born in", "B")]
@@ -359,12 +359,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_reply_makes_it_panic(reply in r#"([\[\]",“”\\ a-c]|entities:|\PC){0,60}"#) {
+        fn arbitrary_reply_never_panics(reply in r#"([\[\]",“”\\ a-c]|entities:|\PC){0,60}"#) {
             prop_assert!(triplets_from_reply(&reply).len() <= reply.len());
         }
 
         #[test]
-        fn a_quoted_triplet_is_read_back(parts in proptest::array::uniform3(r#"[a-zA-Z',\[\]é]([a-zA-Z ',\[\]é]{0,10}[a-z])?"#)) {
+        fn quoted_triplet_round_trips(parts in proptest::array::uniform3(r#"[a-zA-Z',\[\]é]([a-zA-Z ',\[\]é]{0,10}[a-z])?"#)) {
             let reply = serde_json::to_string(&[&parts]).unwrap();
             let [head, relation, tail] = &parts;
             prop_assert_eq!(triplets_from_reply(&reply), [triplet(head, relation, tail)]);

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blend_adds_weighted_rewards() {
+    fn blend_sums_weighted_rewards() {
         let mut blend = Blend::new(vec![
             weighted("shy", 5.0, Abstains),
             weighted("a", 0.75, Pays(2.0)),
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rule_is_weighted_and_an_infinite_sum_is_refused() {
+    fn single_rule_blend_is_weighted_and_rejects_infinity() {
         let rome = sentences(&["Rome"]);
         let mut halved = Blend::new(vec![weighted("a", 0.5, Pays(2.0))]);
         let verdict = &halved
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_gives_signs_is_not_blended() {
+    fn blend_rejects_sign_credit() {
         struct Signs;
         impl SentenceScorer for Signs {
             fn score(
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_must_belong_to_their_completions() {
+    fn verdict_shape_must_match_completions() {
         let [two, one] = [sentences(&["Rome", "Italy"]), sentences(&["Rome"])];
         let completions = [completion(&two), completion(&one)];
         let verdicts = |lengths: [usize; 2]| lengths.map(|length| vec![Verdict::default(); length]);

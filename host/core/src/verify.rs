@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_is_counted_by_kind() {
+    fn verifier_requests_are_tallied_by_kind() {
         let mut verifiers = Verifiers::counting(Nothing).with_chat(Echo);
         let replies = verifiers.reply(&[prompt("one two"), prompt("three")]).unwrap();
         assert_eq!(replies[1].content, "three");
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_granted_is_refused() {
+    fn ungranted_verifier_is_rejected() {
         let mut verifiers = Verifiers::counting(Nothing).with_chat(Echo);
         let granted = [Verifier::Nli, Verifier::Chat, Verifier::Passages]
             .map(|verifier| verifiers.grants(verifier));
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_need_not_be_granted() {
+    fn empty_verifier_request_needs_no_grant() {
         let mut verifiers = Verifiers::counting(Nothing);
         assert!(
             verifiers.entail(&[]).is_ok()
@@ -481,14 +481,14 @@ mod tests {
     }
 
     #[test]
-    fn every_question_needs_its_answer() {
+    fn missing_count_answer_is_rejected() {
         let error =
             Verifiers::counting(Nothing).count(&[Query::new([["Rome"]])]).unwrap_err().to_string();
         assert_eq!(error, "the corpus gave 0 answers to 1 questions");
     }
 
     #[test]
-    fn an_exchange_is_one_flat_record() {
+    fn exchange_serialises_as_flat_json_record() {
         let pair = Pair { premise: "a".into(), hypothesis: "b".into() };
         let answer = Entailment { entail: 0.5, neutral: None, contradict: None };
         let exchange = Exchange::Nli { pair, answer };

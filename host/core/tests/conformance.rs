@@ -21,7 +21,7 @@ fn text<'a>(row: &'a Value, field: &str) -> &'a str {
 }
 
 #[test]
-fn sentences_are_split() {
+fn sentence_split_matches_reference() {
     check_all("split_sentences", |row| {
         let got: Vec<&str> = split_sentences(text(row, "text")).collect();
         same("sentences", got, strings(&row["sentences"]).iter().map(String::as_str).collect())
@@ -29,14 +29,14 @@ fn sentences_are_split() {
 }
 
 #[test]
-fn answers_are_normalised() {
+fn answer_normalisation_matches_reference() {
     check_all("normalize", |row| {
         same("normalized", response::normalize(text(row, "text")).as_str(), text(row, "normalized"))
     });
 }
 
 #[test]
-fn completions_are_judged() {
+fn answer_judge_matches_reference() {
     check_all("judge", |row| {
         let completion = text(row, "completion");
         let rule = AnswerRule::of_training(Compatibility::Reference);
@@ -53,7 +53,7 @@ fn completions_are_judged() {
 }
 
 #[test]
-fn formats_are_checked() {
+fn format_check_matches_reference() {
     check_all("format_reward", |row| {
         same(
             "reward",
@@ -64,7 +64,7 @@ fn formats_are_checked() {
 }
 
 #[test]
-fn tokens_are_aligned_as_the_published_code_does() {
+fn token_alignment_matches_reference() {
     check_all("alignment", |row| {
         let pieces: Vec<Option<&str>> =
             row["token_texts"].as_array().unwrap().iter().map(Value::as_str).collect();
@@ -100,7 +100,7 @@ fn unpadded(values: &Value, mask: &Value) -> Vec<Vec<f64>> {
 }
 
 #[test]
-fn advantages_are_normalised_within_their_group() {
+fn group_advantages_match_reference() {
     check_all("advantages", |row| {
         let settings = AdvantageSettings {
             scale_rewards: serde_json::from_value::<ScaleRewards>(row["scale_rewards"].clone())
@@ -139,7 +139,7 @@ fn advantages_are_normalised_within_their_group() {
 }
 
 #[test]
-fn the_response_level_ablation_has_four_readings() {
+fn response_level_advantages_match_reference() {
     check_all("a3_advantages", |row| {
         let readings = [
             ("mean_over_sentences", Granularity::Response, SentenceMean::OverSentences),

@@ -241,7 +241,7 @@ fn run_with(
 }
 
 #[test]
-fn a_supported_sentence_is_worth_more_than_its_neighbours() {
+fn supported_sentence_tokens_get_higher_advantage() {
     let mut policy = policy();
     let (mut extractor, mut scorer) = (IsIn::default(), Attested);
     let report = run(&mut policy, &mut extractor, &mut scorer, RewardSettings::default()).unwrap();
@@ -260,7 +260,7 @@ fn a_supported_sentence_is_worth_more_than_its_neighbours() {
 }
 
 #[test]
-fn the_traces_of_a_step_tell_what_every_token_was_taught() {
+fn step_traces_reproduce_token_advantages() {
     for granularity in [Granularity::Token, Granularity::Response] {
         for (lambda_judge, lambda_corver) in [(1.0, 0.7), (0.0, 0.7), (1.0, 0.0)] {
             for min_alignment in [0.5, 1.1] {
@@ -318,7 +318,7 @@ impl SentenceScorer for Labels {
 }
 
 #[test]
-fn labels_decide_the_signs_that_the_policy_learns() {
+fn sign_labels_set_learned_advantage_signs() {
     struct Unasked;
     impl Extractor for Unasked {
         fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
@@ -345,7 +345,7 @@ fn labels_decide_the_signs_that_the_policy_learns() {
 }
 
 #[test]
-fn labels_and_preferences_do_not_go_together() {
+fn sign_labels_are_rejected_with_preference_pairs() {
     let mut policy = policy();
     let settings = StepSettings { estimator: Estimator::Pairs, ..StepSettings::default() };
     let Err(error) = run_with(&mut policy, &mut IsIn::default(), &mut Labels, settings) else {
@@ -364,7 +364,7 @@ fn dpo_learns_from_the_pairs_of_a_group() {
 }
 
 #[test]
-fn what_a_critic_expects_reaches_the_advantages() {
+fn critic_values_reach_gae_advantages() {
     let gae = StepSettings {
         estimator: Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 1.0 }),
         ..StepSettings::default()
@@ -387,7 +387,7 @@ fn what_a_critic_expects_reaches_the_advantages() {
 }
 
 #[test]
-fn without_the_cooccurrence_term_nothing_is_extracted() {
+fn zero_corver_weight_skips_extraction() {
     let mut policy = policy();
     let (mut extractor, mut scorer) = (IsIn::default(), Broken);
     let rewards = RewardSettings { lambda_corver: 0.0, ..RewardSettings::default() };
@@ -398,7 +398,7 @@ fn without_the_cooccurrence_term_nothing_is_extracted() {
 }
 
 #[test]
-fn a_completion_that_cannot_be_aligned_earns_its_response_alone() {
+fn unaligned_completion_falls_back_to_response_reward() {
     let mut policy = policy();
     let (mut extractor, mut scorer) = (IsIn::default(), Attested);
     let rewards = RewardSettings { min_alignment: 1.1, ..RewardSettings::default() };
@@ -411,7 +411,7 @@ fn a_completion_that_cannot_be_aligned_earns_its_response_alone() {
 }
 
 #[test]
-fn a_failing_part_stops_the_step_before_anything_is_learned() {
+fn scoring_failure_stops_step_before_update() {
     let mut policy = policy();
     let (mut extractor, mut scorer) = (IsIn::default(), Broken);
     let error =
@@ -421,7 +421,7 @@ fn a_failing_part_stops_the_step_before_anything_is_learned() {
 }
 
 #[test]
-fn an_extractor_that_answers_too_little_is_an_error() {
+fn incomplete_extractor_answer_is_rejected() {
     let mut policy = policy();
     let error =
         run(&mut policy, &mut Forgetful, &mut Attested, RewardSettings::default()).err().unwrap();
@@ -489,7 +489,7 @@ impl SentenceScorer for Meeting<'_> {
 
 /// One after the other, each would wait for ever.
 #[test]
-fn the_update_is_prepared_while_the_reward_is_computed() {
+fn update_preparation_overlaps_reward_computation() {
     let (sender, end) = mpsc::channel();
     thread::spawn(move || {
         let barrier = Barrier::new(2);
@@ -502,7 +502,7 @@ fn the_update_is_prepared_while_the_reward_is_computed() {
 }
 
 #[test]
-fn a_policy_that_does_not_hand_over_a_rollout_is_an_error() {
+fn missing_rollout_is_rejected() {
     let mut policy = ScriptedPolicy { finishes: vec![0], ..policy() };
     let error = run(&mut policy, &mut IsIn::default(), &mut Attested, RewardSettings::default())
         .err()

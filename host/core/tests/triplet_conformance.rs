@@ -16,7 +16,7 @@ fn as_json(elements: &[Element]) -> Value {
 }
 
 #[test]
-fn replies_are_parsed() {
+fn reply_parsing_matches_reference() {
     check_all("parse_case", |row| {
         let got = parse_elements(text(row, "text"));
         same("raises", json!(got.is_err()), row["raises"].clone())?;
@@ -29,7 +29,7 @@ fn replies_are_parsed() {
 }
 
 #[test]
-fn replies_are_cleaned_first() {
+fn reply_triplets_match_reference() {
     check_all("extract_postprocess", |row| {
         let reply = text(row, "response");
         same("triplets", as_json(&read_reply(reply)), row["triplets"].clone())?;

@@ -31,7 +31,7 @@ fn estimate(
 }
 
 #[test]
-fn rloo() {
+fn rloo_advantages_match_trl() {
     #[derive(Deserialize)]
     struct Case {
         num_generations: usize,
@@ -49,7 +49,7 @@ fn rloo() {
 }
 
 #[test]
-fn generalised_advantages() {
+fn gae_advantages_and_targets_match_trl() {
     #[derive(Deserialize)]
     struct Case {
         gamma: f64,

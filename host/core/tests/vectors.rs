@@ -27,7 +27,7 @@ fn span(range: Range<usize>) -> Span {
 }
 
 #[test]
-fn sentences() {
+fn sentence_splits_match_vectors() {
     #[derive(Deserialize)]
     struct Case {
         text: String,
@@ -44,7 +44,7 @@ fn sentences() {
 }
 
 #[test]
-fn alignment() {
+fn token_alignment_matches_vectors() {
     #[derive(Deserialize)]
     struct Case {
         completion: String,
@@ -92,7 +92,7 @@ fn alignment() {
 }
 
 #[test]
-fn grades() {
+fn response_grades_match_vectors() {
     #[derive(Deserialize)]
     struct Case {
         completion: String,
@@ -150,7 +150,7 @@ fn grades() {
 }
 
 #[test]
-fn replies() {
+fn reply_triplets_match_vectors() {
     #[derive(Deserialize)]
     struct Case {
         reply: String,
@@ -167,7 +167,7 @@ fn replies() {
 }
 
 #[test]
-fn returns() {
+fn token_returns_match_vectors() {
     #[derive(Deserialize)]
     struct Case {
         judge: f64,
@@ -219,7 +219,7 @@ fn returns() {
 }
 
 #[test]
-fn advantages() {
+fn group_advantages_match_vectors() {
     #[derive(Deserialize)]
     struct Case {
         returns: Vec<Vec<f64>>,

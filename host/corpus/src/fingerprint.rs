@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_without_a_manifest_is_its_files_names_and_sizes() {
+    fn fingerprint_without_manifest_uses_names_and_sizes() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         let of = || fingerprint(folder.path()).unwrap();

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_separator_is_no_vocabulary_id() {
+    fn token_width_reserves_separator_id() {
         assert_eq!(TokenWidth::for_vocabulary(255), TokenWidth::U8);
         assert_eq!(TokenWidth::for_vocabulary(256), TokenWidth::U16);
         assert_eq!(TokenWidth::for_vocabulary(65_535), TokenWidth::U16);

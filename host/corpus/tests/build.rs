@@ -135,7 +135,7 @@ fn peak(folder: &Path) -> u64 {
 }
 
 #[test]
-fn a_build_killed_anywhere_is_gone_on_with() {
+fn build_killed_at_any_point_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = corpus(folder.path());
     let whole = folder.path().join("whole");
@@ -210,7 +210,7 @@ fn resumed(
 }
 
 #[test]
-fn what_was_read_before_a_changed_input_is_kept() {
+fn resumed_build_reuses_unchanged_inputs() {
     let folder = tempfile::tempdir().unwrap();
     corpus(folder.path());
     let inputs = interrupt(folder.path(), "2.jsonl");
@@ -224,7 +224,7 @@ fn what_was_read_before_a_changed_input_is_kept() {
 }
 
 #[test]
-fn an_interrupted_build_is_not_mixed_with_another() {
+fn resume_rejects_different_shards_or_tokenizer() {
     let folder = tempfile::tempdir().unwrap();
     corpus(folder.path());
     let inputs = interrupt(folder.path(), "1.jsonl");
@@ -242,7 +242,7 @@ fn an_interrupted_build_is_not_mixed_with_another() {
 }
 
 #[test]
-fn a_piece_that_was_tampered_with_is_not_gone_on_from() {
+fn resume_rejects_tampered_partial_build() {
     let folder = tempfile::tempdir().unwrap();
     corpus(folder.path());
     let inputs = interrupt(folder.path(), "1.jsonl");
@@ -262,7 +262,7 @@ fn a_piece_that_was_tampered_with_is_not_gone_on_from() {
 }
 
 #[test]
-fn two_builds_of_one_index_do_not_meet() {
+fn concurrent_build_of_same_index_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = corpus(folder.path());
     let index = folder.path().join("index");
@@ -313,7 +313,7 @@ fn many_documents() -> impl Iterator<Item = Vec<u32>> {
 }
 
 #[test]
-fn the_memory_budget_is_kept_and_changes_no_byte() {
+fn sort_memory_budget_holds_without_changing_index() {
     let budget: u64 = 44 << 20; // at once it would take 48 MB for sorting alone
     let folder = tempfile::tempdir().unwrap();
     let whole = folder.path().join("whole");
@@ -356,7 +356,7 @@ fn llama() -> Tokenizer {
 
 /// Words that hardly come again fill the memories of all threads.
 #[test]
-fn the_memory_budget_is_kept_while_texts_are_tokenised() {
+fn tokenisation_respects_memory_budget() {
     let mut state = 7_u64;
     let mut next = |below: u64| {
         state =
@@ -417,7 +417,7 @@ fn write_texts(path: &Path, texts: &[String]) {
 }
 
 #[test]
-fn a_budget_that_cannot_do_says_what_would() {
+fn insufficient_memory_budget_error_names_minimum() {
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");
     let options = BuildOptions { memory: Some(1 << 20), ..BuildOptions::default() };
@@ -428,7 +428,7 @@ fn a_budget_that_cannot_do_says_what_would() {
 
 /// The official builder needs 100,000 bytes per core and shard.
 #[test]
-fn the_smallest_inputs_are_right() {
+fn tiny_and_empty_inputs_build_correct_indexes() {
     let cases: [&[&[u32]]; 6] = [
         &[&[]],
         &[&[7]],
@@ -479,7 +479,7 @@ fn the_smallest_inputs_are_right() {
 }
 
 #[test]
-fn packed_inputs_and_another_text_field_make_no_difference() {
+fn compressed_inputs_build_identical_index() {
     let folder = tempfile::tempdir().unwrap();
     let lines = "{\"body\": \"red fox\", \"text\": 3}\n{\"body\": \"den\"}"; // without a line break at the end
     let stem = folder.path().join("plain");
@@ -516,7 +516,7 @@ fn packed_inputs_and_another_text_field_make_no_difference() {
 }
 
 #[test]
-fn shards_are_the_same_in_however_many_parts() {
+fn sharded_index_is_independent_of_block_size() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = corpus(folder.path());
     let (free, bound) = (folder.path().join("free"), folder.path().join("bound"));

@@ -33,7 +33,7 @@ fn queries() -> Vec<Cnf> {
 }
 
 #[test]
-fn a_cold_index_counts_as_a_warm_one() {
+fn cold_index_counts_equal_warm_counts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     build(&path);

@@ -47,7 +47,7 @@ fn open_error(path: &Path) -> Error {
 }
 
 #[test]
-fn folders_without_an_index_say_so() {
+fn folder_without_index_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     assert!(is_invalid(&open_error(folder.path()), folder.path(), NO_INDEX));
     fs::write(folder.path().join("notes.txt"), "hello").unwrap();
@@ -56,7 +56,7 @@ fn folders_without_an_index_say_so() {
 }
 
 #[test]
-fn every_missing_emptied_or_truncated_file_is_noticed_at_open() {
+fn missing_or_resized_index_files_are_detected() {
     for with_manifest in [true, false] {
         for name in ["tokenized.0", "table.0", "offset.0"] {
             for damage in ["remove", "empty", "cut one byte", "halve", "double"] {
@@ -134,7 +134,7 @@ fn damage_to_metadata_and_tokenizer_is_noticed() {
 
 /// Without a manifest, metadata must at least fit the documents.
 #[test]
-fn metadata_of_other_documents_is_noticed() {
+fn metadata_not_matching_documents_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
@@ -162,7 +162,7 @@ fn metadata_of_other_documents_is_noticed() {
 
 /// A manifest leads nowhere but into its own folder.
 #[test]
-fn a_manifest_lists_files_of_its_folder_only() {
+fn manifest_rejects_files_outside_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let index = index_in(folder.path());
     let manifest = fs::read_to_string(index.join(MANIFEST)).unwrap();
@@ -184,7 +184,7 @@ fn a_manifest_lists_files_of_its_folder_only() {
 /// An index that is open stays what it was when another takes its name; opened anew it is the other
 /// one, or an error.
 #[test]
-fn a_replaced_index_is_the_old_one_or_the_new_one() {
+fn replaced_index_stays_consistent_or_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = index_in(folder.path());
     let open = Index::open(&path).unwrap();
@@ -211,7 +211,7 @@ fn a_replaced_index_is_the_old_one_or_the_new_one() {
 /// A file system that takes no more: a limit on the size of files gives the same error to the same
 /// calls.
 #[test]
-fn a_full_disk_is_an_error_and_no_index() {
+fn full_disk_fails_build_without_leaving_index() {
     let folder = tempfile::tempdir().unwrap();
     let script =
         "trap '' XFSZ; ulimit -f 64; exec \"$0\" fill_the_disk --exact --ignored --nocapture";
@@ -245,7 +245,7 @@ fn fill_the_disk() {
 }
 
 #[test]
-fn a_missing_shard_in_the_middle_is_no_smaller_index() {
+fn missing_middle_shard_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     build_from_tokens(vec![vec![1]; 9], TokenWidth::U16, &path, &BuildOptions::with_shards(3))
@@ -259,7 +259,7 @@ fn a_missing_shard_in_the_middle_is_no_smaller_index() {
 /// Every bit of every file, one at a time: an answer or a typed error, never a panic, and `verify`
 /// always notices.
 #[test]
-fn no_flipped_bit_leads_astray() {
+fn any_flipped_bit_is_detected_without_panic() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     build_from_tokens(
@@ -314,7 +314,7 @@ fn no_flipped_bit_leads_astray() {
 
 /// A cut within a file's last page reads as zeros, and the system says nothing.
 #[test]
-fn a_file_that_loses_its_end_while_it_is_open_is_noticed() {
+fn file_truncated_while_open_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
@@ -423,7 +423,7 @@ fn documents_out_of_order_are_noticed() {
 }
 
 #[test]
-fn the_order_of_suffixes_is_verified_without_checksums_too() {
+fn verify_detects_swapped_suffixes_without_manifest() {
     let folder = tempfile::tempdir().unwrap();
     let index = index_in(folder.path());
     fs::remove_file(index.join(MANIFEST)).unwrap();
@@ -437,7 +437,7 @@ fn the_order_of_suffixes_is_verified_without_checksums_too() {
 }
 
 #[test]
-fn another_token_width_is_noticed() {
+fn mismatching_token_width_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let index = index_in(folder.path());
     let as_u32 = || OpenOptions::with_token_width(TokenWidth::U32);
@@ -449,7 +449,7 @@ fn another_token_width_is_noticed() {
 }
 
 #[test]
-fn a_manifest_of_the_future_is_refused() {
+fn future_manifest_version_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let index = index_in(folder.path());
     fs::write(index.join(MANIFEST), r#"{"format":"corver-index","version":9,"news":1}"#).unwrap();
@@ -480,7 +480,7 @@ fn bad_queries_are_typed_errors() {
 }
 
 #[test]
-fn a_failed_build_leaves_nothing_behind() {
+fn failed_build_leaves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("index");
     let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
@@ -539,7 +539,7 @@ fn a_failed_build_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_index_carries_its_tokenizer() {
+fn index_stores_and_checks_its_tokenizer() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("index");
     let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn seeds_do_no_harm() {
+fn damaged_index_fuzz_seeds_never_panic() {
     let indexes = damage::Indexes::new();
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/damaged_index");
     let mut inputs = 0;

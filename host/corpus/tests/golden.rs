@@ -118,7 +118,7 @@ fn full(shared: &Path, shards: usize) -> PathBuf {
 }
 
 #[test]
-fn words_and_documents_are_tokenised_as_the_client_does() {
+fn tokenisation_matches_official_client() {
     let Some(shared) = shared() else { return };
     let tokenizer = tokenizer(&shared);
     let vectors: Vec<Encoded> = lines(&shared.join("tokenizers/llama2/encode-vectors.jsonl"));
@@ -130,7 +130,7 @@ fn words_and_documents_are_tokenised_as_the_client_does() {
 }
 
 #[test]
-fn small_indexes_are_built_byte_for_byte() {
+fn small_index_files_match_golden_bytes() {
     let Some(shared) = shared() else { return };
     let golden = shared.join("golden/corpus/index-small");
     let folder = tempfile::tempdir().unwrap();
@@ -162,7 +162,7 @@ fn small_indexes_are_built_byte_for_byte() {
 }
 
 #[test]
-fn the_full_indexes_have_the_official_checksums() {
+fn full_index_checksums_match_official() {
     let Some(shared) = shared() else { return };
     let readme = std::fs::read_to_string(shared.join("golden/corpus/README.md")).unwrap();
     let mut compared = 0;
@@ -179,7 +179,7 @@ fn the_full_indexes_have_the_official_checksums() {
 }
 
 #[test]
-fn ngram_counts_are_the_official_ones() {
+fn ngram_counts_match_official_engine() {
     let Some(shared) = shared() else { return };
     let queries: Vec<NgramLine> = lines(&shared.join("golden/corpus/count.jsonl"));
     assert_eq!(queries.len(), 485);
@@ -198,7 +198,7 @@ fn ngram_counts_are_the_official_ones() {
 }
 
 #[test]
-fn cnf_counts_and_flags_are_the_official_ones() {
+fn cnf_counts_and_flags_match_official_engine() {
     let Some(shared) = shared() else { return };
     let queries: Vec<CnfLine> = lines(&shared.join("golden/corpus/cnf.jsonl"));
     assert_eq!(queries.len(), 1_614);
@@ -235,7 +235,7 @@ fn cnf_counts_and_flags_are_the_official_ones() {
 }
 
 #[test]
-fn matches_are_where_the_official_engine_finds_them() {
+fn match_positions_agree_with_official_engine() {
     let Some(shared) = shared() else { return };
     let queries: Vec<CnfLine> = lines(&shared.join("golden/corpus/cnf.jsonl"));
     let queries: BTreeMap<String, CnfLine> =
@@ -256,7 +256,7 @@ fn matches_are_where_the_official_engine_finds_them() {
 }
 
 #[test]
-fn micro_cases_are_answered_as_the_official_engine_does() {
+fn micro_cases_match_official_engine() {
     let Some(shared) = shared() else { return };
     let cases: Vec<Micro> = lines(&shared.join("golden/corpus/micro.jsonl"));
     assert_eq!(cases.len(), 189);

@@ -148,7 +148,7 @@ fn texts() -> Vec<String> {
 }
 
 #[test]
-fn rows_are_indexed_as_lines_are() {
+fn parquet_rows_build_same_index_as_jsonl() {
     let folder = tempfile::tempdir().unwrap();
     let texts = texts();
     let lines = folder.path().join("a.jsonl");
@@ -223,7 +223,7 @@ fn other_columns_become_metadata() {
 }
 
 #[test]
-fn rows_are_records() {
+fn parquet_rows_read_as_json_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.parquet");
     let schema = "message schema { optional binary question (UTF8); optional int64 s_pop; repeated int64 links;
@@ -264,7 +264,7 @@ fn is_input(error: &Error, words: &str) -> bool {
 }
 
 #[test]
-fn files_without_texts_say_what_is_wrong() {
+fn unusable_parquet_error_names_problem() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("a.parquet");
     let out = folder.path().join("index");
@@ -341,7 +341,7 @@ fn files_without_texts_say_what_is_wrong() {
 
 /// A build that stops behind the middle of a file goes on within it.
 #[test]
-fn an_interrupted_build_goes_on_within_a_file() {
+fn interrupted_build_resumes_within_file() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = folder.path().join("inputs");
     fs::create_dir(&inputs).unwrap();

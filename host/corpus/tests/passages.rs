@@ -44,7 +44,7 @@ fn text_of(passage: &Passage) -> String {
 }
 
 #[test]
-fn the_words_of_the_query_are_marked_in_their_document() {
+fn passages_mark_query_words() {
     let far = format!("red fox {} den", vec!["grass"; 200].join(" "));
     let texts = ["a red fox in a den", "red red hen", "one fox and one den or one fox", &far];
     let tokenizer = tokenizer(&texts);
@@ -95,7 +95,7 @@ fn the_words_of_the_query_are_marked_in_their_document() {
 }
 
 #[test]
-fn matches_are_picked_from_all_over_the_text() {
+fn passages_are_sampled_across_corpus() {
     let texts: Vec<String> = (0..100).map(|number| format!("fox {number}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let folder = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ fn matches_are_picked_from_all_over_the_text() {
 }
 
 #[test]
-fn no_word_is_cut_in_two() {
+fn passage_edges_never_split_words() {
     // One token per letter; `▁` is a space.
     let letters = |decoder: Value| {
         let vocab: Map<String, Value> = "▁abcdefghijklmnopqrstuvwxyz"
@@ -152,7 +152,7 @@ fn no_word_is_cut_in_two() {
 }
 
 #[test]
-fn a_passage_says_where_it_comes_from() {
+fn passage_carries_position_and_metadata() {
     let folder = tempfile::tempdir().unwrap();
     let (input, path) = (folder.path().join("animals.jsonl"), folder.path().join("index"));
     let line = |title: &str, text: &str| json!({"title": title, "text": text}).to_string() + "\n";
@@ -193,7 +193,7 @@ fn a_passage_says_where_it_comes_from() {
 }
 
 #[test]
-fn documents_are_found_by_their_tokens() {
+fn document_is_found_by_token_position() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     let documents = [vec![1, 2, 3], vec![], vec![4]];

@@ -158,7 +158,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn ngrams_are_counted_as_by_hand(case in case()) {
+    fn ngram_counts_match_brute_force(case in case()) {
         with_index(&case, |index, reference| {
             for term in case.cnf.iter().flatten() {
                 prop_assert_eq!(index.count(term).unwrap(), reference.count(term), "{:?}", term);
@@ -169,7 +169,7 @@ proptest! {
     }
 
     #[test]
-    fn co_occurrences_are_counted_as_by_hand(case in case()) {
+    fn cooccurrence_counts_match_brute_force(case in case()) {
         with_index(&case, |index, reference| {
             let expected = reference.count_cnf(&case.cnf, case.max_diff_tokens);
             let cnf = Cnf::new(case.cnf.clone()).unwrap();
@@ -215,7 +215,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn spans_are_counted_as_by_hand(case in case()) {
+    fn span_counts_match_brute_force(case in case()) {
         with_index(&case, |index, reference| {
             let expected = reference.count_spans(&case.cnf, case.max_diff_tokens as usize);
             let options = CnfOptions { max_clause_freq: 1, max_diff_tokens: case.max_diff_tokens, mode: Mode::Span };
@@ -241,7 +241,7 @@ proptest! {
 /// Text so long that most of it is skipped between rare words, and that the sweep goes in several
 /// steps.
 #[test]
-fn spans_of_rare_and_of_frequent_words_are_counted_as_by_hand() {
+fn rare_and_frequent_span_counts_match_brute_force() {
     let mut state = 99_u64;
     let mut next = |below: u64| {
         state =
@@ -284,7 +284,7 @@ fn spans_of_rare_and_of_frequent_words_are_counted_as_by_hand() {
 /// Long and short documents and many ranges, in an index large enough for a prefix file: the clause
 /// is first scanned for and then sorted, and the answers must not differ.
 #[test]
-fn what_is_kept_for_later_queries_changes_no_answer() {
+fn cached_lists_do_not_change_counts() {
     let mut state = 12_345_u64;
     let mut next = |below: u64| {
         state =

@@ -40,7 +40,7 @@ fn copy(from: &Path, to: &Path, shards: RangeInclusive<usize>) {
 }
 
 #[test]
-fn the_parts_of_an_index_make_up_the_whole() {
+fn partial_index_counts_sum_to_full_index() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, part) = (folder.path().join("whole"), folder.path().join("part"));
     index_in(&whole);
@@ -80,7 +80,7 @@ fn the_parts_of_an_index_make_up_the_whole() {
 }
 
 #[test]
-fn shards_keep_their_numbers() {
+fn partial_index_preserves_shard_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     index_in(&path);
@@ -113,7 +113,7 @@ fn is_missing(error: &Error, file: &str) -> bool {
 }
 
 #[test]
-fn what_is_no_part_is_an_error() {
+fn unavailable_shard_range_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let (whole, part) = (folder.path().join("whole"), folder.path().join("part"));
     index_in(&whole);

@@ -29,7 +29,7 @@ struct Query {
 }
 
 #[test]
-fn counts() {
+fn index_counts_match_vectors() {
     let folder = tempfile::tempdir().unwrap();
     for case in vectors::cases::<Case>(include_str!("../../../tests/vectors/counts.json")) {
         let path = folder.path().join(&case.name);

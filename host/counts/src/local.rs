@@ -118,7 +118,7 @@ mod tests {
         "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3},"unk_token":"[UNK]"}}"#;
 
     #[test]
-    fn an_index_answers_each_query_as_far_as_it_asks() {
+    fn local_index_honours_enough_and_time_limit() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index");
         let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();

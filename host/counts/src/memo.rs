@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn no_query_is_asked_twice() {
+    fn memo_counts_each_query_once() {
         static ASKED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
         let (pair, one) = (
             Query::new([&["red", "crimson"][..], &["fox"]].map(<[_]>::to_vec)),

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_goes_to_one_server() {
+    fn token_is_limited_to_one_server() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "0123456789abcdef").unwrap();
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remote_index_is_fingerprinted_by_its_name() {
+    fn remote_index_fingerprint_uses_its_name() {
         let fingerprint = fingerprint(&["http://host/#wiki".parse().unwrap()]).unwrap();
         assert_eq!(fingerprint, "the index wiki at http://host/, unhashed");
     }

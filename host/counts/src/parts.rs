@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shard_is_there_once() {
+    fn shard_parts_must_cover_each_shard_once() {
         assert_eq!(check(&[4..=7, 0..=3]), Ok(vec![]));
         assert_eq!(check(&[0..=7]), Ok(vec![]));
         assert_eq!(check(&[6..=6, 0..=0, 1..=1]), Ok(vec![2..=5, 7..=7]));

@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_folders_or_servers() {
+    fn source_parses_folder_or_server() {
         let parse = |text: &str| text.parse::<Source>();
         assert_eq!(parse("wiki#2").unwrap(), Source::Folder("wiki#2".into()));
         assert_eq!(

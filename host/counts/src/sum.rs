@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_added_and_doubts_kept() {
+    fn summed_count_is_exact_only_if_all_are() {
         let members = || vec![fixed(THREE), fixed(ABOUT_FOUR)];
         let expected = Count { occurrences: Some(7), exact: false };
         assert_eq!(sum(members(), &[None, Some(8)]).unwrap(), [expected, expected]);
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_need_only_be_known_once() {
+    fn sum_ignores_members_without_count() {
         assert_eq!(sum(vec![fixed(UNKNOWN), fixed(THREE)], &[None]).unwrap(), [THREE]);
         assert_eq!(
             sum(vec![fixed(UNKNOWN), fixed(UNKNOWN)], &[None, Some(0)]).unwrap(),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_asked_at_the_same_time() {
+    fn sum_members_count_concurrently() {
         let barrier = Arc::new(Barrier::new(3)); // one after the other would wait for ever
         let members =
             (0..3).map(|_| Box::new(Together(barrier.clone())) as Box<dyn Counter>).collect();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_enough_for_the_sum_is_enough_for_a_member() {
+    fn enough_limit_applies_to_each_member() {
         let members = || vec![Box::new(Stopping(5)) as Box<dyn Counter>, Box::new(Stopping(2))];
         let counts = sum(members(), &[None, Some(7), Some(5), Some(3), Some(1)]).unwrap();
         let exact = |occurrences| Count { occurrences: Some(occurrences), exact: true };
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_is_told() {
+    fn sum_error_lists_every_failed_member() {
         let failed = |members| sum(members, &[None]).unwrap_err().to_string();
         let broken = |why| Box::new(Broken(why)) as Box<dyn Counter>;
         assert_eq!(failed(vec![fixed(THREE), broken("one is gone"), fixed(THREE)]), "one is gone");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_added_where_all_are_known() {
+    fn sum_size_needs_every_member_size() {
         let mut members = vec![fixed(THREE), fixed(THREE)];
         assert_eq!(Sum::new(members).size(), CorpusSize { tokens: Some(20), documents: None });
         members = vec![fixed(THREE), Box::new(Broken("it does not say"))];

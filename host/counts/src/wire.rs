@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_those_of_the_public_api() {
+    fn count_requests_match_public_api() {
         let request = |mode| {
             let options = CnfOptions { mode, ..CnfOptions::default() };
             serde_json::to_string(&Request::new("v4_pileval_llama", "red AND fox", &options))
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_those_of_the_public_api() {
+    fn count_replies_match_public_api() {
         let read = |json: &str| serde_json::from_str::<Reply<Answer>>(json);
         let public = r#"{"count":2349754,"approx":false,"latency":0.73,"token_ids":[3014],"tokens":["▁University"]}"#;
         assert_eq!(

@@ -162,7 +162,7 @@ fn queries(number: usize) -> Vec<Query> {
 }
 
 #[test]
-fn a_request_is_that_of_the_public_api() {
+fn count_request_matches_public_api() {
     let server = Unruly::new(vec![good(7)]);
     assert_eq!(
         count(&server.remote(&settings()), "Levi Stadium AND Denver OR Colorado").unwrap(),
@@ -178,7 +178,7 @@ fn a_request_is_that_of_the_public_api() {
 }
 
 #[test]
-fn passing_failures_are_tried_again() {
+fn transient_failures_are_retried() {
     let unavailable = |status| Act::Answer(status, "", "down for a moment".into());
     let busy = Act::Answer(429, "Retry-After: 0\r\n", r#"{"error":"slow down"}"#.into());
     for failure in [
@@ -198,7 +198,7 @@ fn passing_failures_are_tried_again() {
 }
 
 #[test]
-fn a_refusal_is_final_and_says_why() {
+fn refusal_is_not_retried_and_names_reason() {
     let error = json!({"error": "Please enter at most 4 disjunctive clauses!"}).to_string();
     for (status, body, says) in
         [(200, error.clone(), "at most 4"), (400, error, "at most 4"), (404, "gone".into(), "gone")]
@@ -219,7 +219,7 @@ fn a_refusal_is_final_and_says_why() {
 }
 
 #[test]
-fn the_server_says_when_to_come_back() {
+fn retry_after_delays_retry_within_patience() {
     let server = Unruly::new(vec![Act::Answer(429, "Retry-After: 2\r\n", String::new()), good(7)]);
     assert_eq!(count(&server.remote(&settings()), "red AND fox").unwrap(), Some(7));
     let requests = server.requests.lock().unwrap();
@@ -236,7 +236,7 @@ fn the_server_says_when_to_come_back() {
 }
 
 #[test]
-fn a_server_that_stays_away_ends_in_an_error() {
+fn unreachable_server_exhausts_patience() {
     let nobody = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}/", listener.local_addr().unwrap()) // closed again: connections are refused
@@ -255,7 +255,7 @@ fn a_server_that_stays_away_ends_in_an_error() {
 }
 
 #[test]
-fn a_batch_ends_with_its_first_failure() {
+fn first_refusal_ends_batch() {
     let server = Unruly::new(vec![Act::Answer(400, "", r#"{"error":"no such index"}"#.into())]);
     let mut remote = server.remote(&RemoteSettings { connections: 4, ..settings() });
     assert!(remote.count(&queries(500)).is_err());
@@ -272,7 +272,7 @@ fn a_batch_ends_with_its_first_failure() {
 }
 
 #[test]
-fn a_server_that_is_down_is_not_hammered() {
+fn retries_back_off_while_server_fails() {
     let server = Unruly::new(vec![Act::Answer(500, "", String::new())]);
     let mut remote =
         server.remote(&RemoteSettings { connections: 8, patience_s: 4.0, ..settings() });
@@ -283,7 +283,7 @@ fn a_server_that_is_down_is_not_hammered() {
 }
 
 #[test]
-fn all_is_counted_once_the_server_is_back() {
+fn batch_completes_after_server_recovers() {
     let mut acts = vec![Act::Answer(500, "", String::new()); 12];
     acts.push(good(3));
     let server = Unruly::new(acts);
@@ -296,7 +296,7 @@ fn all_is_counted_once_the_server_is_back() {
 }
 
 #[test]
-fn the_rate_is_kept() {
+fn request_rate_limit_is_respected() {
     let server = Unruly::new(vec![good(1)]);
     let mut remote = server.remote(&RemoteSettings {
         connections: 4,
@@ -309,7 +309,7 @@ fn the_rate_is_kept() {
 }
 
 #[test]
-fn waiting_for_ones_turn_takes_no_patience() {
+fn rate_limit_wait_does_not_consume_patience() {
     // The last of the queries has its first turn after 2 s, and is then refused for a moment.
     let mut acts = vec![good(1); 8];
     acts.push(Act::Answer(503, "", String::new()));
@@ -326,7 +326,7 @@ fn waiting_for_ones_turn_takes_no_patience() {
 }
 
 #[test]
-fn what_is_known_is_not_asked_again() {
+fn cached_counts_are_not_requested_again() {
     let folder = tempfile::tempdir().unwrap();
     let server = Unruly::ours([7, 8, 9].map(|count| many(&[Some(count)])).to_vec());
     let ask = |mode, settings| {
@@ -341,7 +341,7 @@ fn what_is_known_is_not_asked_again() {
 }
 
 #[test]
-fn a_server_is_asked_for_no_more_than_it_says() {
+fn count_mode_requires_server_support() {
     let says = |about: Act, mode| {
         let server = Unruly::which_says(vec![about], vec![good(7)]);
         let remote = open(&server.url, mode, &settings(), None).map(|remote| remote.size());
@@ -390,7 +390,7 @@ fn a_server_is_asked_for_no_more_than_it_says() {
 }
 
 #[test]
-fn a_server_of_ours_is_asked_many_at_once() {
+fn corver_server_receives_batched_queries() {
     let server = Unruly::ours(vec![
         many(&[Some(3); 4]),
         many(&[Some(3), None, Some(3), Some(3)]),
@@ -413,7 +413,7 @@ fn a_server_of_ours_is_asked_many_at_once() {
 }
 
 #[test]
-fn every_connection_has_its_part() {
+fn queries_are_split_across_connections() {
     let server = Unruly::ours(vec![many(&[Some(3); 2])]);
     let mut remote = server.remote(&RemoteSettings { connections: 3, ..settings() });
     assert_eq!(
@@ -431,7 +431,7 @@ fn every_connection_has_its_part() {
 }
 
 #[test]
-fn a_request_is_no_longer_than_the_server_takes() {
+fn request_size_respects_server_limit() {
     let server = Unruly::ours(vec![many(&[Some(3)])]);
     let queries: Vec<Query> =
         (0..3).map(|number| Query::new([[number.to_string().repeat(150)]])).collect();
@@ -440,7 +440,7 @@ fn a_request_is_no_longer_than_the_server_takes() {
 }
 
 #[test]
-fn what_is_too_much_at_once_is_asked_in_parts() {
+fn too_large_batch_is_halved_and_retried() {
     let too_large = || Act::Answer(413, "", r#"{"error":"ask fewer at once"}"#.into());
     let (one, two) = (many(&[Some(3)]), many(&[Some(3); 2]));
     let server = Unruly::ours(vec![too_large(), two, too_large(), one.clone(), one]);
@@ -458,7 +458,7 @@ fn what_is_too_much_at_once_is_asked_in_parts() {
 }
 
 #[test]
-fn a_hostile_answer_is_none() {
+fn malformed_server_answer_is_rejected_and_retried() {
     for hostile in [
         many(&[Some(3)]),
         many(&[Some(3); 3]),
@@ -487,7 +487,7 @@ fn a_hostile_answer_is_none() {
 }
 
 #[test]
-fn what_is_enough_is_told_to_our_server_alone() {
+fn enough_is_sent_only_to_corver_server() {
     let asked = || {
         vec![Query::new([["fox"], ["den"]]).with_enough(Some(2)), Query::new([["fox"], ["hen"]])]
     };
@@ -520,7 +520,7 @@ fn what_is_enough_is_told_to_our_server_alone() {
 }
 
 #[test]
-fn what_cannot_be_asked_has_no_count() {
+fn unrepresentable_query_has_no_count() {
     let server = Unruly::new(vec![good(7)]);
     let queries = [Query::new([["this AND that"], ["fox"]]), Query::new([["red"]])];
     let counts = server.remote(&settings()).count(&queries).unwrap();
@@ -529,7 +529,7 @@ fn what_cannot_be_asked_has_no_count() {
 }
 
 #[test]
-fn addresses_and_settings_are_checked_beforehand() {
+fn invalid_url_and_settings_are_rejected_on_open() {
     let open = |url: &str, settings: &RemoteSettings| {
         open(url, Mode::Compatible, settings, None).map(drop)
     };

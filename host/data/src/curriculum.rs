@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_must_have_what_all_phases_take() {
+    fn curriculum_file_must_cover_all_phases() {
         let phases = [vec![share(0, 6)], vec![share(0, 5)]];
         let error = Curriculum::draw(vec![file("easy", 10)], &phases, 1).unwrap_err().to_string();
         assert_eq!(error, "the phases take 11 questions of easy, which has 10");
     }
 
     #[test]
-    fn phases_share_the_steps() {
+    fn curriculum_phases_share_training_steps() {
         let phases = [vec![share(0, 3)], vec![share(0, 2)], vec![share(0, 1)]];
         let curriculum = Curriculum::draw(vec![file("easy", 6)], &phases, 1).unwrap();
         let of = |steps| {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_text_is_the_same_question_whatever_the_golds() {
+    fn equal_text_is_duplicate_regardless_of_golds() {
         let found =
             find(0.8, ("Who wrote the Iliad?", &["Homer"]), ("who wrote Iliad", &["Virgil"]))
                 .unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn similar_words_are_the_same_question_unless_the_golds_contradict() {
+    fn similar_question_is_duplicate_unless_golds_differ() {
         let one = "when did the philadelphia eagles win the super bowl in 2018";
         let (other, year) =
             (one.replace("when did", "when exactly did"), one.replace("2018", "2017"));
@@ -202,7 +202,7 @@ mod tests {
     proptest! {
         /// Against every pair compared.
         #[test]
-        fn the_index_misses_nothing(
+        fn duplicate_index_matches_pairwise_comparison(
             texts in proptest::collection::vec("[a-g]( [a-g]){0,6}", 2..40),
             near in 0.2..1.0f64,
         ) {

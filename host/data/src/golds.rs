@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_has_any_shape_of_golds() {
+    fn golds_are_read_from_every_label_shape() {
         for (label, expected) in [
             (json!("Paris; Lutetia"), &["Paris", "Lutetia"][..]),
             (json!(["a;b", 7, true]), &["a;b", "7", "true"]),

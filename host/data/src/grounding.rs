@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_in_small_letters() {
+    fn grounding_finds_lowercase_names() {
         let found = check(&[
             ("when did andy murray won sports personality", &["2016"], None),
             ("when did andy murray's won sports personality", &["2017."], None),
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn one_title_must_occur() {
+    fn grounding_requires_one_occurring_title() {
         let titled = |title| check(&[("is venus a planet", &["Sun"], Some(title))]).remove(0);
         assert_eq!(titled("Nowhere;Venus (planet)"), None);
         assert_eq!(

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn splits_are_named_as_the_hub_names_their_files() {
+    fn split_name_follows_hub_file_name() {
         let of = |path: &str| {
             let mut folders: Vec<String> = path.split('/').map(str::to_owned).collect();
             let name = folders.pop().unwrap();
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_split_is_chosen_by_its_name() {
+    fn dataset_split_is_selected_by_name() {
         let two = folder(&[
             "README.md",
             "data/test-00000-of-00001.parquet",
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_itself() {
+    fn plain_question_file_is_used_directly() {
         let with_hash = folder(&["a#b.json"]);
         assert_eq!(files(with_hash.path(), "/a#b.json").unwrap(), ["a#b.json"]);
         assert_eq!(

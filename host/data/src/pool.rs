@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn each_reason_is_told_with_what_it_rests_on() {
+    fn pool_reports_reason_and_evidence_for_drops() {
         let long = "how long ".repeat(40);
         let nq = source(
             "nq",
@@ -344,7 +344,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_nothing_is_left_to_drop(one in any_source("one"), two in any_source("two"), eval in any_source("eval")) {
+        fn pooling_loses_no_question_and_is_idempotent(one in any_source("one"), two in any_source("two"), eval in any_source("eval")) {
             let (sources, not_in) = ([one, two], [eval]);
             let first = ungrounded_pool(&sources, &not_in);
             let mut all: Vec<_> = first.kept.iter().chain(first.dropped.iter().map(|one| &one.entry))
@@ -359,7 +359,7 @@ mod tests {
 
         /// What comes later changes nothing about what is kept of an earlier file.
         #[test]
-        fn the_first_file_wins(one in any_source("one"), two in any_source("two")) {
+        fn earlier_pool_file_takes_precedence(one in any_source("one"), two in any_source("two")) {
             let alone = [one.clone()];
             let both = [one, two];
             let kept_alone: Vec<_> = ungrounded_pool(&alone, &[]).kept.iter().map(|entry| entry.record).collect();

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn our_layouts_are_read() {
+    fn question_reads_corver_layouts() {
         assert_eq!(
             golds(json!({"question": "q", "answers": "Paris; Lutetia;;", "title": "Paris"})),
             ["Paris", "Lutetia"]
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn published_layouts_are_read() {
+    fn question_reads_published_dataset_layouts() {
         let nq = json!({"question": "where is the Eiffel Tower", "answer": ["Paris", "in Paris"]});
         assert_eq!(golds(nq), ["Paris", "in Paris"]);
         let web = json!({"url": "http://…/en/paris", "question": "what is the capital of france?", "answers": ["Paris"]});
@@ -377,13 +377,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_null_is_not_there() {
+    fn null_fields_count_as_absent() {
         let row = json!({"question": "q", "answers": null, "answer": "a", "aliases": null, "title": null, "s_pop": null});
         assert_eq!(question(row).unwrap().golds, ["a"]);
     }
 
     #[test]
-    fn a_record_is_read_back() {
+    fn question_record_round_trips() {
         let one = Question {
             question: "q".into(),
             golds: vec!["a;b".into()],
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_and_lines_hold_the_same() {
+    fn json_list_and_lines_read_equal_questions() {
         let path = Path::new("questions");
         let read = |text: &str| questions(path, records(path, text)?);
         let (one, two) =
@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_wrong_is_named() {
+    fn bad_question_record_error_names_field() {
         for (record, problem) in [
             (json!({"answers": "x"}), "`question`"),
             (json!({"question": "x"}), "`answers`"),

@@ -78,7 +78,7 @@ mod tests {
     use crate::WorldSize;
 
     #[test]
-    fn fame_is_the_number_of_articles_with_the_pair() {
+    fn articles_state_each_fact_at_least_fame_times() {
         let world = World::generate(11, &WorldSize::default());
         let articles: Vec<Article> = world.articles().collect();
         for fact in world.facts() {

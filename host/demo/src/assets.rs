@@ -113,13 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_assets_stay_small() {
+    fn embedded_assets_stay_small() {
         let total: usize = FILES.iter().map(|(_, content)| content.len()).sum();
         assert!(total <= 16 << 20, "{total} bytes");
     }
 
     #[test]
-    fn half_of_the_facts_have_golds_to_train_with() {
+    fn half_of_training_facts_have_golds() {
         let (train, eval) = demo_questions();
         let with = train.iter().filter(|question| !question.golds.is_empty()).count();
         assert!(
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tokenizer_knows_the_world() {
+    fn demo_tokenizer_encodes_names_compactly() {
         let tokenizer = tokenizers::Tokenizer::from_bytes(FILES[3].1).unwrap();
         let world = demo_world();
         let tokens: usize = world

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_begins_another() {
+    fn no_name_word_is_prefix_of_another() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         let mut namer = Namer::new();
         namer.invent(3000, &mut rng);

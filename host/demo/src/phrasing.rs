@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_evidence_holds_every_answer_and_nothing_false() {
+    fn question_evidence_states_golds_and_only_truths() {
         let world = World::generate(1, &WorldSize::default());
         let truth = crate::Truth::of(&world);
         for question in world.questions(Split::HeldOut) {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn golds_are_names_of_the_world() {
+    fn golds_are_entity_names() {
         let world = World::generate(1, &WorldSize::default());
         for question in world.questions(Split::Train) {
             assert!(!question.golds.is_empty());

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn articles_say_nothing_but_what_is_true() {
+    fn reader_finds_only_true_facts_in_articles() {
         let world = World::generate(1, &WorldSize::default());
         let reader = Reader::of(&world);
         let true_facts = |fact: &Stated| {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_question_is_understood() {
+    fn reader_parses_every_question() {
         let world = World::generate(1, &WorldSize::default());
         let reader = Reader::of(&world);
         for fact in world.facts() {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn subjects_are_found_and_remarks_left_out() {
+    fn reader_finds_clause_subjects_and_skips_remarks() {
         let world = World::generate(1, &WorldSize::default());
         let reader = Reader::of(&world);
         let [film, person, city] = [Kind::Film, Kind::Person, Kind::City]

@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_two_statements_can_share_a_subject() {
+    fn first_two_statements_start_with_head() {
         for relation in Relation::ALL {
             assert!(
                 relation.statements()[..2].iter().all(|s| s.pattern.starts_with("{H} ")),

@@ -189,7 +189,7 @@ mod tests {
     use crate::WorldSize;
 
     #[test]
-    fn the_name_that_comes_first_is_the_head() {
+    fn first_name_in_statement_is_head() {
         let passive = Relation::Directed.statements()[0].state("Silent Abc", "Dora Efg");
         assert_eq!(passive.0, "Silent Abc was directed by Dora Efg");
         assert_eq!((passive.1.head.as_str(), passive.1.tail.as_str()), ("Silent Abc", "Dora Efg"));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_subject_is_named_once() {
+    fn shared_subject_is_named_once() {
         let world = World::generate(1, &WorldSize::default());
         let mut rng = ChaCha8Rng::seed_from_u64(5);
         let shared = std::iter::repeat_with(|| world.two_facts(&mut rng))

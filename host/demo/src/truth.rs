@@ -58,7 +58,7 @@ mod tests {
     use crate::{Kind, Relation, WorldSize};
 
     #[test]
-    fn every_wording_of_a_fact_is_true_and_of_another_value_false() {
+    fn truth_accepts_every_wording_and_rejects_wrong_tails() {
         let world = World::generate(1, &WorldSize::default());
         let truth = Truth::of(&world);
         for fact in world.facts() {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_verb_has_the_subject_of_the_first() {
+    fn coordinated_verb_shares_first_subject() {
         let world = World::generate(1, &WorldSize::default());
         let truth = Truth::of(&world);
         let film = world.ids(Kind::Film).next().unwrap();
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_states_nothing_is_neither() {
+    fn truth_is_unknown_without_statement() {
         let world = World::generate(1, &WorldSize::default());
         let truth = Truth::of(&world);
         for text in [

@@ -283,14 +283,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_the_world() {
+    fn world_generation_is_determined_by_seed() {
         let size = WorldSize::default();
         assert_eq!(World::generate(7, &size), World::generate(7, &size));
         assert_ne!(World::generate(7, &size).entities, World::generate(8, &size).entities);
     }
 
     #[test]
-    fn facts_fit_their_relation() {
+    fn facts_match_relation_entity_kinds() {
         let size = WorldSize::with_facts(2000);
         let world = World::generate(3, &size);
         assert_eq!(world.facts().len(), size.num_facts());
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capital_lies_in_its_country() {
+    fn capital_lies_in_its_country() {
         let world = World::generate(5, &WorldSize::default());
         for fact in world.facts().iter().filter(|fact| fact.relation == Relation::Capital) {
             let lies_in = world
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_size_is_as_documented() {
+    fn default_world_has_documented_fact_count() {
         assert_eq!(WorldSize::default().num_facts(), 332);
     }
 }

@@ -46,7 +46,7 @@ fn tiers(counts: &[u64]) -> [f64; 4] {
 }
 
 #[test]
-fn counts_tell_true_pairs_from_false_ones() {
+fn counts_separate_true_pairs_from_false() {
     let folder = tempfile::tempdir().unwrap();
     let world = demo_world();
     let corpus = index(&world, folder.path());

@@ -201,7 +201,7 @@ mod tests {
     use super::is_version;
 
     #[test]
-    fn only_names_that_a_run_gives_are_its_own() {
+    fn only_generated_adapter_names_are_recognised() {
         for ours in ["policy-1a2b3c-000017", "policy-1a2b3c-000017.tmp", "policy-1a2b3c-1000000"] {
             assert!(is_version(ours), "{ours}");
         }

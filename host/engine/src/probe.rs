@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kinds_are_told_apart() {
+    fn log_prob_kinds_are_distinguished() {
         for logits in [[4.0, 3.0, 1.0, 0.0], [30.0, 2.0, 1.0, 0.0]] {
             let (one, two) = (log_softmax(&logits, 1.0), log_softmax(&logits, 2.0));
             assert_eq!(kind_of(&one, &two), Some(LogProbs::Processed));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_ones_fit_two_temperatures() {
+    fn raw_log_probs_fit_temperatures_zero_and_one() {
         assert!(LogProbs::Raw.fit(1.0) && LogProbs::Raw.fit(0.0) && !LogProbs::Raw.fit(0.7));
         assert!(LogProbs::Processed.fit(0.7));
     }

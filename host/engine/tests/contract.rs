@@ -148,7 +148,7 @@ fn error_of(result: Result<impl Sized, corver_core::PartError>) -> Box<EngineErr
 }
 
 #[test]
-fn every_setting_is_sent_and_tokens_come_back() {
+fn vllm_request_carries_settings_and_returns_tokens() {
     let server = vllm();
     let mut engine = open(&server);
     let rollouts = engine.sample(&questions(2), &GROUP, 7, &mut |_, _| ()).unwrap();
@@ -210,7 +210,7 @@ fn rollouts_are_handed_over_as_they_arrive() {
 }
 
 #[test]
-fn one_greedy_completion_stands_for_its_group() {
+fn greedy_group_requests_single_completion() {
     let server = vllm();
     let sampling = Sampling { num_generations: 2, ..Sampling::greedy(24) };
     let rollouts = open(&server).sample(&questions(1), &sampling, 7, &mut |_, _| ()).unwrap();
@@ -220,7 +220,7 @@ fn one_greedy_completion_stands_for_its_group() {
 }
 
 #[test]
-fn a_completion_fits_behind_its_prompt() {
+fn max_tokens_fits_context_after_prompt() {
     let server = vllm();
     let long = Sampling { max_completion_length: 1024, ..GROUP };
     open(&server).sample(&questions(1), &long, 7, &mut |_, _| ()).unwrap();
@@ -232,7 +232,7 @@ fn a_completion_fits_behind_its_prompt() {
 }
 
 #[test]
-fn replies_that_are_no_rollouts_are_refused() {
+fn invalid_engine_replies_are_rejected() {
     type Change = fn(&mut Value);
     let cases: [(&str, Change); 9] = [
         ("without token ids: it needs vLLM", |reply| {
@@ -267,7 +267,7 @@ fn replies_that_are_no_rollouts_are_refused() {
 }
 
 #[test]
-fn raw_log_probs_do_for_temperature_1_alone() {
+fn raw_log_probs_are_rejected_at_other_temperatures() {
     let state = Mutex::new(Vllm::default());
     let server = Server::new(move |route, body| {
         match (route, body["logprobs"].as_u64(), body["temperature"].as_f64()) {
@@ -287,7 +287,7 @@ fn raw_log_probs_do_for_temperature_1_alone() {
 }
 
 #[test]
-fn a_server_that_is_away_or_has_another_model_is_named_at_once() {
+fn unreachable_server_or_wrong_model_fails_on_open() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // nobody listens any more
     let start = Instant::now();
     let error = open_as(&format!("http://{port}"), Kind::Vllm).unwrap_err();
@@ -306,7 +306,7 @@ fn a_server_that_is_away_or_has_another_model_is_named_at_once() {
 }
 
 #[test]
-fn a_server_that_fails_for_a_while_is_asked_again() {
+fn temporary_server_failure_is_retried() {
     let (state, failures) = (Mutex::new(Vllm::default()), AtomicUsize::new(0));
     let server = Server::new(move |route, body| {
         if route == COMPLETIONS && body["logprobs"] == 0 && failures.fetch_add(1, SeqCst) == 0 {
@@ -319,7 +319,7 @@ fn a_server_that_fails_for_a_while_is_asked_again() {
 }
 
 #[test]
-fn so_many_requests_are_under_way_and_no_more() {
+fn concurrent_requests_reach_configured_limit() {
     let state = Mutex::new(Vllm::default());
     let under_way = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let (now_and_most, seen) = (under_way.clone(), under_way);
@@ -335,7 +335,7 @@ fn so_many_requests_are_under_way_and_no_more() {
 }
 
 #[test]
-fn whoever_watches_can_break_it_off() {
+fn watch_callback_stops_sampling() {
     let server = vllm();
     let mut engine = open(&server);
     engine.set_watch(|decoding| {
@@ -347,7 +347,7 @@ fn whoever_watches_can_break_it_off() {
 }
 
 #[test]
-fn a_server_that_stays_away_is_named_and_not_waited_for_after_a_stop() {
+fn retry_ends_on_patience_or_stop() {
     let (state, is_away) = (Mutex::new(Vllm::default()), Arc::new(AtomicUsize::new(0)));
     let away = is_away.clone();
     let server = Server::new(move |route, body| match away.load(SeqCst) {
@@ -398,7 +398,7 @@ fn folders(of: &Path) -> Vec<String> {
 }
 
 #[test]
-fn every_version_of_an_adapter_has_a_name_of_its_own() {
+fn adapter_versions_have_unique_names() {
     let (server, folder) = (vllm(), tempfile::tempdir().unwrap());
     let mut names = BTreeSet::new();
     for _ in 0..2 {
@@ -430,7 +430,7 @@ fn every_version_of_an_adapter_has_a_name_of_its_own() {
 }
 
 #[test]
-fn a_server_sees_the_folder_by_a_path_of_its_own() {
+fn adapter_path_is_mapped_for_server() {
     let (server, folder) = (vllm(), tempfile::tempdir().unwrap());
     let elsewhere = folder.path().join("elsewhere");
     let mut engine = open(&server);
@@ -453,7 +453,7 @@ fn a_server_sees_the_folder_by_a_path_of_its_own() {
 }
 
 #[test]
-fn an_adapter_that_the_server_has_lost_is_loaded_again() {
+fn lost_adapter_is_reloaded() {
     let state = Arc::new(Mutex::new(Vllm::default()));
     let restart_at = Arc::new(AtomicUsize::new(usize::MAX));
     let (of_server, when, count) = (state.clone(), restart_at.clone(), AtomicUsize::new(0));
@@ -476,7 +476,7 @@ fn an_adapter_that_the_server_has_lost_is_loaded_again() {
 }
 
 #[test]
-fn a_folder_belongs_to_one_run_and_what_a_killed_one_left_is_removed() {
+fn adapter_folder_is_locked_and_stale_versions_removed() {
     let (server, folder) = (vllm(), tempfile::tempdir().unwrap());
     std::fs::create_dir(folder.path().join("policy-123456-000003")).unwrap();
     std::fs::write(folder.path().join("notes.txt"), "mine").unwrap();
@@ -489,7 +489,7 @@ fn a_folder_belongs_to_one_run_and_what_a_killed_one_left_is_removed() {
 }
 
 #[test]
-fn sglang_is_asked_in_its_own_words() {
+fn sglang_request_matches_its_api() {
     let folder = tempfile::tempdir().unwrap();
     let refuses = Arc::new(AtomicUsize::new(0));
     let refused = refuses.clone();

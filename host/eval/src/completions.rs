@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn triplets_may_come_with_the_completions() {
+    fn completion_lines_may_carry_triplets() {
         let text = r#"{"question": "q", "answers": "a; b", "completion": "A is B.", "triplets": [["A is B.", [["A", "is", "B"]]]]}"#;
         let mut completions = read(text).unwrap();
         assert_eq!(completions.questions[0].golds, ["a", "b"]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_can_be_taken_alone() {
+    fn single_completion_line_is_selectable() {
         let text = "{\"question\": \"a\", \"completion\": \"x\", \"answers\": \"z\"}\n\n{\"question\": \"b\", \"completion\": \"y\", \"answers\": \"z\"}\n";
         let mut completions = read(text).unwrap();
         assert_eq!(completions.lines, [1, 3]);
@@ -222,12 +222,12 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_is_no_result() {
+    fn empty_completions_file_is_rejected() {
         assert!(refusal("\n").ends_with("holds no completion"));
     }
 
     #[test]
-    fn a_bad_line_is_named() {
+    fn bad_line_is_named_in_error() {
         let error = read("{\"completion\": \"x\", \"answers\": \"z\"}\n{\"question\": \"y\", \"answers\": \"z\"}\n")
             .err()
             .unwrap()

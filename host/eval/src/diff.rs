@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn mcnemars_test_is_the_sign_test_of_those_that_differ() {
+    fn mcnemar_equals_sign_test_of_discordant_answers() {
         assert_eq!(McNemar::of(0, 0).p, 1.0);
         assert_eq!(McNemar::of(3, 3).p, 1.0);
         assert!((McNemar::of(0, 6).p - 2.0 / 64.0).abs() < 1e-12);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moved_is_counted() {
+    fn diff_counts_grade_moves_and_refusals() {
         let first = answers(&[Good, Good, NotAttempted, Bad, NotAttempted, Bad, Good, Good]);
         let second = answers(&[Good, Bad, Good, Good, Bad, Bad, Good, Good]);
         let diff = diff(&first, &second, 1).unwrap();
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_that_both_refused_or_the_second_alone_is_in_no_subset() {
+    fn refusal_subset_needs_second_policy_to_attempt() {
         let first = answers(&[NotAttempted, Good, NotAttempted, NotAttempted]);
         let second = answers(&[NotAttempted, NotAttempted, Good, Bad]);
         let Refusals { first, second, attempted, correct, subset_correct } =
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_narrows_with_the_questions() {
+    fn accuracy_interval_narrows_with_more_questions() {
         let width = |times: usize| {
             let [first, second] = [[Good, Bad, Bad, Good], [Good, Good, Bad, Bad]];
             let accuracy = diff(&answers(&first.repeat(times)), &answers(&second.repeat(times)), 1)
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn other_questions_are_refused() {
+    fn diff_rejects_different_question_sets() {
         let two = answers(&[Good, Bad]);
         let mut other = two.clone();
         other[1].question = "?".into();

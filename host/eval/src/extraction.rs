@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn relations_matter_to_triplets_alone() {
+    fn pair_quality_ignores_relation() {
         let gold = |triplets: &[[&str; 3]]| GoldSentence {
             sentence: "x".into(),
             triplets: triplets.iter().map(|triplet| triplet.map(str::to_owned)).collect(),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_another_form_are_named() {
+    fn malformed_gold_line_is_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(
             file.path(),

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_figures_name_is_its_key_in_json() {
+    fn figure_name_matches_json_key() {
         let json = |evaluation: &Evaluation| serde_json::to_value(evaluation).unwrap();
         let filled = Evaluation {
             supported_rate: Some(0.5),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_their_unit_and_what_no_evaluation_has_is_left_out() {
+    fn figures_show_units_and_omit_missing_values() {
         let one = Evaluation { accuracy: 0.5625, mean_length: 24.8, ..Evaluation::default() };
         let shown = figures(Training, &[&one]);
         let written: Vec<String> = shown.iter().map(|figure| figure.written(Some(&one))).collect();

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_learning_zone_lies_between_never_and_always() {
+    fn learning_zone_excludes_zero_and_all_correct() {
         let settings = FilterSettings::default();
         assert_eq!([0, 1, 15, 16].map(|n| settings.keeps(n)), [false, true, true, false]);
         assert_eq!(

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_place_of_an_answer_is_told_apart() {
+    fn missing_answer_kinds_are_distinguished() {
         let paper = AnswerRule::Paper;
         assert_eq!(missing("<answer>I don't know</answer>", true, paper), Missing::Refused);
         assert_eq!(missing("<think>Paris is", false, paper), Missing::CutOff);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_needs_an_opening_think_tag_but_in_the_published_script() {
+    fn format_check_requires_think_tag_except_in_reference() {
         let opened_by_the_prompt = "Paris is.</think><answer>Paris";
         assert!(!keeps_format(opened_by_the_prompt, Compatibility::Paper));
         assert!(keeps_format(opened_by_the_prompt, Compatibility::Reference));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn f1_weighs_attempts() {
+    fn f1_combines_precision_and_recall_over_attempts() {
         let grades = Grades { correct: 2, incorrect: 1, not_attempted: 1 };
         let (precision, recall) = (2.0 / 3.0, 0.5);
         assert!((grades.f1() - 2.0 * precision * recall / (precision + recall)).abs() < 1e-12);

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_papers_calibration_table_is_reproduced() {
+    fn wilson_interval_matches_paper_table() {
         let percent = |(low, high): (f64, f64)| {
             [(low * 1000.0).round() / 10.0, (high * 1000.0).round() / 10.0]
         };

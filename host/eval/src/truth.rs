@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences_of_both_blocks_are_counted() {
+    fn truth_counts_think_and_answer_sentences() {
         let text = "<think>Rome is big. Hm, hm. Paris is bigger than Rome.</think><answer>London.</answer>";
         assert_eq!(Told::by(text, &Short, Compatibility::Paper), Told { truths: 1, falsehoods: 2 });
     }

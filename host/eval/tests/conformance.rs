@@ -22,7 +22,7 @@ fn label(name: &str) -> Label {
 }
 
 #[test]
-fn completions_are_graded_both_ways() {
+fn evaluation_grades_match_reference() {
     check_all("eval_grader", |row| {
         let completion = row["completion"].as_str().unwrap();
         let mut golds = vec![row["answer"].as_str().unwrap().to_owned()];
@@ -44,7 +44,7 @@ fn completions_are_graded_both_ways() {
 }
 
 #[test]
-fn shares_and_f1_are_computed() {
+fn evaluation_rates_and_f1_match_reference() {
     check_all("eval_metrics", |row| {
         let count = |field: &str| row[field].as_u64().unwrap() as usize;
         let grades = Grades {
@@ -62,7 +62,7 @@ fn shares_and_f1_are_computed() {
 }
 
 #[test]
-fn the_learning_zone_is_kept() {
+fn learning_zone_filter_matches_reference() {
     check_all("selffilter_rule", |row| {
         let number = |field: &str| row[field].as_u64().map(|number| number as usize);
         let (num_correct, num_generations) =
@@ -81,7 +81,7 @@ fn the_learning_zone_is_kept() {
 }
 
 #[test]
-fn filtering_counts_right_answers_as_the_judge_does() {
+fn filter_correct_counts_match_reference() {
     let rule = AnswerRule::of_training(Compatibility::Reference);
     check_all("selffilter_e2e", |row| {
         let num_generations = row["num_gen"].as_u64().unwrap() as usize;
@@ -104,7 +104,7 @@ fn filtering_counts_right_answers_as_the_judge_does() {
 }
 
 #[test]
-fn intervals_are_wilsons() {
+fn wilson_intervals_match_reference() {
     check_all("wilson", |row| {
         let (low, high) = wilson(row["correct"].as_u64().unwrap(), row["n"].as_u64().unwrap());
         close("low", low, row["low"].as_f64().unwrap(), 1e-12, 1e-9)?;

@@ -80,7 +80,7 @@ fn run(folder: &Path, pupil: &mut Pupil, plan: &FilterPlan) -> Result<Filtered, 
 }
 
 #[test]
-fn what_is_kept_trains_as_it_is() {
+fn filtered_questions_are_readable_for_training() {
     let folder = tempfile::tempdir().unwrap();
     let filtered = run(folder.path(), &mut Pupil::default(), &plan(2)).unwrap();
     assert_eq!((filtered.questions, filtered.kept, filtered.anchors), (7, 5, 2));
@@ -94,7 +94,7 @@ fn what_is_kept_trains_as_it_is() {
 }
 
 #[test]
-fn a_broken_off_filter_ends_as_a_whole_one() {
+fn resumed_filter_matches_uninterrupted_filter() {
     let (whole, broken) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     run(whole.path(), &mut Pupil::default(), &plan(1)).unwrap();
 

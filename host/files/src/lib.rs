@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_replaced_or_new_and_readable_by_others() {
+    fn file_is_created_or_replaced_with_default_mode() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         let plain = folder.path().join("plain");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_appears_when_it_is_finished() {
+    fn folder_appears_only_when_complete() {
         let parent = tempfile::tempdir().unwrap();
         let target = parent.path().join("target");
         fs::create_dir(&target).unwrap();

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_may_ask_in_seconds_or_by_date() {
+    fn retry_after_parses_seconds_or_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         assert_eq!(wait_until("7", now), Some(Duration::from_secs(7)));
         let in_a_minute = httpdate::fmt_http_date(now + Duration::from_secs(60));

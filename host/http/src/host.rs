@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_name_a_host() {
+    fn host_is_parsed_from_url() {
         assert_eq!(Host::of("https://API.infini-gram.io:443/").unwrap().name, "api.infini-gram.io");
         assert_eq!(Host::of("http://[::1]:8765").unwrap().name, "[::1]");
         for wrong in ["", "api.infini-gram.io", "ftp://host/", "http://", "http://a b/"] {
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_refused_and_not_repeated() {
+    fn url_password_is_rejected_without_leaking() {
         for wrong in [
             "https://me:hidden@host/v1",
             "https://hidden@host",
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_told_from_others() {
+    fn loopback_hosts_are_recognised() {
         for (url, expected) in [
             ("http://LocalHost:8000/v1", true),
             ("http://127.0.0.2", true),

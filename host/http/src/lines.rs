@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_line_is_dropped_wherever_it_was_torn() {
+    fn torn_last_line_is_dropped() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
         let (lines, _) = open(&path);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_at_the_same_time_lose_nothing() {
+    fn concurrent_writers_lose_no_lines() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
         // Two open files are what two processes have.

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_keep_their_distance() {
+    fn rate_limit_spaces_requests() {
         let pace = Pace::new(Some(10.0));
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_nothing_waits() {
+    fn unlimited_pace_never_waits() {
         let pace = Pace::new(None);
         let now = Instant::now();
         assert!((0..100).all(|_| pace.wait(now).is_zero()));
     }
 
     #[test]
-    fn a_failure_wakes_the_sleeping() {
+    fn failure_wakes_sleeping_workers() {
         let failure = FirstFailure::default();
         assert!(failure.sleep(Duration::from_millis(1)));
         let start = Instant::now();
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_is_done_or_ends_with_its_first_failure() {
+    fn batch_stops_at_first_failure() {
         let done = Mutex::new(Vec::new());
         let work = |item: usize, _: &FirstFailure<usize>| {
             done.lock().unwrap().push(item);

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_read_from_its_file_and_never_shown() {
+    fn token_is_read_from_file_and_never_printed() {
         const SECRET: &str = "d41d8cd98f00b204+/~";
         let folder = tempfile::tempdir().unwrap();
         let load = |text: &str| {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_token_opens() {
+    fn only_matching_bearer_token_is_accepted() {
         let token = |text: &str| Token::parse(text, String::new).unwrap();
         let ours = token("0123456789abcdef");
         assert!(

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn prompt_and_completion_are_one_sequence() {
+    fn kv_cache_attention_matches_plain_attention() {
         let (lengths, rows) = ([2usize, 5, 3], [4usize, 5, 4]); // one row, and enough for the fused kernel
         let (n, kv_heads, group, width) = (13i64, 2i64, 2i64, 4i64);
         let prompts = (noise(&[10, kv_heads, width]), noise(&[10, kv_heads, width]) * 2);

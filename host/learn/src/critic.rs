@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_has_moved_far_enough_is_no_longer_pulled() {
+    fn value_loss_clips_moved_values() {
         // Three tokens with the target 1: not moved; moved past the clip towards it; moved past the
         // clip away from it.
         let (old, targets) = (numbers(&[0.0, 0.0, 0.0]), numbers(&[1.0, 1.0, 1.0]));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn it_learns_a_linear_function_of_the_hidden_states() {
+    fn critic_learns_linear_function_of_hidden_states() {
         let mut settings = LearnSettings {
             total_steps: 300,
             warmup_ratio: 0.0,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn variance_is_explained_by_foresight_alone() {
+    fn explained_variance_needs_informative_values() {
         let targets = [vec![1.0, 3.0], vec![5.0]];
         assert_eq!(explained_variance(&targets, &targets), 1.0);
         assert_eq!(explained_variance(&[vec![7.0, 7.0], vec![7.0]], &targets), 0.0);

@@ -112,13 +112,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processor_is_always_there() {
+    fn cpu_device_is_always_found() {
         assert_eq!(find_device(Wanted::Cpu).unwrap(), Device::Cpu);
         assert!(find_device(Wanted::Auto).is_ok());
     }
 
     #[test]
-    fn some_number_of_threads_is_fastest() {
+    fn measured_threads_are_within_limit_and_applied() {
         let before = tch::get_num_threads();
         let threads = measure_threads().unwrap();
         assert!((1..=before as usize).contains(&threads), "{threads}");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_gpu_is_an_error_that_says_what_to_do() {
+    fn missing_gpu_error_names_remedy() {
         let error = find_device(Wanted::Cuda(99)).unwrap_err().to_string();
         assert!(error.contains("cuda:99") && error.contains("use"), "{error}");
     }

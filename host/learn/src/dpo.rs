@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_is_pulled_by_how_wrong_it_is() {
+    fn dpo_gradient_scales_with_pair_error() {
         let new = Tensor::from_slice(&[-1.0f64, -2.0, -3.0, -0.5]).set_requires_grad(true);
         let reference = Tensor::from_slice(&[-1.5f64, -2.0, -1.0, -1.0]);
         let signs = Tensor::from_slice(&[1.0f64, 1.0, -1.0, -1.0]);

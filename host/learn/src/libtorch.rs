@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_needs_a_gpu_says_so() {
+    fn gpu_functions_fail_without_gpu() {
         if tch::Cuda::is_available() {
             return; // `make bench-gpu` compares results there
         }
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn swiglu_and_its_slopes_are_those_of_its_parts() {
+    fn fused_swiglu_matches_plain_gradients() {
         let noise = |n: f64| {
             (Tensor::arange(24, (Kind::Double, Device::Cpu)) * n).sin().view([2, 3, 4]) * 3.0
         };

@@ -211,7 +211,7 @@ mod tests {
     /// Against PEFT's layer; two layers whose first halves are one product give it twice. Run with
     /// `CORVER_SHARED=DIR`.
     #[test]
-    fn adapted_layers_are_pefts() {
+    fn lora_layer_matches_peft() {
         check_all("lora", |row| {
             let x = matrix(&row["x"]).set_requires_grad(true);
             let pair = layers::<2>(row);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_projected_as_few_are() {
+    fn projection_is_independent_of_row_count() {
         let noise = |rows: i64, columns: i64| {
             (Tensor::arange(rows * columns, (Kind::Float, Device::Cpu)) * 0.7).sin()
         };
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn frozen_layers_do_not_follow_their_adapters() {
+    fn frozen_layers_ignore_adapter_changes() {
         let model = crate::testing::stirred("llama", &LoraSettings { r: 3, alpha: 6.0 });
         let batch = model.batch(&[&[1, 5, 2]]).unwrap();
         let differs = |before: &Tensor| {

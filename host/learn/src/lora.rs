@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn fresh_adapters_change_nothing_and_cover_every_projection() {
+    fn fresh_adapters_preserve_output_and_cover_projections() {
         let mut model = tiny("qwen3", 1);
         let before = hidden(&model);
         model.add_lora(&LORA, 7).unwrap();
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn switching_off_gives_the_base_model() {
+    fn disabled_adapters_give_base_model() {
         let mut model = stirred("llama", &LORA);
         let base = hidden(&tiny("llama", 1));
         assert!(differ(&base, &hidden(&model)) > 1e-3);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn merging_keeps_the_function() {
+    fn merged_adapters_preserve_output() {
         let mut model = stirred("qwen2", &LORA);
         let before = hidden(&model);
         model.merge_lora().unwrap();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn adapters_survive_a_round_trip() {
+    fn saved_adapters_round_trip() {
         let model = stirred("olmo2", &LORA);
         let dir = tempfile::tempdir().unwrap();
         model.save_adapter(dir.path()).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn another_models_adapter_is_refused() {
+    fn adapter_of_other_shape_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         stirred("llama", &LORA).save_adapter(dir.path()).unwrap();
         let mut config = crate::testing::tiny_config("llama");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_of_adapters_are_refused() {
+    fn dora_adapter_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         stirred("llama", &LORA).save_adapter(dir.path()).unwrap();
         let path = dir.path().join("adapter_config.json");

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn on_policy_the_loss_is_the_weighted_mean_advantage() {
+    fn on_policy_loss_is_weighted_mean_advantage() {
         let new = Tensor::from_slice(&[-1.0f64, -2.0, -0.5]).set_requires_grad(true);
         let advantages = Tensor::from_slice(&[1.0f64, -2.0, 3.0]);
         let weights = Tensor::from_slice(&[0.25f64, 0.25, 0.5]); // rows of 2 and 1 tokens
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_of_each_kind() {
+    fn row_weights_follow_loss_type() {
         assert_eq!(
             row_weights(LossType::Grpo, &[2, 4, 0], 8, 6),
             [1.0 / 6.0, 1.0 / 12.0, 1.0 / 3.0]

@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_at_the_right_changes_nothing() {
+    fn right_padding_does_not_change_hidden_states() {
         for family in FAMILIES {
             let model = tiny(family, 1);
             let (short, long): (&[u32], &[u32]) = (&[4, 5, 6], &[1, 2, 3, 4, 5, 6, 7, 8]);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn later_tokens_do_not_reach_earlier_ones() {
+    fn hidden_states_ignore_later_tokens() {
         let model = tiny("qwen3", 2);
         let a = model.hidden(&model.batch(&[&[1, 2, 3, 4]]).unwrap()).unwrap();
         let b = model.hidden(&model.batch(&[&[1, 2, 3, 9]]).unwrap()).unwrap();
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_loads_as_the_same_model() {
+    fn saved_model_round_trips() {
         for family in FAMILIES {
             let model = tiny(family, 3);
             let dir = tempfile::tempdir().unwrap();
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn shards_load_like_one_file() {
+    fn sharded_weights_load_like_single_file() {
         let model = tiny("llama", 4);
         let dir = tempfile::tempdir().unwrap();
         model.save(dir.path()).unwrap();
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_do_not_fit_are_named() {
+    fn mismatching_weights_are_named_in_error() {
         let model = tiny("llama", 5);
         let dir = tempfile::tempdir().unwrap();
         model.save(dir.path()).unwrap();
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_that_cannot_be_held_is_named() {
+    fn oversized_tensor_shape_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         tiny("llama", 5).save(dir.path()).unwrap();
         let header =
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_base_is_named_as_peft_finds_it() {
+    fn base_model_name_is_resolvable_by_peft() {
         let name = |folder: &str| base_name(Path::new(folder));
         assert_eq!(name("/models/Qwen3-8B").unwrap(), "/models/Qwen3-8B");
         assert_eq!(name("/hub/models--Qwen--Qwen3-8B/snapshots/1a2b").unwrap(), "Qwen/Qwen3-8B");
@@ -571,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_makes_one_model() {
+    fn random_model_is_determined_by_seed() {
         let weights = |seed| {
             let model = Model::random(tiny_config("qwen2"), seed, Device::Cpu).unwrap();
             Vec::<f32>::try_from(model.embedding.flatten(0, -1)).unwrap()

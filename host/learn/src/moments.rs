@@ -157,7 +157,7 @@ mod tests {
     use corver_core::AdamWSettings;
 
     #[test]
-    fn the_levels_are_the_published_ones() {
+    fn quantisation_levels_match_bitsandbytes() {
         let (signed, unsigned) = (levels(true), levels(false));
         assert_eq!((signed.len(), unsigned.len()), (256, 256));
         // The lowest, those around 0 and the highest of bitsandbytes' `create_dynamic_map`.
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_comes_back_within_half_a_level() {
+    fn eight_bit_moments_round_trip_within_tolerance() {
         let value =
             (Tensor::arange(5000, (Kind::Float, Device::Cpu)) * 0.37).sin().view([50, 100]) * 1e-4;
         let mut moment = Moment::new(&value, MomentPrecision::Eight, true).unwrap();
@@ -212,7 +212,7 @@ mod tests {
     /// The published step, number by number in f64: moments from their codes, the step, new scales,
     /// the nearest level.
     #[test]
-    fn steps_are_the_published_ones() {
+    fn eight_bit_adamw_matches_reference_steps() {
         const N: usize = 4200; // 16 blocks and a part of one
         let settings = AdamWSettings {
             weight_decay: 0.01,

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn hidden_states_are_those_of_whole_sequences() {
+    fn packed_hidden_states_match_separate_sequences() {
         for family in ["llama", "qwen2", "qwen3", "olmo2"] {
             let model = tiny(family, 1);
             let groups: [(&[u32], Vec<&[u32]>); 4] = [
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn sequences_that_the_model_has_no_places_for_are_refused() {
+    fn overlong_or_invalid_sequences_are_rejected() {
         let model = tiny("llama", 1);
         let long = [1; 60];
         assert!(pack(&model, &[(&long, vec![&[1; 4]])]).is_ok());

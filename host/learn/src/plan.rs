@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_fit_is_refused_with_a_remedy() {
+    fn impossible_memory_plan_error_names_remedy() {
         let llama = config(Family::Llama, (4096, 14_336, 32, 32, 8, 128_256, false));
         let told = |gib| plan(&llama, gib).unwrap_err().to_string();
         assert!(told(24.0).contains("rollout.max_completion_length"), "{}", told(24.0));

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_repeat_and_differ() {
+    fn random_streams_are_determined_by_their_key() {
         let draw = |seed, purpose, indices: &[u64]| {
             let mut s = Stream::new(seed, purpose, indices);
             [s.uniform(), s.uniform(), s.uniform()]

@@ -54,7 +54,7 @@ mod tests {
     use crate::testing::tiny_config;
 
     #[test]
-    fn rotation_turns_pairs_by_the_angle() {
+    fn rope_rotates_pairs_by_position_angle() {
         let rope = Rope::new(
             &ModelConfig { head_dim: 8, ..tiny_config("llama") },
             Kind::Float,

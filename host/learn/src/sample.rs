@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn log_probs_are_those_of_a_plain_forward_pass() {
+    fn sampled_log_probs_match_forward_pass() {
         let model = tiny("qwen3", 6);
         let prompt: &[u32] = &[3, 1, 4];
         for c in sample(&model, &[&[9, 9, 9, 9, 9, 9], prompt], &settings(0.7, 5, 9), &[], 42)
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides() {
+    fn samples_are_determined_by_seed() {
         let model = tiny("llama", 7);
         let draw =
             |seed| sample(&model, &[&[1, 2], &[3]], &settings(1.0, 4, 8), &[], seed).unwrap();
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_end_at_stop_tokens_and_leave_the_others_alone() {
+    fn stop_token_ends_only_its_row() {
         let model = tiny("llama", 8);
         let free = sample(&model, &[&[1, 2], &[3, 4, 5]], &settings(1.0, 4, 20), &[], 3).unwrap();
         let stop = free[0].tokens[5];
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_surroundings_ends_a_sampling() {
+    fn callback_error_ends_sampling() {
         let model = tiny("llama", 8);
         for (ends_fails, ended_fails) in [(true, false), (false, true)] {
             let surroundings = Surroundings {
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn many_prompts_are_drawn_in_parts() {
+    fn large_prompt_batches_are_sampled_in_chunks() {
         let model = tiny("llama", 8);
         let prompts: Vec<Vec<u32>> = (0..70).map(|p| vec![p % 20, 3]).collect();
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_follow_the_weights() {
+    fn inverse_sampling_follows_weights() {
         let weights = Tensor::from_slice(&[0.0f32, 0.25, 0.0, 0.5, 0.25, 0.0]).view([1, 6]);
         for (draw, expected) in
             [(0.0, 1), (0.2, 1), (0.25, 3), (0.74, 3), (0.75, 4), (0.999_999_94, 4)]
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_out_of_range_are_named() {
+    fn out_of_range_sampling_settings_are_rejected() {
         let model = tiny("llama", 9);
         let bad = Sampling { top_p: 0.0, ..settings(1.0, 1, 1) };
         let error = sample(&model, &[&[1]], &bad, &[], 0).unwrap_err();

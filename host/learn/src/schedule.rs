@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rises_from_zero_then_falls_to_zero() {
+    fn cosine_schedule_warms_up_and_decays_to_zero() {
         let schedule = CosineSchedule::new(2.0, 100, 0.03);
         assert_eq!(schedule.warmup_steps(), 3);
         assert_eq!(schedule.rate(0), 0.0);
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn without_warmup_the_first_step_has_the_full_rate() {
+    fn first_step_without_warmup_has_full_rate() {
         assert_eq!(CosineSchedule::new(1.0, 10, 0.0).rate(0), 1.0);
     }
 }

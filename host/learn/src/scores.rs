@@ -87,7 +87,7 @@ mod tests {
     use crate::testing::tiny;
 
     #[test]
-    fn agrees_with_autograd() {
+    fn fused_scores_match_autograd() {
         for (family, temperature) in [("llama", 0.7), ("qwen3", 1.0)] {
             let model = tiny(family, 3);
             let tokens = model.batch(&[&[1, 5, 2, 7, 11]]).unwrap();

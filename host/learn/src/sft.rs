@@ -174,7 +174,7 @@ mod tests {
     use crate::testing::tiny;
 
     #[test]
-    fn learns_a_sequence_by_heart() {
+    fn sft_memorises_single_sequence() {
         let mut model = tiny("qwen3", 1);
         let example = Example::new(&[1, 2, 3], &[7, 5, 9, 4]);
         let settings = FitSettings { steps: 150, learning_rate: 1e-2, ..FitSettings::default() };
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn only_marked_tokens_count() {
+    fn sft_loss_counts_only_marked_tokens() {
         let model = tiny("llama", 2);
         let both = Example { tokens: vec![1, 2, 3], learn: vec![true, true, true] };
         let last = Example { learn: vec![false, false, true], ..both.clone() };
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_initial_loss_is_that_of_guessing() {
+    fn initial_sft_loss_equals_uniform_guess() {
         let model = tiny("qwen2", 3);
         let loss =
             cross_entropy(&model, &[Example::new(&[1], &[2, 3, 4])]).unwrap().double_value(&[]);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_without_targets_is_refused() {
+    fn sft_batch_without_targets_is_rejected() {
         let model = tiny("llama", 4);
         assert!(matches!(
             cross_entropy(&model, &[Example::new(&[1, 2], &[])]),

@@ -50,7 +50,7 @@ mod tests {
     use crate::testing::tiny;
 
     #[test]
-    fn values_are_in_rows_as_the_tensor_holds_them() {
+    fn weight_values_are_row_major() {
         let model = tiny("qwen2", 1);
         let name = "model.layers.1.mlp.down_proj.weight";
         let weight = model.weight_values(name).unwrap().unwrap();
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_selected_is_scaled() {
+    fn only_selected_weights_are_scaled() {
         let (plain, mut scaled) = (tiny("qwen2", 1), tiny("qwen2", 1));
         scaled.scale_weights(2.0, |name| name.contains("q_proj")).unwrap();
         for (name, _) in plain.parameters() {

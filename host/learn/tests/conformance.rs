@@ -79,7 +79,7 @@ impl Batch {
 }
 
 #[test]
-fn grpo_losses_and_gradients() {
+fn grpo_loss_and_gradients_match_reference() {
     check_all("grpo_loss", |row| {
         let settings: LossSettings = serde_json::from_value(serde_json::json!({
             "loss_type": row["loss_type"], "beta": row["beta"], "delta": row["delta"],
@@ -157,7 +157,7 @@ fn grpo_losses_and_gradients() {
 }
 
 #[test]
-fn learning_rates() {
+fn learning_rates_match_reference() {
     check_all("lr_schedule", |row| {
         let total = count(row, "total_steps");
         let schedule =
@@ -170,7 +170,7 @@ fn learning_rates() {
 }
 
 #[test]
-fn adamw_steps() {
+fn adamw_steps_match_reference() {
     check_all("adamw", |row| {
         let betas = numbers(&row["betas"]);
         let settings = AdamWSettings {
@@ -200,7 +200,7 @@ fn adamw_steps() {
 }
 
 #[test]
-fn clipped_gradients() {
+fn clipped_gradients_match_reference() {
     check_all("grad_clip", |row| {
         let mut gradients: Vec<Tensor> =
             matrix(&row["grads"]).iter().map(|g| Tensor::from_slice(g)).collect();
@@ -225,7 +225,7 @@ fn tokenizer(name: &str) -> Option<ChatTokenizer> {
 }
 
 #[test]
-fn tokens_are_decoded_together_and_alone() {
+fn decoded_tokens_and_spans_match_reference() {
     let [Some(byte_level), Some(metaspace)] = ["bytelevel-4k", "metaspace-4k"].map(tokenizer)
     else {
         return;

@@ -39,8 +39,8 @@ const SAMPLES: usize = 16;
 const GIVE_BACK: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "65536");
 
 #[test]
-fn an_update_takes_what_was_planned() {
-    in_a_process_of_its_own("an_update_takes_what_was_planned", || {
+fn update_memory_stays_within_plan() {
+    in_a_process_of_its_own("update_memory_stays_within_plan", || {
         let share = taken_of_planned(&MODEL, 8, 240);
         assert!((0.75..1.0).contains(&share), "{share} of what was planned");
     });
@@ -48,8 +48,8 @@ fn an_update_takes_what_was_planned() {
 
 #[test]
 #[ignore = "16 GB and minutes: cargo test --release --workspace --test memory -- --ignored --nocapture"]
-fn layers_of_an_8b_model_take_what_was_planned() {
-    in_a_process_of_its_own("layers_of_an_8b_model_take_what_was_planned", || {
+fn layers_of_8b_model_stay_within_memory_plan() {
+    in_a_process_of_its_own("layers_of_8b_model_stay_within_memory_plan", || {
         let sizes = ModelConfig {
             hidden_size: 4096,
             intermediate_size: 14_336,

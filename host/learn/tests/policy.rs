@@ -116,7 +116,7 @@ fn weights(policy: &Policy) -> Vec<f32> {
 }
 
 #[test]
-fn rollouts_are_whole() {
+fn rollouts_have_consistent_tokens_spans_and_text() {
     let mut policy = policy(fast()).with_system_prompt(Some("e".into()));
     let rollouts = policy.sample(&questions(), &sampling(), 3, &mut |_, _| ()).unwrap();
     assert_eq!(rollouts.iter().map(|r| r.question).collect::<Vec<_>>(), [[0; 8], [1; 8]].concat());
@@ -135,7 +135,7 @@ fn rollouts_are_whole() {
 }
 
 #[test]
-fn learns_what_is_rewarded() {
+fn policy_learns_rewarded_token() {
     for algorithm in
         [Algorithm::Grpo, Algorithm::Reinforce, Algorithm::Rloo, Algorithm::Ppo, Algorithm::Dpo]
     {
@@ -165,12 +165,12 @@ fn learns_what_is_rewarded() {
 }
 
 #[test]
-fn a_resumed_run_is_the_run() {
+fn resume_matches_uninterrupted_run() {
     resumed_is_straight(LearnSettings { total_steps: 4, warmup_ratio: 0.25, ..fast() });
 }
 
 #[test]
-fn a_finished_run_that_is_extended_follows_the_schedule_of_the_longer_run_from_there_on() {
+fn extended_run_follows_longer_schedule() {
     let settings = |total_steps| LearnSettings { total_steps, ..fast() };
     let root = tempfile::tempdir().unwrap();
     let mut finished = policy(settings(4));
@@ -192,7 +192,7 @@ fn a_finished_run_that_is_extended_follows_the_schedule_of_the_longer_run_from_t
 }
 
 #[test]
-fn a_resumed_run_with_moments_of_8_bits_is_the_run() {
+fn resume_with_eight_bit_moments_matches_uninterrupted_run() {
     // Wide enough for the adapters of the hidden states to have such moments.
     let lora = LoraSettings { r: 32, alpha: 64.0 };
     let optimizer = AdamWSettings { moments: MomentPrecision::Eight, ..AdamWSettings::default() };
@@ -208,7 +208,7 @@ fn a_resumed_run_with_moments_of_8_bits_is_the_run() {
 }
 
 #[test]
-fn a_resumed_run_with_a_critic_is_the_run() {
+fn resume_with_critic_matches_uninterrupted_run() {
     let ppo = PpoSettings { value_learning_rate: 1e-2, ..PpoSettings::default() };
     let settings = LearnSettings {
         total_steps: 4,
@@ -230,7 +230,7 @@ fn a_resumed_run_with_a_critic_is_the_run() {
 }
 
 #[test]
-fn a_resumed_run_of_pairs_is_the_run() {
+fn resume_with_pairs_matches_uninterrupted_run() {
     resumed_is_straight(LearnSettings { total_steps: 4, algorithm: Algorithm::Dpo, ..fast() });
 }
 
@@ -269,7 +269,7 @@ fn demonstrations() -> Vec<Demonstration> {
 }
 
 #[test]
-fn demonstrations_are_learned_by_heart() {
+fn imitation_memorises_demonstrations() {
     let mut policy = policy(fast());
     let first = policy.imitate(&demonstrations()).unwrap();
     let mut last = first;
@@ -290,7 +290,7 @@ fn demonstrations_are_learned_by_heart() {
 }
 
 #[test]
-fn a_resumed_cold_start_is_the_cold_start() {
+fn resumed_cold_start_matches_uninterrupted_run() {
     let (mut straight, mut first, root) =
         (policy(fast()), policy(fast()), tempfile::tempdir().unwrap());
     for _ in 0..3 {
@@ -307,7 +307,7 @@ fn a_resumed_cold_start_is_the_cold_start() {
 }
 
 #[test]
-fn a_policy_that_goes_on_from_an_adapter_is_compared_with_it() {
+fn policy_from_adapter_uses_adapter_as_reference() {
     let root = tempfile::tempdir().unwrap();
     let mut cold = policy(fast());
     for _ in 0..5 {
@@ -329,7 +329,7 @@ fn a_policy_that_goes_on_from_an_adapter_is_compared_with_it() {
 }
 
 #[test]
-fn old_checkpoints_go_and_the_adapter_stands_alone() {
+fn old_checkpoints_are_removed_and_adapter_loads() {
     let root = tempfile::tempdir().unwrap();
     let mut trained = policy(fast());
     for n in 0..4 {
@@ -352,7 +352,7 @@ fn old_checkpoints_go_and_the_adapter_stands_alone() {
 }
 
 #[test]
-fn one_flipped_bit_of_a_checkpoint_is_found_and_its_file_named() {
+fn flipped_checkpoint_bit_is_detected_and_named() {
     let root = tempfile::tempdir().unwrap();
     let mut trained = policy(fast());
     step(&mut trained, 0);
@@ -397,7 +397,7 @@ fn one_flipped_bit_of_a_checkpoint_is_found_and_its_file_named() {
 }
 
 #[test]
-fn weights_that_are_no_numbers_are_named() {
+fn non_finite_weights_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), &SMALL);
     let path = folder.path().join("model.safetensors");
@@ -438,7 +438,7 @@ fn weights_that_are_no_numbers_are_named() {
 
 /// Any error or none: a flipped bit may be harmless. What must not happen is a crash.
 #[test]
-fn damaged_model_folders_are_refused_or_read() {
+fn damaged_model_folders_never_crash() {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), &SMALL);
     let mut adapted = base();
@@ -474,7 +474,7 @@ fn damaged_model_folders_are_refused_or_read() {
 }
 
 #[test]
-fn further_iterations_go_further_from_the_same_rollouts() {
+fn more_iterations_move_policy_further() {
     let move_of = |num_iterations| {
         let mut policy =
             policy(LearnSettings { num_iterations, loss: LossSettings::default(), ..fast() });
@@ -494,7 +494,7 @@ fn further_iterations_go_further_from_the_same_rollouts() {
 }
 
 #[test]
-fn mini_batches_are_optimiser_steps_of_their_own() {
+fn mini_batches_are_separate_optimiser_steps() {
     let report_of = |num_mini_batches| {
         let mut policy =
             policy(LearnSettings { num_mini_batches, loss: LossSettings::default(), ..fast() });
@@ -515,7 +515,7 @@ fn mini_batches_are_optimiser_steps_of_their_own() {
 
 /// Finite weights whose products are not.
 #[test]
-fn logits_that_are_no_numbers_stop_the_first_batch() {
+fn non_finite_logits_stop_sampling() {
     let mut model = base();
     model.add_lora(&fast().lora, 1).unwrap();
     for (_, tensor) in model.lora_parameters() {
@@ -530,7 +530,7 @@ fn logits_that_are_no_numbers_stop_the_first_batch() {
 }
 
 #[test]
-fn a_loss_that_is_not_finite_changes_nothing() {
+fn non_finite_loss_leaves_policy_unchanged() {
     let (mut policy, folder) = (policy(fast()), tempfile::tempdir().unwrap());
     policy.keep_failures(folder.path());
     let rollouts = policy.sample(&questions(), &sampling(), 0, &mut |_, _| ()).unwrap();
@@ -559,7 +559,7 @@ fn a_loss_that_is_not_finite_changes_nothing() {
 }
 
 #[test]
-fn data_that_do_not_belong_together_are_refused() {
+fn mismatching_rollouts_and_advantages_are_rejected() {
     let mut policy = policy(fast());
     let rollouts = policy.sample(&questions(), &sampling(), 0, &mut |_, _| ()).unwrap();
     let good = advantages(&rollouts);
@@ -578,7 +578,7 @@ fn data_that_do_not_belong_together_are_refused() {
 }
 
 #[test]
-fn another_runs_checkpoint_is_refused() {
+fn checkpoint_of_other_settings_is_rejected() {
     let root = tempfile::tempdir().unwrap();
     let folder = policy(fast()).save_checkpoint(root.path(), 1).unwrap();
     let error = policy(LearnSettings { warmup_ratio: 0.5, ..fast() }).resume(&folder).unwrap_err();
@@ -592,7 +592,7 @@ fn another_runs_checkpoint_is_refused() {
 }
 
 #[test]
-fn the_reference_reading_adds_up_single_tokens() {
+fn reference_compatibility_uses_single_token_spans() {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), &SMALL);
     let tokenizer = ChatTokenizer::load(folder.path()).unwrap();
@@ -608,7 +608,7 @@ fn the_reference_reading_adds_up_single_tokens() {
 }
 
 #[test]
-fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
+fn stop_text_ends_completion() {
     let free = policy(fast()).sample(&questions(), &sampling(), 5, &mut |_, _| ()).unwrap();
     let long = free.iter().position(|rollout| rollout.text.len() > 3).unwrap();
     let stop = free[long].text[1..3].to_owned();

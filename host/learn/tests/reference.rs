@@ -216,7 +216,7 @@ fn both(family: Family) -> (Model, Reference) {
 const FAMILIES: [Family; 4] = [Family::Llama, Family::Qwen2, Family::Qwen3, Family::Olmo2];
 
 #[test]
-fn logits_agree() {
+fn logits_match_plain_implementation() {
     let tokens: [u32; 14] = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 18, 0];
     for family in FAMILIES {
         let (model, reference) = both(family);
@@ -239,7 +239,7 @@ fn logits_agree() {
 }
 
 #[test]
-fn greedy_decoding_agrees() {
+fn greedy_decoding_matches_plain_implementation() {
     for family in FAMILIES {
         let (model, reference) = both(family);
         let prompts: [&[u32]; 2] = [&[1, 2, 3, 4, 5], &[7, 8]];

@@ -62,7 +62,7 @@ fn clipped(
 }
 
 #[test]
-fn gspo() {
+fn gspo_loss_and_gradient_match_trl() {
     #[derive(Deserialize)]
     struct Case {
         settings: LossSettings,
@@ -100,7 +100,7 @@ fn gspo() {
 
 /// TRL adds up the tokens of a completion; that is `dr_grpo` times the longest length.
 #[test]
-fn rloo() {
+fn rloo_gradient_matches_trl() {
     #[derive(Deserialize)]
     struct Case {
         advantages: Vec<f64>,
@@ -120,7 +120,7 @@ fn rloo() {
 }
 
 #[test]
-fn dpo() {
+fn dpo_loss_and_gradient_match_trl() {
     #[derive(Deserialize)]
     struct Case {
         beta: f64,
@@ -159,7 +159,7 @@ fn dpo() {
 }
 
 #[test]
-fn ppo() {
+fn ppo_losses_and_gradients_match_trl() {
     #[derive(Deserialize)]
     struct Case {
         advantages: Rows,

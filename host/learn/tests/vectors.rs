@@ -26,7 +26,7 @@ struct Case {
 }
 
 #[test]
-fn losses() {
+fn loss_and_gradient_match_vectors() {
     for (number, case) in
         cases::<Case>(include_str!("../../../tests/vectors/losses.json")).into_iter().enumerate()
     {

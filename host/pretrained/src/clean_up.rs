@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_patterns_apply_one_after_the_other() {
+    fn clean_up_matches_transformers() {
         // By Python's str.replace, with the list of transformers.
         for (text, expected) in [
             ("It is n't so , is it ? No !", "It isn't so, is it? No!"),
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_move_with_their_characters() {
+    fn clean_up_spans_follow_characters() {
         let cleaned = clean_up("so , é .");
         assert_eq!(cleaned.text, "so, é.");
         // “so”, “ ,”, “ ”, “é”, “ ”, “.”

@@ -360,7 +360,7 @@ mod tests {
                         "original_max_position_embeddings":8192,"rope_type":"llama3"}}"#;
 
     #[test]
-    fn llama_3_2_3b() {
+    fn llama_3_2_config_is_parsed() {
         let config = read(LLAMA).unwrap();
         assert_eq!(
             (config.family, config.num_kv_heads, config.tie_embeddings),
@@ -370,13 +370,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn model_config_round_trips() {
         let config = read(LLAMA).unwrap();
         assert_eq!(read(&config.to_json("bfloat16").to_string()).unwrap(), config);
     }
 
     #[test]
-    fn newer_files_keep_theta_in_rope_parameters() {
+    fn rope_theta_is_read_from_rope_parameters() {
         let config = read(
             r#"{"model_type":"qwen3","vocab_size":10,"hidden_size":8,"intermediate_size":8,"num_hidden_layers":1,
                 "num_attention_heads":2,"rope_parameters":{"rope_type":"default","rope_theta":1000000}}"#,
@@ -386,13 +386,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_architecture_names_the_known_ones() {
+    fn unknown_architecture_error_lists_supported() {
         let error = read(r#"{"model_type":"gpt2"}"#).unwrap_err().to_string();
         assert!(error.contains("gpt2") && error.contains("llama, qwen2, qwen3, olmo2"), "{error}");
     }
 
     #[test]
-    fn variations_are_refused_by_name() {
+    fn unsupported_config_variations_are_rejected() {
         let error = read(&LLAMA.replace("\"attention_bias\":false", "\"attention_bias\":true"))
             .unwrap_err();
         assert!(error.to_string().contains("`attention_bias` is true; only false "), "{error}");
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn llama3_stretches_long_waves_only() {
+    fn llama3_scaling_stretches_only_low_frequencies() {
         let scaling = Llama3Scaling {
             factor: 8.0,
             low_freq_factor: 1.0,

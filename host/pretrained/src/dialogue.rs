@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn long_prompts_are_refused_or_cut_at_their_beginning() {
+    fn long_prompt_is_rejected_or_truncated_at_start() {
         let mut dialogue = Dialogue::new(load(&byte_level_json()));
         dialogue.set_system_prompt("s");
         let whole = dialogue.prompts(&[question("u")], &Sampling::greedy(1)).unwrap().remove(0);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demonstration_ends_as_an_answer_does() {
+    fn demonstration_ends_with_stop_token() {
         let mut dialogue = Dialogue::new(load(&byte_level_json()));
         dialogue.set_system_prompt("s");
         let end = dialogue.tokenizer().id("<|im_end|>").unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_has_its_text_and_spans() {
+    fn rollout_carries_text_and_token_spans() {
         let dialogue = Dialogue::new(load(&byte_level_json()));
         let end = dialogue.tokenizer().id("<|im_end|>").unwrap();
         let tokens = [dialogue.tokenizer().encode("ab").unwrap(), vec![end]].concat();

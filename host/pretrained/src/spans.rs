@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn byte_level_pieces_of_a_character_share_it() {
+    fn byte_level_pieces_share_character_span() {
         let tokenizer = byte_level_tokenizer();
         // “a”, the two bytes of é, “ ”, the four bytes of 😀, “b”, in GPT-2's byte alphabet.
         let tokens = byte_ids(tokenizer, "aÃ©ĠðŁĺĢb");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn metaspace_keeps_the_spaces() {
+    fn metaspace_spans_include_spaces() {
         let tokenizer = metaspace_tokenizer();
         let tokens: Vec<u32> =
             ["▁he", "l", "l", "o", "▁", "<0xC3>", "<0xA9>", "<0xC3>", "<0xA9>", "▁he"]
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_cut_off_at_the_end_is_covered() {
+    fn truncated_last_character_is_covered() {
         let tokenizer = byte_level_tokenizer();
         let (text, spans) = pieces(tokenizer, &byte_ids(tokenizer, "aðŁ"));
         assert_eq!(text, "a\u{FFFD}");
@@ -113,7 +113,7 @@ mod tests {
 
         /// Where nothing is split, the characters of a range are the token's own.
         #[test]
-        fn whole_tokens_get_their_own_text(text in "[a-z ]{0,40}") {
+        fn unsplit_token_span_matches_its_text(text in "[a-z ]{0,40}") {
             let tokenizer = byte_level_tokenizer();
             let tokens = tokenizer.encode(&text).unwrap();
             let (decoded, spans) = pieces(tokenizer, &tokens);

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_a_folder_and_a_text_are_the_same_tokenizer() {
+    fn tokenizer_loads_from_file_folder_or_json() {
         let folder = tempfile::tempdir().unwrap();
         write_tokenizer(folder.path(), &byte_level_json());
         let file = folder.path().join("tokenizer.json");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_codes_spans_are_those_of_tokens_decoded_alone() {
+    fn reference_spans_come_from_single_token_decoding() {
         let tokenizer = byte_level_tokenizer();
         // “é” is two tokens, each of which is an undecodable byte when it stands alone.
         let tokens = ["Ã", "©", "a"].map(|byte| tokenizer.id(byte).unwrap());
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tokenizer_is_named() {
+    fn invalid_tokenizer_error_names_path() {
         let error = TextTokenizer::open(Path::new("/nowhere")).unwrap_err().to_string();
         assert!(error.contains("cannot read /nowhere"), "{error}");
         let error =

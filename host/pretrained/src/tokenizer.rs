@@ -230,7 +230,7 @@ mod tests {
     use crate::testing::{byte_level_json, byte_level_tokenizer};
 
     #[test]
-    fn the_prompt_is_the_rendered_chat() {
+    fn prompt_equals_encoded_rendered_chat() {
         let tokenizer = byte_level_tokenizer();
         let text = tokenizer.render_chat(Some("s"), "u").unwrap();
         assert_eq!(
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn stop_tokens_come_from_the_vocabulary_and_the_generation_config() {
+    fn stop_tokens_come_from_vocabulary_and_generation_config() {
         let tokenizer = byte_level_tokenizer();
         assert_eq!(tokenizer.stop_tokens(), [tokenizer.id("<|im_end|>").unwrap()]);
         let more = serde_json::json!({"eos_token_id": [3, 1]});
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_named() {
+    fn missing_file_is_named_in_error() {
         let error = ChatTokenizer::load(Path::new("/nowhere")).unwrap_err().to_string();
         assert!(error.contains("/nowhere/tokenizer.json"), "{error}");
     }

@@ -80,7 +80,7 @@ mod tests {
     const SAID: &str = "<think>A < b | c > d.</think>\n<answer>Ada</answer>";
 
     #[test]
-    fn a_response_is_what_follows_its_prompt() {
+    fn response_is_text_after_prompt() {
         for (prompt, end) in FAMILIES {
             let whole = format!("{prompt}{SAID}{end}");
             assert_eq!(response(&whole, Some(prompt)).as_deref(), Some(SAID), "{whole}");
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_in_front_of_either_is_overlooked() {
+    fn leading_bos_token_is_ignored() {
         let (prompt, end) = FAMILIES[0];
         let whole = format!("<s> {prompt}{SAID}{end}");
         assert_eq!(response(&whole, Some(prompt)).as_deref(), Some(SAID));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prompt_that_was_cut_ends_at_the_last_header() {
+    fn truncated_prompt_ends_at_last_header() {
         for (prompt, end) in &FAMILIES[..6] {
             let cut = prompt.char_indices().nth(5).unwrap().0;
             let whole = format!("{}{SAID}{end}", &prompt[cut..]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_several_turns_is_asked() {
+    fn last_user_turn_is_question() {
         let prompt = "<|im_start|>user\nA?<|im_end|>\n<|im_start|>assistant\nB.<|im_end|>\n<|im_start|>user\nC?\nD?<|im_end|>\n<|im_start|>assistant\n";
         assert_eq!(question(prompt), "C?\nD?");
         assert_eq!(response(&format!("{prompt}E."), Some(prompt)).as_deref(), Some("E."));

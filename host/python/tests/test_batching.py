@@ -51,7 +51,7 @@ class Batching(unittest.TestCase):
         while self.batches._waiting.qsize():
             pass  # until it is being scored
 
-    def test_what_arrives_meanwhile_is_scored_together(self):
+    def test_waiting_completions_are_scored_in_batch(self):
         futures = [submit(self.batches, "a" * length) for length in range(5)]
         self.scorer.go.release(3)
         self.assertEqual([future.result(5) for future in futures], [0, 1, 2, 3, 4])
@@ -63,14 +63,14 @@ class Batching(unittest.TestCase):
         self.scorer.go.release(3)
         self.assertEqual((of_ids.result(5), of_text.result(5)), (2, 3))
 
-    def test_one_that_cannot_be_scored_does_not_take_the_others_along(self):
+    def test_bad_completion_fails_alone(self):
         good, bad = submit(self.batches, "good"), submit(self.batches, "bad")
         self.scorer.go.release(4)
         self.assertEqual(good.result(5), 4)
         with self.assertRaisesRegex(ValueError, "a bad text"):
             bad.result(5)
 
-    def test_where_nobody_answers_nothing_is_asked_twice(self):
+    def test_unreachable_server_is_not_retried_per_completion(self):
         futures = [submit(self.batches, text) for text in ("gone", "also")]
         self.scorer.go.release(2)
         for future in futures:
@@ -78,7 +78,7 @@ class Batching(unittest.TestCase):
                 future.result(5)
         self.assertEqual(len(self.scorer.batches), 2)
 
-    def test_a_panic_reaches_all_that_wait_and_the_thread_goes_on(self):
+    def test_panic_fails_batch_but_thread_continues(self):
         futures = [submit(self.batches, text) for text in ("panic", "also")]
         self.scorer.go.release(3)
         for future in futures:
@@ -87,7 +87,7 @@ class Batching(unittest.TestCase):
         self.assertEqual(submit(self.batches, "later").result(5), 5)
         self.assertEqual(self.scorer.batches, [["first"], ["panic", "also"], ["later"]])
 
-    def test_a_failure_outside_the_scorer_reaches_all_that_wait_too(self):
+    def test_unexpected_error_fails_batch_but_thread_continues(self):
         futures = [self.batches.submit(None), submit(self.batches, "also")]
         self.scorer.go.release(2)
         for future in futures:
@@ -95,7 +95,7 @@ class Batching(unittest.TestCase):
                 future.result(5)
         self.assertEqual(submit(self.batches, "later").result(5), 5)
 
-    def test_a_tokenizer_need_not_be_hashable(self):
+    def test_unhashable_tokenizers_are_grouped_by_identity(self):
         one, other = Unhashable(), Unhashable()
         given = [([1], one), ([2], other), ([], one)]
         futures = [self.batches.submit(Completion("", [], token_ids=ids, tokenizer=of)) for ids, of in given]
@@ -103,7 +103,7 @@ class Batching(unittest.TestCase):
         self.assertEqual([future.result(5) for future in futures], [1, 1, 0])
         self.assertEqual(self.scorer.batches[1:], [[[1], []], [[2]]])
 
-    def test_a_fork_is_told_that_nothing_is_scored_there(self):
+    def test_submit_in_forked_process_is_rejected(self):
         self.scorer.go.release()
         here = os.getpid()
         with mock.patch("os.getpid", return_value=here + 1):
@@ -111,7 +111,7 @@ class Batching(unittest.TestCase):
                 with self.assertRaisesRegex(corver.CorverError, f"not in its fork {here + 1}; open the scorer there"):
                     forbidden()
 
-    def test_one_that_nobody_waits_for_is_left_out(self):
+    def test_cancelled_completion_is_not_scored(self):
         unwanted, wanted = submit(self.batches, "unwanted"), submit(self.batches, "wanted")
         self.assertTrue(unwanted.cancel())
         self.scorer.go.release(2)

@@ -28,16 +28,16 @@ class Command(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def test_nothing_but_libtorch_and_a_gpu_is_missing(self):
+    def test_doctor_finds_packaged_runtime_and_rules(self):
         findings = {finding["what"]: finding for finding in json.loads(host("doctor", "--json"))}
         self.assertEqual(findings["ONNX Runtime"]["found"], str(PACKAGE / "lib/libonnxruntime.so"))
         self.assertTrue(findings["rules"]["good"])
         self.assertIn(str(PACKAGE / "plugins/dist"), host("plugin", "list", "--json", cwd=self.folder))
 
-    def test_training_says_what_is_missing(self):
+    def test_train_reports_missing_libtorch(self):
         self.assertIn("built without libtorch", host("train", code=1, cwd=self.folder))
 
-    def test_an_index_is_built_counted_and_scored_with(self):
+    def test_built_index_counts_and_scores(self):
         world = self.folder / "world"
         host("demo", "world", world)
         tokenizer = Path(corver.demo().policy) / "tokenizer.json"
@@ -59,7 +59,7 @@ class Command(unittest.TestCase):
         self.assertEqual(json.loads(told), score.to_dict())
 
     @unittest.skipUnless(shutil.which("cargo"), "cargo compiles rules in Rust")
-    def test_a_rule_of_ones_own(self):
+    def test_new_rust_rule_builds_and_loads(self):
         rule = self.folder / "my-rule"
         host("plugin", "new", rule)
         manifest = (rule / "Cargo.toml").read_text()
@@ -69,7 +69,7 @@ class Command(unittest.TestCase):
         self.assertFalse((PACKAGE / "plugins/target").exists(), "nothing is compiled into the package")
         self.assertEqual(corver.Scorer(plugin=rule / "my-rule.wasm", index="demo").rule, "my-rule")
 
-    def test_a_rule_in_python_finds_its_sdk(self):
+    def test_new_python_rule_finds_sdk(self):
         told = host("plugin", "new", "--lang", "python", self.folder / "my-rule")
         self.assertIn(str(PACKAGE / "sdk/python"), told)
         tests = [sys.executable, "-m", "unittest", "discover", "--quiet", self.folder / "my-rule"]

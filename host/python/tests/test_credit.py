@@ -28,13 +28,13 @@ class Labelling:
 
 
 class Labels(unittest.TestCase):
-    def test_an_advantage_takes_the_sign_of_its_label(self):
+    def test_advantage_takes_sign_of_label(self):
         group = corver.Baseline(centre=1.0, spread=0.5, scale=0.5)
         self.assertEqual([group.advantage(2.0, label) for label in (1, 0, -1)], [2.0, 2.0, -2.0])
         self.assertEqual([group.advantage(0.0, label) for label in (1, 0, -1)], [2.0, -2.0, -2.0])
         self.assertEqual(corver.Baseline(1.0, 0.0, None).advantage(2.0, -1), 0.0)
 
-    def test_trainers_that_cannot_apply_them_refuse_them(self):
+    def test_openrlhf_and_verl_reject_sign_labels(self):
         for strict in (False, True):
             with mock.patch("corver.Scorer", Labelling):
                 reward = openrlhf.reward_function(strict=strict)

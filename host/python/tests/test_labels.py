@@ -8,7 +8,7 @@ PROMPT = "Who?"
 
 
 class Labels(unittest.TestCase):
-    def test_a_label_may_hold_its_question(self):
+    def test_question_is_read_from_label_or_prompt(self):
         for label, expected in [
             ({"question": "q", "answers": []}, "q"),
             ({"problem": "p", "answer": "a"}, "p"),

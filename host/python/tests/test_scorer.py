@@ -23,7 +23,7 @@ class Scores(unittest.TestCase):
         cls.scorer = corver.Scorer(plugin="first.wasm", index="demo", extractor="demo")
         cls.tokenizer = corver.demo().policy
 
-    def test_they_are_those_of_the_command(self):
+    def test_scores_equal_corver_host_score(self):
         """To the last digit."""
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "completions.jsonl"
@@ -40,7 +40,7 @@ class Scores(unittest.TestCase):
                 scores = corver.Scorer(index="demo", **settings).score(COMPLETIONS, QUESTIONS, ANSWERS)
                 self.assertEqual([score.to_dict() for score in scores], [json.loads(line) for line in told.splitlines()])
 
-    def test_what_each_token_earns_is_the_hosts(self):
+    def test_token_returns_and_advantages_match_host(self):
         rows = checked()
         scores = self.scorer.score(
             completion_ids=[row["tokens"] for row in rows], tokenizer=self.tokenizer,
@@ -54,7 +54,7 @@ class Scores(unittest.TestCase):
             advantages.append([groups[row // 4].advantage(earned) for earned in score.returns])
         self.assertEqual(advantages, [row["advantages"] for row in rows])
 
-    def test_a_tokenizer_is_a_folder_a_file_or_an_object(self):
+    def test_tokenizer_may_be_folder_file_or_object(self):
         class Backend:
             text = Path(self.tokenizer, "tokenizer.json").read_text()
 
@@ -73,7 +73,7 @@ class Scores(unittest.TestCase):
         ]
         self.assertTrue(all(one == returns[0] for one in returns))
 
-    def test_a_sentence_says_why(self):
+    def test_sentence_trace_explains_reward(self):
         rows = checked()
         ids = [row["tokens"] for row in rows]
         scores = self.scorer.score(completion_ids=ids, tokenizer=self.tokenizer)
@@ -91,7 +91,7 @@ class Scores(unittest.TestCase):
             self.assertEqual((sentence.credit, sentence.exchanges), (None, []))
             self.assertEqual(score.labels, [0] * len(row["tokens"]))
 
-    def test_without_golds_the_judge_pays_nothing(self):
+    def test_judge_reward_is_zero_without_golds(self):
         for answers in (None, [[]], [None]):
             (score,) = self.scorer.score(COMPLETIONS[:1], answers=answers)
             self.assertEqual(score.return_parts["judge"], 0.0)
@@ -99,14 +99,14 @@ class Scores(unittest.TestCase):
         self.assertEqual((reward, label, note), (2.0, "GOOD", None))
         self.assertEqual(self.scorer.score([]), [])
 
-    def test_a_text_has_no_tokens(self):
+    def test_plain_text_has_no_token_returns(self):
         (score,) = self.scorer.score(["A b."])
         self.assertIsNone(score.returns)
         self.assertIsNone(score.labels)
         self.assertEqual((score.text, score.question), ("A b.", ""))
         self.assertIn("a text", repr(score))
 
-    def test_threads_take_turns(self):
+    def test_concurrent_scoring_gives_same_scores(self):
         expected = [score.to_dict() for score in self.scorer.score(COMPLETIONS, QUESTIONS, ANSWERS)]
         found = []
 
@@ -119,7 +119,7 @@ class Scores(unittest.TestCase):
         [thread.join() for thread in threads]
         self.assertEqual(found, [expected] * 20)
 
-    def test_other_threads_go_on_meanwhile(self):
+    def test_other_threads_run_during_scoring(self):
         ticks = []
         done = threading.Event()
 
@@ -139,7 +139,7 @@ class Scores(unittest.TestCase):
         meanwhile = [at for at in ticks if begun < at < ended]
         self.assertGreater(len(meanwhile), (ended - begun) / 0.1, "not once in 100 ms")
 
-    def test_ctrl_c_ends_the_waiting(self):
+    def test_ctrl_c_interrupts_scoring(self):
         rows = checked() * 100
         # Python leaves SIGINT ignored where it was started in the background.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -152,7 +152,7 @@ class Scores(unittest.TestCase):
         self.assertLess(time.perf_counter() - begun, 1.0)
         self.assertEqual(len(self.scorer.score(COMPLETIONS)), 3, "it can be used again")
 
-    def test_a_fork_says_that_it_needs_a_scorer_of_its_own(self):
+    def test_scoring_in_forked_process_is_rejected(self):
         read, write = os.pipe()
         if os.fork() == 0:
             try:
@@ -166,7 +166,7 @@ class Scores(unittest.TestCase):
 
 
 class Mistakes(unittest.TestCase):
-    def test_settings_are_named(self):
+    def test_invalid_settings_are_named_in_error(self):
         for settings, told in [
             ({"set": {"reward.lambda": 1}}, "did you mean `reward.lambda_"),
             ({"index": "demo", "set": {"reward.lambda_corver": "high"}}, "setting `reward.lambda_corver`"),
@@ -180,7 +180,7 @@ class Mistakes(unittest.TestCase):
             self.assertIn(told, str(caught.exception))
             self.assertEqual(len(str(caught.exception).splitlines()), 1)
 
-    def test_what_cannot_be_opened_is_named(self):
+    def test_unopenable_parts_are_named_in_error(self):
         for settings, told in [
             ({"index": "demo", "plugin": "frist.wasm"}, "did you mean first.wasm?"),
             ({"index": "/nowhere"}, "/nowhere"),
@@ -195,7 +195,7 @@ class Mistakes(unittest.TestCase):
             self.assertIn(told, str(caught.exception))
             self.assertEqual(len(str(caught.exception).splitlines()), 1)
 
-    def test_arguments_that_contradict_each_other(self):
+    def test_contradicting_arguments_are_rejected(self):
         scorer = corver.Scorer(index="demo")
         for arguments, told in [
             ({}, "give either completions, or completion_ids and their tokenizer"),
@@ -213,30 +213,30 @@ class Mistakes(unittest.TestCase):
         with self.assertRaisesRegex(corver.CorverError, "cannot read /nowhere"):
             scorer.score(completion_ids=[[1]], tokenizer="/nowhere")
 
-    def test_a_scorer_of_the_demo_by_default_says_so(self):
+    def test_default_demo_scorer_warns(self):
         with self.assertWarnsRegex(UserWarning, "nothing of your own is named: this is the built-in demo"):
             corver.Scorer()
 
-    def test_no_number_for_a_setting(self):
+    def test_nan_setting_is_rejected(self):
         with self.assertRaisesRegex(ValueError, "NaN, which no setting can be"):
             corver.Scorer(set={"reward.lambda_corver": float("nan")})
 
 
 class Baselines(unittest.TestCase):
-    def test_groups(self):
+    def test_baselines_are_computed_per_group(self):
         one, other = corver.baselines([2.0, 4.0, 7.0, 7.0], 2)
         self.assertEqual((one.centre, one.spread, one.scale), (3.0, 2**0.5, 2**0.5 + 1e-4))
         self.assertEqual(other, (7.0, 0.0, 1e-4))
         self.assertAlmostEqual(one.advantage(5.0), 2 / (2**0.5 + 1e-4))
 
-    def test_scales(self):
+    def test_baseline_scale_follows_scale_rewards(self):
         rewards = [2.0, 4.0, 7.0, 7.0]
         self.assertEqual({group.scale for group in corver.baselines(rewards, 2, "none")}, {1.0})
         self.assertEqual(len({group.scale for group in corver.baselines(rewards, 2, scale_rewards="batch")}), 1)
         skipped = corver.baselines(rewards, 2, min_spread=0.1)[1]
         self.assertEqual((skipped.scale, skipped.advantage(9.0)), (None, 0.0))
 
-    def test_mistakes(self):
+    def test_invalid_baseline_arguments_are_rejected(self):
         for arguments, told in [
             (([1.0] * 3, 2), "3 rewards are no whole number of groups of 2"),
             (([1.0], 0), "groups of 0"),
@@ -247,11 +247,11 @@ class Baselines(unittest.TestCase):
 
 
 class Package(unittest.TestCase):
-    def test_importing_it_imports_no_trainer(self):
+    def test_import_corver_loads_no_trainer(self):
         script = "import sys, corver; print([name for name in ('torch', 'trl', 'transformers', 'numpy') if name in sys.modules])"
         self.assertEqual(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout, "[]\n")
 
-    def test_help_teaches(self):
+    def test_help_documents_public_names(self):
         told = pydoc.render_doc(corver, renderer=pydoc.plaintext)
         for public in set(corver.__all__) - {"__version__"}:
             self.assertTrue(public in told, public)
@@ -260,7 +260,7 @@ class Package(unittest.TestCase):
         self.assertIn("completion_ids=None", str(inspect.signature(corver.Scorer.score)))
         self.assertEqual(corver.Scorer.__module__, "corver")
 
-    def test_the_demo_is_there(self):
+    def test_demo_policy_and_questions_exist(self):
         demo = corver.demo()
         self.assertTrue(Path(demo.policy, "model.safetensors").is_file())
         self.assertGreater(len(demo.train), 100)

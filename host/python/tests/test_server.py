@@ -72,25 +72,25 @@ class Asking(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def test_the_answer_is_a_score(self):
+    def test_server_answer_becomes_score(self):
         with serving(SCORED) as server:
             (scored,) = score(Server(server.url + "/"))
         self.assertEqual((scored.reward, scored.returns, scored.to_dict()), (1.5, None, {"mean_return": 1.5}))
         self.assertEqual(server.seen, [("/v1/score", None, 0), ("/v1/score", None, 1)])
 
-    def test_what_may_pass_is_asked_again_at_the_next_address(self):
+    def test_transient_status_is_retried_at_next_address(self):
         for status in (408, 429, 502, 503, 504, 507):
             with self.subTest(status), serving((status, {}, "later")) as one, serving(SCORED) as other:
                 server = Server(f"{other.url}, {one.url}", timeout_s=5)
                 self.assertEqual(score(server)[0].reward, 1.5)
                 self.assertEqual([asked for _, _, asked in one.seen + other.seen], [1, 0, 1])
 
-    def test_until_the_time_is_over(self):
+    def test_retries_end_at_timeout(self):
         with serving(*[(502, {}, "away")] * 1_000) as server, self.assertRaisesRegex(Unreachable, "no answer from .* 502: .*away"):
             score(Server(server.url, timeout_s=0.1))
         self.assertGreater(len(server.seen), 3)
 
-    def test_completions_that_one_server_cannot_score_are_given_up_soon(self):
+    def test_scoring_failure_is_retried_once(self):
         failed = (500, {}, {"error": "the rule failed"})
         with serving(failed, failed) as server, self.assertRaisesRegex(corver.CorverError, "the rule failed") as caught:
             score(Server(server.url))
@@ -98,20 +98,20 @@ class Asking(unittest.TestCase):
         with serving(failed, SCORED) as server:
             self.assertEqual(score(Server(server.url))[0].reward, 1.5)
 
-    def test_what_will_not_pass_is_an_error_at_once(self):
+    def test_permanent_status_is_not_retried(self):
         for status in (400, 401, 404, 413):
             with self.subTest(status), serving((status, {}, "no")) as server:
                 with self.assertRaisesRegex(corver.CorverError, f"answers {status}: .*no"):
                     score(Server(server.url))
                 self.assertEqual(len(server.seen), 2)
 
-    def test_its_error_can_be_sent_to_another_process(self):
+    def test_server_error_can_be_pickled(self):
         with serving((413, {}, "no")) as server, self.assertRaises(corver.CorverError) as caught:
             score(Server(server.url))
         sent = pickle.loads(pickle.dumps(caught.exception))
         self.assertEqual((str(sent), sent.status), (str(caught.exception), 413))
 
-    def test_a_redirect_is_an_error_that_names_it(self):
+    def test_redirect_is_rejected_without_leaking_token(self):
         for status in (301, 302, 303, 307, 308):
             with self.subTest(status), serving(SCORED) as other, environment(CORVER_TOKEN=TOKEN):
                 redirect = (status, {"Location": other.url + "/v1/score"}, "")
@@ -128,12 +128,12 @@ class Opening(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def test_the_token_is_shown_at_once(self):
+    def test_token_is_sent_on_open(self):
         with environment(CORVER_TOKEN=f"{TOKEN}\n"), serving() as server:
             Server(server.url)
         self.assertEqual(server.seen, [("/v1/score", f"Bearer {TOKEN}", 0)])
 
-    def test_a_wrong_token_or_another_server_is_an_error_at_once(self):
+    def test_wrong_token_or_server_fails_on_open(self):
         for opening in [(401, {}, {"error": "another token"}), (404, {}, {"error": "there is POST /v1/count"})]:
             began = time.monotonic()
             with serving(opening=opening) as server, self.assertRaisesRegex(corver.CorverError, opening[2]["error"]):
@@ -141,7 +141,7 @@ class Opening(unittest.TestCase):
             self.assertEqual(len(server.seen), 1)
             self.assertLess(time.monotonic() - began, 5)
 
-    def test_a_token_is_not_sent_in_clear(self):
+    def test_token_requires_https_or_loopback(self):
         with environment(CORVER_TOKEN=TOKEN), mock.patch.object(Server, "_check"):
             for url in ("http://example.org:8765", "http://127.0.0.1.example.org", "http://10.0.0.1", "http://[2001:db8::1]:8765"):
                 for urls in (url, f"https://example.org,{url}"):
@@ -152,18 +152,18 @@ class Opening(unittest.TestCase):
         with mock.patch.object(Server, "_check"):
             Server("http://example.org:8765")  # which asks for no token
 
-    def test_a_token_that_is_none_is_not_repeated(self):
+    def test_malformed_token_is_rejected_without_leaking(self):
         with environment(CORVER_TOKEN="two\nlines"), self.assertRaisesRegex(corver.SettingsError, "it has 9 char") as caught:
             Server("https://example.org")
         self.assertNotIn("lines", str(caught.exception))
 
-    def test_addresses_that_are_none(self):
+    def test_invalid_server_addresses_are_rejected(self):
         for url in ("", "127.0.0.1:8765", "file:///etc/passwd", "http://", "http://127.0.0.1:1,", "http://me:hidden@127.0.0.1"):
             with self.subTest(url), self.assertRaisesRegex(corver.SettingsError, "address of a server") as caught:
                 Server(url)
             self.assertNotIn("hidden", str(caught.exception))
 
-    def test_a_proxy_is_not_asked_for_this_machine(self):
+    def test_loopback_requests_bypass_proxy(self):
         with serving() as proxy, environment(http_proxy=proxy.url, HTTP_PROXY=proxy.url):
             with serving() as server:
                 Server(server.url)
@@ -187,7 +187,7 @@ def real_server():
 
 
 class Real(unittest.TestCase):
-    def test_only_the_right_token_opens_it(self):
+    def test_real_server_requires_matching_token(self):
         with real_server() as url:
             for token, told in [({}, "answers 401: .*asks for a bearer token"), ({"CORVER_TOKEN": TOKEN[::-1]}, "401: .*another one")]:
                 with environment(**token), self.assertRaisesRegex(corver.CorverError, told):

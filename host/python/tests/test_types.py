@@ -46,14 +46,14 @@ class Types(unittest.TestCase):
         run = subprocess.run([*mypy(), module, *args], capture_output=True, text=True, env=environment)
         return run.returncode, run.stdout + run.stderr
 
-    def test_the_stubs_are_those_of_the_module(self):
+    def test_type_stubs_match_native_module(self):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as allowed:
             allowed.write("corver._native.__all__\n")  # which the compiler of the module adds
             allowed.flush()
             code, told = self.run_mypy("mypy.stubtest", "corver._native", "--allowlist", allowed.name)
         self.assertEqual(code, 0, told)
 
-    def test_programs_are_checked_with_them(self):
+    def test_mypy_checks_programs_against_stubs(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, text, errors in [("well", WELL_TYPED, 0), ("ill", ILL_TYPED, 3)]:
                 file = Path(folder, f"{name}.py")

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_table_is_drawn() {
+    fn calibration_page_draws_bucket_table() {
         let calibration = Calibration {
             buckets: buckets(),
             order: Order::Kept,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn every_rule_has_its_plots() {
+    fn audit_page_draws_plots_per_rule() {
         let audit = |rule: &str| RuleAudit {
             rule: rule.to_owned(),
             sentences: 700,

@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn every_series_is_a_line_with_its_last_value_in_the_legend() {
+    fn chart_draws_series_with_last_value_in_legend() {
         let chart = lines(
             LABELS,
             Unit::Number,
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_step_is_a_point_and_no_step_says_so() {
+    fn single_step_and_empty_charts_are_drawn() {
         assert!(lines(LABELS, Unit::Number, &[series("a", &[0.5])]).0.contains("<circle"));
         for empty in [&[][..], &[series("a", &[])], &[series("a", &[f64::NAN])]] {
             assert!(lines(LABELS, Unit::Number, empty).0.contains("nothing recorded"));
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_points_means_are_drawn() {
+    fn long_series_is_drawn_as_means() {
         let many = Series {
             name: "a".into(),
             points: (1..=10_000).map(|step| (step, (step % 2) as f64)).collect(),
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_a_point_with_its_interval() {
+    fn bucket_is_drawn_as_point_with_interval() {
         let bucket = |name: &str, share| Bucket { name: name.into(), count: 7, share };
         let chart =
             reliability(LABELS, &[bucket("0", Some((0.2, (0.1, 0.4)))), bucket("1–4", None)]);
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn the_style_names_every_ink() {
+    fn stylesheet_names_every_chart_colour() {
         let style = include_str!("style.css");
         for RGBColor(r, g, b) in ink::SERIES.into_iter().chain([ink::TEXT, ink::GRID]) {
             let colour = format!("\"#{r:02X}{g:02X}{b:02X}\"");

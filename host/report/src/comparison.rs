@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_falsehoods_are_better_where_the_seeds_agree() {
+    fn comparison_verdict_requires_seed_agreement() {
         let tables = |falsehoods, seeds| {
             let untrained = Evaluation { accuracy: 0.5, ..Evaluation::default() };
             Tables::of(&arms(falsehoods), Some(&untrained), seeds)
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_have_the_columns_that_an_arm_has() {
+    fn cost_table_omits_unused_columns() {
         let tables = Tables::of(&asking([&[0.0, 0.0, 0.0], &[95.0, 97.0, 96.0]]), None, 3);
         assert_eq!(
             tables.costs.header,
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_set_has_a_row_for_each_policy() {
+    fn question_set_table_has_row_per_policy() {
         let evaluation = |accuracy: f64, not_attempted_rate: f64| Evaluation {
             accuracy,
             not_attempted_rate,
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_draws_the_mean_of_the_seeds() {
+    fn comparison_page_draws_seed_mean() {
         let folders = [4, 2].map(|steps| run_folder(steps, |_| vec![trace("q", "A.", 0.0)]));
         let runs: Vec<Run> =
             folders.iter().map(|folder| Run::open(folder.path()).unwrap()).collect();

@@ -109,7 +109,7 @@ mod tests {
     use crate::testing::trace;
 
     #[test]
-    fn every_sentence_is_found_again_with_its_reward() {
+    fn coloured_completion_marks_sentences_with_rewards() {
         let mut trace =
             trace("q", "<think>Größe is <b>. Rome & Peru!</think> <answer>Größe</answer>", 1.0);
         for (sentence, reward) in trace.sentences.iter_mut().zip([Some(-0.3), None, Some(0.0)]) {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_may_stand_before_the_reasoning() {
+    fn coloured_completion_allows_answer_before_think() {
         let shown = coloured(
             &trace("q", "<answer>B.</answer><think>A.</think>", 1.0),
             Compatibility::Paper,

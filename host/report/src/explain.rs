@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_shows_what_a_sentence_earned_and_why() {
+    fn explain_page_shows_sentence_reward_and_evidence() {
         let mut one = explained();
         assert_eq!(one.lookups().len(), 1);
         let piece = |text: &str, matched| Piece { text: text.into(), matched };
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn advantages_are_those_of_the_group() {
+    fn explained_advantages_use_group_baseline() {
         let group = explained().group.unwrap();
         // Means 3.05 and 1.05: centre 2.05, deviation √2. Outside 3, in a sentence 3.1.
         let scale = 2f64.sqrt() + 1e-4;

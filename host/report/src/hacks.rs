@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_run_is_left_alone() {
+    fn sound_run_raises_no_flag() {
         assert!(flagged(SOUND).is_empty());
     }
 
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_collapses_is_flagged_with_its_numbers() {
+    fn collapsing_length_is_flagged_with_values() {
         let check = |lengths| checks(&with_lengths(lengths), &Tally::default()).remove(0);
         assert!(!check([150.0, 140.0, 120.0, 110.0, 100.0]).flagged);
         let collapsed = check([150.0, 120.0, 90.0, 60.0, 40.0]);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_run_shows_no_trend_and_a_warning_names_its_step() {
+    fn short_run_has_no_hack_checks_but_warnings() {
         let folder = run_folder(4, |_| vec![trace("q", SOUND, 1.0)]);
         let mut run = Run::open(folder.path()).unwrap();
         assert!(checks(&run, &Tally::default()).is_empty() && warnings(&run).is_empty());

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_escapes_what_it_is_given_and_asks_for_nothing() {
+    fn page_escapes_input_and_loads_no_resources() {
         let page = page("<script>alert(1)</script>", &table(&["<i>"], &[vec!["\"&'".into()]]));
         assert!(!page.contains("<script") && !page.contains("<i>"), "{page}");
         for request in ["src=", "href=", "url(", "@import", "http://", "https://"] {
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_cannot_be_written_is_named() {
+    fn unwritable_page_error_names_path() {
         let folder = tempfile::tempdir().unwrap();
         let error = save(&folder.path().join("missing/report.html"), "").unwrap_err().to_string();
         assert!(error.contains("missing/report.html"), "{error}");

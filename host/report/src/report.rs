@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_run_has_its_curves_and_completions() {
+    fn report_covers_unfinished_run() {
         let folder = run_folder(6, |step| {
             vec![trace("<b>Where</b>?", HOSTILE, step as f64), trace("Who?", "It is.", -1.0)]
         });
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_step_can_be_reported() {
+    fn report_handles_run_without_steps() {
         let page = page_of(&[&run_folder(0, |_| Vec::new())]);
         assert!(
             page.contains("Not finished: 0 of 9 steps") && page.contains("No step has ended yet.")
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn several_runs_share_charts_and_say_what_is_different() {
+    fn report_compares_runs_and_lists_differing_settings() {
         let [first, second] =
             [0.0, 1.0].map(|value| run_folder(6, |_| vec![trace("q", HOSTILE, value)]));
         let config = second.path().join("config.toml");

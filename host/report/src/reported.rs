@@ -60,7 +60,7 @@ mod tests {
     use crate::testing::run_folder;
 
     #[test]
-    fn runs_of_one_name_are_told_apart_by_their_folders() {
+    fn equally_named_runs_are_labelled_by_folder() {
         let folder = tempfile::tempdir().unwrap();
         let run = |place: &str| {
             let (made, path) = (run_folder(1, |_| Vec::new()), folder.path().join(place));

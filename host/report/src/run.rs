@@ -242,7 +242,7 @@ mod tests {
     use crate::testing::{run_folder, trace};
 
     #[test]
-    fn a_run_that_is_going_on_can_be_read() {
+    fn unfinished_run_with_torn_trace_is_readable() {
         let folder = run_folder(3, |step| vec![trace("q", "A.", step as f64)]);
         let traces = folder.path().join(TRACES);
         let text = fs::read_to_string(&traces).unwrap();
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_damaged_is_named() {
+    fn missing_or_damaged_run_file_is_named() {
         let folder = run_folder(2, |_| vec![trace("q", "A.", 0.0)]);
         let told = |name: &str, text: &str| {
             let whole = fs::read(folder.path().join(name)).unwrap_or_default();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_names_of_what_pays_come_from_the_configuration_until_the_summary_is_there() {
+    fn reward_names_come_from_config_before_summary() {
         let settings = "run = { seed = 7, steps = 2 }\nrule.plugin = [\"a/first.wasm:0.7\", \"min.wasm\"]\njudge.plugin = \"token-f1.wasm\"";
         let names = reward_names(&toml::from_str(settings).unwrap());
         assert_eq!((names.rule.as_str(), names.weights.as_slice()), ("first+min", &[0.7, 1.0][..]));

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_arm_is_a_point_with_its_spread_and_name() {
+    fn scatter_draws_arm_with_spread_and_name() {
         let marks =
             [mark(0, "first", (0.02, 0.001), (0.75, 0.01)), mark(2, "<b>", (1.5, 0.1), (0.5, 0.0))];
         let chart = scatter(LABELS, Unit::Share, &marks).0;
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn names_do_not_cover_each_other() {
+    fn scatter_labels_do_not_overlap() {
         let same = |name| mark(0, name, (1.0, 0.0), (0.5, 0.0));
         let chart = scatter(LABELS, Unit::Share, &[same("one"), same("two"), same("three")]).0;
         let heights: Vec<&str> = ["one", "two", "three"]

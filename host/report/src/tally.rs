@@ -189,7 +189,7 @@ mod tests {
     const SOUND: &str = "<think>Paris is the capital city of France.</think><answer>Paris</answer>";
 
     #[test]
-    fn what_is_wrong_with_a_completion_is_counted() {
+    fn tally_counts_refusals_repetition_and_missing_answers() {
         let sound = tally(&[SOUND]);
         assert_eq!(
             (sound.refusals(), sound.without_answer(), sound.empty_thinks()),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_and_the_worst_are_kept_one_of_each_question() {
+    fn tally_retains_best_and_worst_per_question() {
         let mut tally = Tally::default();
         for (step, (question, value)) in
             [("a", 1.0), ("a", 3.0), ("b", 2.0), ("c", -1.0), ("b", 2.0), ("d", 0.0), ("c", -2.0)]

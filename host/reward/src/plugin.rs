@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bare_name_is_a_shipped_rules() {
+    fn bare_plugin_name_means_shipped_rule() {
         assert_eq!(here(Path::new("min.wasm")), None);
         assert_eq!(here(Path::new("mine/r.wasm")).unwrap(), Path::new("mine/r.wasm"));
     }

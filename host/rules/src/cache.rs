@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn code_is_read_back_under_its_own_key_alone() {
+    fn compiled_code_is_read_only_under_own_key() {
         let (_folder, cache) = cache();
         let [ours, theirs] = [b"ours", b"ther"].map(|plugin| blake3::hash(plugin));
         assert_eq!(cache.read(&ours), Ok(None));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_could_have_made_is_refused() {
+    fn writable_or_linked_cache_files_are_rejected() {
         let (folder, cache) = cache();
         let key = blake3::hash(b"ours");
         let file = cache.file(&key);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn other_settings_have_another_key() {
+    fn cache_key_depends_on_engine_settings() {
         let plugin = blake3::hash(b"ours");
         let here = engine(&Limits::default(), Inlining::No).unwrap();
         let other = Engine::new(Config::new().cranelift_opt_level(OptLevel::None)).unwrap();

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_decides_by_the_sentence_conforms() {
+    fn stateless_sentence_rule_conforms() {
         let by_triplets = |completions: &[Completion<'_>], _: &mut Verifiers<'_>| {
             each(completions, |sentence| sentence.triplets.len() as f32)
         };
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_neighbours_are_found() {
+    fn state_and_neighbour_dependence_are_detected() {
         let calls = Cell::new(0);
         let with_memory = |completions: &[Completion<'_>], _: &mut Verifiers<'_>| {
             calls.set(calls.get() + 1);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_enough_that_is_not_enough_is_found() {
+    fn too_small_enough_is_detected() {
         let hasty = |completions: &[Completion<'_>], verifiers: &mut Verifiers<'_>| {
             each(completions, |sentence| {
                 let query = Query::new([[&sentence.text]]).with_enough(Some(5));
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_fails_where_the_size_is_unknown_is_found() {
+    fn rule_requiring_corpus_size_is_detected() {
         let needs_size =
             |completions: &[Completion<'_>], verifiers: &mut Verifiers<'_>| match verifiers
                 .size()

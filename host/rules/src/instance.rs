@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rust_panic_reaches_the_host_in_its_own_words() {
+    fn guest_panic_message_reaches_host() {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm");
         let wasm = std::fs::read(&path)
             .unwrap_or_else(|_| panic!("{} is not built: run plugins/build.sh", path.display()));

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_asks_what_its_manifest_names() {
+    fn request_requires_capability_in_manifest() {
         let limits = Limits::default();
         let pair = || Question::Nli(Pair { premise: "a".into(), hypothesis: "b".into() });
         assert_eq!(pair().check(&[Verifier::Nli], &limits), Ok(()));
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_have_bounds() {
+    fn verifier_requests_respect_limits() {
         let limits = Limits::default();
         assert_eq!(Question::Chat(prompt()).check(&ALL, &limits), Ok(()));
         let chat = |change: fn(&mut Prompt)| {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_has_bounds_by_kind() {
+    fn batch_requests_are_limited_per_kind() {
         let limits = Limits { prompts_per_batch: 2, ..Limits::default() };
         let mut asked = Asked::default();
         let two = || [Question::Chat(prompt()), Question::Count(Query::new([["a"]]))];

@@ -177,7 +177,7 @@ mod tests {
     use corver_core::{Section, Sentence};
 
     #[test]
-    fn shares_add_up_to_the_reward_at_characters_of_the_sentence() {
+    fn point_rewards_must_sum_to_sentence_reward() {
         let text = "Größe.".to_owned();
         let sentences =
             [Sentence { text, section: Section::Think, span: None, triplets: Vec::new() }];

@@ -47,7 +47,7 @@ fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
 }
 
 #[test]
-fn memory_returns_to_where_it_was() {
+fn sandbox_memory_is_released_after_abuse() {
     const TOLERANCE: usize = 24 << 20;
     let sandbox = Sandbox::new(Limits::default(), Compiler::Here).unwrap();
     // 192 MiB, every page of it written; a table of 95,000; half a MiB of stack; an answer of 60

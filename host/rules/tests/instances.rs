@@ -52,7 +52,7 @@ impl Counter for Sums {
 }
 
 #[test]
-fn a_large_batch_is_judged_as_its_completions_are_alone() {
+fn large_batch_verdicts_equal_single_completion_verdicts() {
     let rule = first();
     // More than wait at the same time on a machine with few cores.
     let sentences = sentences(3_200);
@@ -87,7 +87,7 @@ impl Counter for Nested<'_> {
 }
 
 #[test]
-fn too_many_batches_at_once_are_told_from_a_broken_rule() {
+fn too_many_nested_batches_report_busy_instances() {
     let rule = first();
     let sentences =
         sentences(1_000 * std::thread::available_parallelism().unwrap().get().max(16) / 4);

@@ -125,12 +125,12 @@ fn is_first(language: &str, no_number: &str) {
 }
 
 #[test]
-fn first_is_the_same_rule_in_python() {
+fn first_rule_in_python_matches_rust() {
     is_first("python", "tiers.rewards[1]: expected number, got 'x'");
 }
 
 #[test]
-fn first_is_the_same_rule_in_javascript() {
+fn first_rule_in_javascript_matches_rust() {
     is_first("js", "tiers.rewards[1]: expected number, got \"x\"");
 }
 
@@ -171,12 +171,12 @@ fn is_first_for_names(language: &str) {
 }
 
 #[test]
-fn first_is_the_same_rule_in_c() {
+fn first_rule_in_c_matches_rust() {
     is_first_for_names("c");
 }
 
 #[test]
-fn first_is_the_same_rule_in_go() {
+fn first_rule_in_go_matches_rust() {
     is_first_for_names("go");
 }
 
@@ -267,12 +267,12 @@ fn asks_and_labels(language: &str) {
 }
 
 #[test]
-fn a_rule_in_python_asks_and_labels() {
+fn python_rule_sends_requests_and_labels() {
     asks_and_labels("python");
 }
 
 #[test]
-fn a_rule_in_javascript_asks_and_labels() {
+fn javascript_rule_sends_requests_and_labels() {
     asks_and_labels("js");
 }
 
@@ -307,11 +307,11 @@ fn judges_by_chat(language: &str) {
 }
 
 #[test]
-fn a_judge_in_python_asks_a_chat_model() {
+fn python_judge_queries_chat_model() {
     judges_by_chat("python");
 }
 
 #[test]
-fn a_judge_in_javascript_asks_a_chat_model() {
+fn javascript_judge_queries_chat_model() {
     judges_by_chat("js");
 }

@@ -88,7 +88,7 @@ fn judge(rule: &Rule, completions: &[&[Sentence]], index: &mut FakeIndex) -> Vec
 }
 
 #[test]
-fn the_papers_example() {
+fn shipped_rules_reproduce_paper_example() {
     let directed_so = format!("{DIRECTED} AND directed");
     let counts = [(DIRECTED, 50), (STARRED, 0), (directed_so.as_str(), 9)];
     for (name, reward, count, asked) in
@@ -140,7 +140,7 @@ fn every_shipped_rule_conforms() {
 }
 
 #[test]
-fn a_response_rule_grades_whole_completions() {
+fn response_rule_grades_batches_and_respects_limits() {
     let judge = ResponseRule::load(&built("token-f1"), LoadOptions::default()).unwrap();
     let golds = ["Mario Camerini".to_owned()];
     let texts: Vec<String> =
@@ -176,7 +176,7 @@ fn a_response_rule_grades_whole_completions() {
 }
 
 #[test]
-fn neighbours_matter_where_a_rule_says_so() {
+fn anti_repeat_sees_neighbouring_sentences() {
     let rule = load("anti-repeat", Value::Null).unwrap();
     let verdicts =
         judge(&rule, &[&[film(), film()], &[film()]], &mut FakeIndex::new(&[(DIRECTED, 50)]));
@@ -187,7 +187,7 @@ fn neighbours_matter_where_a_rule_says_so() {
 }
 
 #[test]
-fn every_asker_gets_its_count() {
+fn each_sentence_gets_its_count() {
     let rule = load("first", Value::Null).unwrap();
     let batch = [
         &[film(), sentence(&[])][..],
@@ -208,7 +208,7 @@ fn every_asker_gets_its_count() {
 }
 
 #[test]
-fn settings_reach_the_rule_and_wrong_ones_are_named() {
+fn rule_settings_apply_and_errors_name_field() {
     let rule = load("first", json!({"tiers": {"rewards": [-1.0, -0.1, 0.0, 0.1]}})).unwrap();
     let verdicts = judge(&rule, &[&[film()]], &mut FakeIndex::new(&[(DIRECTED, 0)]));
     assert_eq!(verdicts[0].reward, Some(-1.0));
@@ -230,7 +230,7 @@ fn settings_reach_the_rule_and_wrong_ones_are_named() {
 }
 
 #[test]
-fn the_schema_names_every_setting_with_its_default() {
+fn settings_schema_lists_defaults() {
     let rule = load("relcheck", Value::Null).unwrap();
     let schema: Value = serde_json::from_str(&rule.manifest().settings_schema).unwrap();
     assert_eq!(schema["properties"]["penalty"]["default"], json!(-0.05));
@@ -239,7 +239,7 @@ fn the_schema_names_every_setting_with_its_default() {
 }
 
 #[test]
-fn compiled_rules_are_kept() {
+fn compiled_rules_are_cached_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm");
     let options =

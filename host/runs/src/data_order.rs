@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_have_seeds_of_their_own() {
+    fn each_step_has_distinct_seed() {
         let seeds: HashSet<u64> = (0..100).map(|step| seed_of_step(42, step)).collect();
         assert_eq!(seeds.len(), 100);
         assert_eq!(seed_of_step(42, 3), seed_of_step(42, 3));

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_of_a_step_is_a_scalar() {
+    fn step_metrics_become_tensorboard_scalars() {
         let file = [header(), step(1), step(2)].concat();
         let events: Vec<Event> = EventIter::from_reader(&file[..], RecordReaderConfig::default())
             .collect::<Result<_, _>>()

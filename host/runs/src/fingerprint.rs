@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_its_files_names_and_contents() {
+    fn folder_fingerprint_covers_names_and_contents() {
         let folder = tempfile::tempdir().unwrap();
         let of = || fingerprint(folder.path()).unwrap();
         fs::write(folder.path().join("a"), "1").unwrap();

@@ -407,7 +407,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_processes_do_not_share_a_run() {
+    fn run_folder_is_locked_by_one_process() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
         let refused = RunDir::resume(folder.path(), &manifest("a")).unwrap_err().to_string();
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_content_is_not_overwritten() {
+    fn non_empty_run_folder_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
         let refused = RunDir::create(folder.path(), "", &manifest("a")).unwrap_err().to_string();
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_was_killed_leaves_a_folder_to_start_in() {
+    fn killed_start_leaves_reusable_run_folder() {
         let folder = tempfile::tempdir().unwrap();
         for name in [LOCK, CONFIG, ".tmpX7Yz"] {
             fs::write(folder.path().join(name), "half of").unwrap();
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_resumes_only_with_what_it_began_with() {
+    fn resume_requires_unchanged_manifest() {
         let folder = tempfile::tempdir().unwrap();
         let refused = RunDir::resume(folder.path(), &manifest("a")).unwrap_err().to_string();
         assert!(refused.contains("holds no run to resume"), "{refused}");
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn names_count_up() {
+    fn next_run_name_counts_up() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(next_free(folder.path(), "first"), folder.path().join("first-001"));
         fs::create_dir(folder.path().join("first-001")).unwrap();

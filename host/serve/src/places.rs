@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_at_its_bound_displaces_its_own_longest_waiting() {
+    fn peer_at_limit_displaces_own_longest_idle() {
         let places = places(10, 2);
         let mut other = admit(&places, "10.0.0.1").unwrap();
         let mut first = admit(&places, "10.0.0.2").unwrap();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_server_takes_from_the_peer_that_has_most() {
+    fn full_server_displaces_busiest_peer() {
         let places = places(3, 3);
         let mut lone = admit(&places, "10.0.0.1").unwrap();
         let mut crowd =

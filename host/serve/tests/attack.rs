@@ -123,7 +123,7 @@ fn good_client(server: SocketAddr) -> Vec<Duration> {
 }
 
 #[test]
-fn a_good_client_is_answered_under_every_attack() {
+fn well_behaved_client_is_served_under_attack() {
     let mut files = getrlimit(Resource::Nofile);
     files.current = files.maximum; // both ends of every connection are in this process
     setrlimit(Resource::Nofile, files).unwrap();
@@ -178,7 +178,7 @@ fn status(mut stream: TcpStream) -> Option<u16> {
 }
 
 #[test]
-fn every_request_under_way_is_answered_when_the_server_stops() {
+fn shutdown_answers_requests_in_flight() {
     for (grace, all_counted) in
         [(Duration::from_secs(30), true), (Duration::from_millis(300), false)]
     {

@@ -60,7 +60,7 @@ fn told(answer: &Answer) -> (u16, Value) {
 }
 
 #[test]
-fn answers_are_those_of_the_public_api() {
+fn count_answers_match_public_api() {
     let server = Counting::new(Limits::default());
     let (status, mut answer) =
         server.post(r#"{"index": "wiki", "query_type": "count", "query": "red fox"}"#);
@@ -119,7 +119,7 @@ fn many_queries_are_answered_in_one_request() {
 }
 
 #[test]
-fn what_is_wrong_is_said_in_the_apis_form() {
+fn bad_count_requests_get_api_errors() {
     let of_counts = CountLimits {
         body_bytes: 4_096,
         queries: 2,
@@ -211,7 +211,7 @@ fn queries() -> Vec<Query> {
 }
 
 #[test]
-fn the_client_gets_what_the_index_says() {
+fn remote_counts_equal_local_counts() {
     // A batch of these takes several requests.
     let of_counts = CountLimits { queries: 7, body_bytes: 300, ..CountLimits::default() };
     let server = Counting::guarded(Limits::default(), of_counts, None);
@@ -241,7 +241,7 @@ fn the_client_gets_what_the_index_says() {
 }
 
 #[test]
-fn the_shards_of_an_index_on_several_servers_count_as_one() {
+fn distributed_shards_count_like_one_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     let texts: Vec<String> = (0..60)
@@ -312,7 +312,7 @@ fn the_shards_of_an_index_on_several_servers_count_as_one() {
 }
 
 #[test]
-fn a_request_ends_with_its_time() {
+fn count_request_times_out() {
     let of_counts = CountLimits { time: Duration::ZERO, ..CountLimits::default() };
     let server = Counting::guarded(Limits::default(), of_counts, None);
     let body = r#"{"index":"wiki","query_type":"counts","queries":["red AND fox"]}"#;
@@ -320,7 +320,7 @@ fn a_request_ends_with_its_time() {
 }
 
 #[test]
-fn a_connection_takes_one_request_after_another() {
+fn connection_serves_several_requests() {
     let server = Counting::new(Limits::default());
     let mut stream = TcpStream::connect(server.server.address).unwrap();
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
@@ -336,7 +336,7 @@ fn a_connection_takes_one_request_after_another() {
 }
 
 #[test]
-fn slow_clients_keep_no_one_else_waiting() {
+fn slow_clients_do_not_block_others() {
     let limits = Limits { time: Duration::from_millis(300), connections: 2, ..Limits::default() };
     let server = Counting::new(limits);
     // One says nothing, one begins a head, one begins a body: with two places, no other client
@@ -359,7 +359,7 @@ fn slow_clients_keep_no_one_else_waiting() {
 }
 
 #[test]
-fn a_server_that_is_told_to_stop_does() {
+fn server_stops_despite_open_connections() {
     let server = Counting::new(Limits::default());
     let address = server.server.address;
     let _idle = TcpStream::connect(address).unwrap();
@@ -383,7 +383,7 @@ fn a_server_that_is_told_to_stop_does() {
 }
 
 #[test]
-fn a_client_that_leaves_its_answers_unread_is_closed() {
+fn client_not_reading_answers_is_disconnected() {
     let server =
         Counting::new(Limits { write_time: Duration::from_millis(300), ..Limits::default() });
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
@@ -417,7 +417,7 @@ fn a_client_that_leaves_its_answers_unread_is_closed() {
 }
 
 #[test]
-fn a_token_opens_the_server_to_those_who_show_it() {
+fn server_requires_matching_token() {
     let folder = tempfile::tempdir().unwrap();
     let token = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -455,7 +455,7 @@ fn a_token_opens_the_server_to_those_who_show_it() {
 }
 
 #[test]
-fn a_rule_may_ask_with_as_many_words_as_it_is_allowed() {
+fn server_accepts_largest_allowed_query() {
     let server = Counting::new(Limits::default());
     // 256 words of 120 bytes; each is one unknown token, and together they are no more than a
     // request may have.

@@ -155,7 +155,7 @@ fn number(value: &Value) -> f64 {
 }
 
 #[test]
-fn openrlhf_gets_an_object_of_bare_numbers_for_one_query() {
+fn openrlhf_single_query_gets_scalar_answer() {
     let server = lenient();
     let thought = "It is true that she did, all of it.";
     let answer = server.get_reward(&rollout(
@@ -177,7 +177,7 @@ fn openrlhf_gets_an_object_of_bare_numbers_for_one_query() {
 }
 
 #[test]
-fn openrlhf_gets_lists_for_several() {
+fn openrlhf_several_queries_get_lists() {
     let prompts = [PROMPT, PROMPT];
     let query = [format!("{PROMPT}<answer>Ada</answer>"), format!("{PROMPT}<answer>Bob</answer>")];
     let answer = lenient().get_reward(
@@ -197,7 +197,7 @@ fn openrlhf_gets_lists_for_several() {
 }
 
 #[test]
-fn the_response_is_found_behind_the_prompt_or_the_last_header() {
+fn response_is_located_after_prompt_or_header() {
     let server = lenient();
     let ask = |query: String, prompt: Option<&str>| {
         let prompts = prompt.map(|prompt| vec![prompt]);
@@ -232,7 +232,7 @@ fn the_response_is_found_behind_the_prompt_or_the_last_header() {
 }
 
 #[test]
-fn golds_may_be_unknown() {
+fn openrlhf_query_may_lack_golds() {
     let server = lenient();
     for label in [json!(null), json!(""), json!([])] {
         let told = server.get_reward(&rollout("<answer>Ada</answer>", &label)).json();
@@ -247,7 +247,7 @@ fn golds_may_be_unknown() {
 }
 
 #[test]
-fn what_cannot_be_scored_is_neutral_or_an_error() {
+fn unscorable_completion_is_neutral_or_error_when_strict() {
     let poisoned = rollout("This is poison. It is.", &json!("Ada"));
     let server = lenient();
     let answer = server.get_reward(&poisoned);
@@ -268,7 +268,7 @@ fn what_cannot_be_scored_is_neutral_or_an_error() {
 }
 
 #[test]
-fn our_own_protocol_tells_everything() {
+fn native_protocol_returns_full_trace() {
     let server = lenient();
     let text = "<think>It is true that she did, all of it.</think><answer>Ada</answer>";
     let whole = text.chars().count();
@@ -306,7 +306,7 @@ fn our_own_protocol_tells_everything() {
 }
 
 #[test]
-fn labels_are_told_or_refused() {
+fn sign_labels_are_returned_or_rejected() {
     let text = "It is right. It is true.";
     let mut request = completions(&[text]);
     request["completions"][0]["tokens"] = json!([[0, 12], [13, 24], null]);
@@ -336,7 +336,7 @@ fn labels_are_told_or_refused() {
 }
 
 #[test]
-fn a_bad_request_is_refused_before_anything_is_scored() {
+fn bad_request_is_rejected_before_scoring() {
     let of_queue = QueueLimits {
         batch: 3,
         completion_bytes: 100,
@@ -427,7 +427,7 @@ fn damaged_requests_are_answered() {
 }
 
 #[test]
-fn what_is_queued_is_scored_together_and_only_the_culprit_fails() {
+fn queued_completions_batch_and_only_culprit_fails() {
     let server = serve(true, QueueLimits { batch: 8, ..QueueLimits::default() }, Limits::default());
     let first = server.send("/v1/score", &completions(&["Please wait."]));
     server.begun.recv().unwrap();
@@ -463,7 +463,7 @@ fn what_is_queued_is_scored_together_and_only_the_culprit_fails() {
 }
 
 #[test]
-fn a_full_queue_sends_back_who_can_come_again() {
+fn full_queue_rejects_retryable_requests() {
     let of_queue = QueueLimits { batch: 2, completions: 2, ..QueueLimits::default() };
     let server = serve(false, of_queue, Limits::default());
     let mut first = server.send("/v1/score", &completions(&["Please wait.", "Or not."]));
@@ -490,7 +490,7 @@ fn a_full_queue_sends_back_who_can_come_again() {
 }
 
 #[test]
-fn what_takes_too_long_is_given_up() {
+fn timed_out_request_is_abandoned() {
     let of_queue = QueueLimits { time: Duration::from_millis(300), ..QueueLimits::default() };
     let server = serve(false, of_queue, Limits::default());
     let told = server.get_reward(&rollout("Please wait.", &json!("Ada")));
@@ -504,7 +504,7 @@ fn what_takes_too_long_is_given_up() {
 }
 
 #[test]
-fn a_bug_ends_the_rewards_and_monitors_learn_it() {
+fn panic_marks_server_broken() {
     let server = lenient();
     assert_eq!(
         server.get_reward(&rollout("This is a bomb.", &json!("Ada"))).status,
@@ -548,7 +548,7 @@ fn other_work_is_done_between_batches() {
 }
 
 #[test]
-fn everything_accepted_is_answered_when_the_server_stops() {
+fn shutdown_answers_accepted_requests() {
     let mut server = lenient();
     let mut first = server.send("/v1/score", &completions(&["Please wait."]));
     server.begun.recv().unwrap();
@@ -571,7 +571,7 @@ fn everything_accepted_is_answered_when_the_server_stops() {
 }
 
 #[test]
-fn a_batch_that_nobody_waits_for_is_waited_for_at_the_end() {
+fn shutdown_waits_for_abandoned_batch() {
     let server = lenient();
     let left = server.send("/v1/score", &completions(&["Please wait."]));
     server.begun.recv().unwrap();
@@ -590,7 +590,7 @@ fn a_batch_that_nobody_waits_for_is_waited_for_at_the_end() {
 }
 
 #[test]
-fn limits_that_allow_nothing_are_refused() {
+fn impossible_queue_limits_are_rejected() {
     let start = |batch, completions| {
         let words =
             Words { begin: mpsc::channel().0, words: Arc::new(Mutex::new(mpsc::channel().1)) };

@@ -42,7 +42,7 @@ fn wait_for(server: &Running, line: &str) {
 }
 
 #[test]
-fn a_client_without_a_place_is_told_to_come_back() {
+fn excess_connection_gets_retry_after() {
     let (server, begun, word) = slow(Limits { connections: 2, ..Limits::default() });
     let mut at_work = [server.connect(), server.connect()];
     for stream in &mut at_work {
@@ -73,7 +73,7 @@ fn a_client_without_a_place_is_told_to_come_back() {
 }
 
 #[test]
-fn requests_have_so_much_memory_together() {
+fn total_request_memory_is_limited() {
     let (server, begun, word) = slow(Limits { request_bytes: 1_500, ..Limits::default() });
     let body = "x".repeat(1_000);
     let mut first = server.connect();
@@ -102,7 +102,7 @@ fn requests_have_so_much_memory_together() {
 }
 
 #[test]
-fn monitors_learn_how_it_is() {
+fn health_and_metrics_report_server_state() {
     let mut server =
         Server::bind("127.0.0.1:0".parse().unwrap(), Limits::default(), None, Metrics::default())
             .unwrap();
@@ -147,7 +147,7 @@ fn monitors_learn_how_it_is() {
 }
 
 #[test]
-fn a_client_that_leaves_is_not_waited_for() {
+fn disconnected_client_request_is_dropped() {
     let (server, begun, _word) = slow(Limits::default());
     let mut leaves = server.connect();
     leaves.write_all(post("/slow", "{}").as_bytes()).unwrap();

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_the_papers() {
+    fn default_settings_match_paper() {
         let settings = Settings::default();
         assert_eq!(
             (settings.run.steps, settings.run.seed, settings.question.prompts_per_step),
@@ -256,7 +256,7 @@ mod tests {
     /// App. prompt: no baseline trains under CorVer's prompt, each of theirs asks for both blocks,
     /// and all trained policies answer under one evaluation prompt.
     #[test]
-    fn the_papers_baselines_have_prompts_of_their_own() {
+    fn baseline_configs_use_their_own_prompts() {
         let own = Settings::default();
         for (method, words) in [
             (
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_is_the_default_of_a_command_that_names_nothing() {
+    fn demo_is_default_without_own_parts() {
         assert_eq!(load(&[], &[]).unwrap(), demo());
         assert_eq!(load(&["demo"], &[]).unwrap(), demo());
         assert_eq!(load(&[], &["corpus.index=[]"]).unwrap(), Settings::default());
@@ -299,7 +299,7 @@ mod tests {
 
     /// No value of the demo reaches settings that name something of the user's.
     #[test]
-    fn naming_a_part_leaves_nothing_of_the_demo() {
+    fn naming_own_part_drops_demo_settings() {
         for key in PARTS {
             let own = match key {
                 "engine.kind" => "vllm",
@@ -324,7 +324,7 @@ mod tests {
     /// Each setting of the demo's, one by one: only `--config demo` brings it to a command that
     /// names a model.
     #[test]
-    fn the_demo_lies_beneath_own_parts_on_purpose_alone() {
+    fn demo_underlies_own_parts_only_if_requested() {
         let demo_values: Map<String, Value> = toml::from_str(DEMO_SETTINGS).unwrap();
         let default = serde_json::to_value(Settings::default()).unwrap();
         let own = serde_json::to_value(load(&[], &["policy.model=own"]).unwrap()).unwrap();
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arm_s_file_leaves_the_demo_beneath() {
+    fn arm_file_without_own_part_retains_demo() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("arm.toml");
         std::fs::write(&path, "[reward]\nlambda_judge = 0.0").unwrap();
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_wrong_kind_is_named() {
+    fn invalid_setting_value_is_named() {
         let refusal = |set: &str| format!("{:#}", load(&[], &[set]).unwrap_err());
         let index = "setting `corpus.index`: expected a string or a list of strings";
         assert!(refusal("corpus.index=7").contains(index), "{}", refusal("corpus.index=7"));
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_named() {
+    fn settings_differences_are_named() {
         let (one, other) =
             ("[run]\nsteps = 1\nseed = 2", "[run]\nsteps = 3\nseed = 2\n[rule.settings]\nx = 1");
         assert_eq!(differences(one, other).unwrap(), ["rule", "run.steps"]);

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_weight_follows_the_last_colon() {
+    fn plugin_weight_follows_last_colon() {
         let parse = |text: &str| text.parse::<Plugin>().map(|plugin| (plugin.path, plugin.weight));
         assert_eq!(parse("first.wasm").unwrap(), ("first.wasm".into(), 1.0));
         assert_eq!(parse("a/b.wasm:-0.3").unwrap(), ("a/b.wasm".into(), -0.3));
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_the_same() {
+    fn plugin_argument_round_trips() {
         for text in ["first.wasm", "a/b.wasm:-0.3", "./r.wasm:0.5:1"] {
             let plugin: Plugin = text.parse().unwrap();
             assert_eq!(plugin.to_string().parse::<Plugin>().unwrap(), plugin, "{text}");

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_is_current() {
+    fn configuration_page_is_current() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
         if std::env::var_os("CORVER_WRITE").is_some() {
             std::fs::write(&path, markdown()).unwrap();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn every_setting_is_on_the_page() {
+    fn configuration_page_lists_every_setting() {
         let page = markdown();
         for Declared { key, .. } in declared() {
             assert!(page.contains(&format!("`{key}`")), "{key}");

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_parsed_as_they_are_printed() {
+    fn device_names_round_trip() {
         for device in [Device::Auto, Device::Cpu, Device::Cuda(0), Device::Cuda(3)] {
             assert_eq!(device.to_string().parse::<Device>().unwrap(), device);
         }

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_suggest_the_one_that_is_meant() {
+    fn unknown_setting_suggests_similar_name() {
         for (line, meant) in [
             ("rollout.temprature = 1", "rollout.temperature"),
             ("steps = 1", "run.steps"),
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_is_listed_if_no_name_is_similar() {
+    fn unknown_setting_lists_section_names() {
         let expected =
             "unknown setting `checkpoint.zzz`; there are `checkpoint.every`, `checkpoint.keep`";
         assert_eq!(refusal("checkpoint.zzz = 1"), expected);
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn every_number_has_bounds_and_every_setting_a_meaning() {
+    fn every_setting_has_description_and_bounds() {
         assert_eq!(check_all(&Settings::default()), []);
         for Declared { key, description, setting } in declared() {
             assert!(!description.is_empty(), "{key} has no description");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn absurd_numbers_are_named_together() {
+    fn out_of_range_settings_are_reported_together() {
         let mut absurd = Settings::default();
         absurd.rollout.num_generations = 1_000_000_000;
         absurd.update.lora.alpha = f64::NAN;
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_checked_under_its_section() {
+    fn setting_problem_is_named_with_section() {
         let sampling = crate::Sampling { top_p: 0.0, ..crate::Sampling::default() };
         let problems = check("rollout", &sampling);
         assert_eq!(problems[0].to_string(), "`rollout.top_p` is 0; it must be from 1e-6 to 1");
@@ -402,7 +402,7 @@ mod tests {
 
     /// Every setting with every odd value: understood or refused, and a refusal names the section.
     #[test]
-    fn odd_values_of_every_setting_are_understood_or_refused() {
+    fn odd_setting_values_are_accepted_or_rejected() {
         let odd = [
             "0",
             "-1",

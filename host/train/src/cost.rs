@@ -76,7 +76,7 @@ mod tests {
         Prices { count: 0.1, nli: 0.5, passages: 2.0, prompt: 3.0, completion: 10.0 };
 
     #[test]
-    fn the_cost_is_by_a_thousand_questions_and_a_million_tokens() {
+    fn cost_sums_request_and_token_prices() {
         let asked = Asked {
             count: 500.0,
             nli: 40.0,
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_price_is_no_less_than_nothing() {
+    fn negative_or_non_finite_price_is_invalid() {
         assert!(PRICES.are_valid() && Prices::default().are_valid());
         for price in [-1.0, f64::NAN, f64::INFINITY] {
             assert!(!Prices { nli: price, ..PRICES }.are_valid(), "{price}");

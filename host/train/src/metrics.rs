@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_has_the_metrics_of_what_it_did() {
+    fn step_metrics_cover_only_performed_work() {
         let chat = Tally { asked: 3, seconds: 0.5 };
         let report = StepReport {
             rollouts: Vec::new(),

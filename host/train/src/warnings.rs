@@ -135,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn a_healthy_run_is_left_alone() {
+    fn healthy_run_gets_no_warning() {
         let mut warnings = Warnings::default();
         assert!((0..20).all(|_| warnings.after(&step(&[])).is_empty()));
     }
 
     #[test]
-    fn each_thing_is_said_once_with_what_to_change() {
+    fn each_warning_is_given_once_with_remedy() {
         for (name, value, steps, said) in [
             ("learning_rate", 0.0, 1, "it changed nothing"),
             ("frac_reward_zero_std", 1.0, 3, "rollout.temperature"),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_step_begins_the_count_anew() {
+    fn good_step_resets_warning_count() {
         let mut warnings = Warnings::default();
         let bad = step(&[("completions/clipped_ratio", 1.0)]);
         for metrics in [&bad, &bad, &step(&[]), &bad, &bad] {

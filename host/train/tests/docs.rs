@@ -7,7 +7,7 @@ use corver_eval::{FIGURES, Figure};
 use corver_train::metrics::METRICS;
 
 #[test]
-fn the_tables_are_current() {
+fn documented_metric_tables_are_current() {
     check("metrics", &metrics());
     check("figures", &figures());
 }

@@ -84,7 +84,7 @@ fn every_demonstration_is_shown_once_an_epoch() {
 }
 
 #[test]
-fn a_run_that_was_stopped_goes_on_with_what_it_has_not_seen() {
+fn resumed_sft_shows_remaining_demonstrations() {
     let folder = tempfile::tempdir().unwrap();
     let (straight, expected) = whole(&folder.path().join("straight"));
     let run = RunDir::create(&folder.path().join("run"), "", &RunManifest::default()).unwrap();

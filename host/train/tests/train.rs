@@ -208,7 +208,7 @@ fn without_times(path: &Path) -> Vec<Map<String, Value>> {
 }
 
 #[test]
-fn a_run_leaves_everything_behind() {
+fn finished_run_writes_all_outputs() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
     let mut listener = Listener::default();
@@ -240,7 +240,7 @@ fn a_run_leaves_everything_behind() {
 }
 
 #[test]
-fn an_interrupted_run_ends_where_it_would_have() {
+fn resume_after_failure_matches_uninterrupted_run() {
     let straight = tempfile::tempdir().unwrap();
     let run = RunDir::create(straight.path(), "", &RunManifest::default()).unwrap();
     let expected = go(&mut Pupil::default(), &run, 0, &mut Listener::default()).unwrap();
@@ -275,7 +275,7 @@ fn an_interrupted_run_ends_where_it_would_have() {
 }
 
 #[test]
-fn a_server_that_is_away_costs_no_step() {
+fn unreachable_engine_checkpoints_last_step() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
     let mut pupil = Pupil { away_at: Some(3), ..Pupil::default() };
@@ -288,7 +288,7 @@ fn a_server_that_is_away_costs_no_step() {
 }
 
 #[test]
-fn a_run_that_is_asked_to_stop_keeps_its_last_step() {
+fn stopped_run_checkpoints_last_step() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
     let mut listener = Listener { stop_after: Some(3), ..Listener::default() };

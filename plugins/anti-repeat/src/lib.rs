@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fact_is_paid_once() {
+    fn repeated_triplet_is_rewarded_once() {
         let sentences = [
             ("Rome is in Italy.", ROME),
             ("So.", &[]),
@@ -86,13 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn a_falsehood_costs_each_time() {
+    fn unsupported_triplet_is_penalised_each_time() {
         let sentences = [("Lima is in Italy.", LIMA), ("Lima is in Italy.", LIMA)];
         assert_eq!(rewards(&AntiRepeat::default(), &sentences), [Some(-0.3), Some(-0.3)]);
     }
 
     #[test]
-    fn the_answer_may_say_it_too() {
+    fn answer_may_repeat_think_triplet() {
         let mut completion =
             completion(&[("Rome is in Italy.", ROME), ("Rome is in Italy.", ROME)]);
         completion.sentences[1].section = Section::Answer;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&AntiRepeat::default(), -0.3..=0.1);
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_template_is_kept_or_broken() {
+    fn format_check_distinguishes_valid_and_broken_templates() {
         let of = |text: &str| graded(&Brief::default(), text).1;
         assert_eq!(of(REASONED), "KEPT");
         assert_eq!(
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn length_is_taken_off() {
+    fn length_above_limit_lowers_reward() {
         let rule = Brief { limit: REASONED.chars().count() as u64, ..Brief::default() };
         assert_eq!(graded(&rule, REASONED), (1.0, "KEPT".into()));
         let half_more = Brief { limit: 2 * rule.limit / 3, ..Brief::default() };
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_graded() {
+    fn grades_stay_in_range_for_any_completion() {
         check_responses(&Brief::default(), -1.0..=1.0);
     }
 }

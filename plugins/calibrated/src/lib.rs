@@ -82,21 +82,21 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_shares_are_paid() {
+    fn rewards_match_paper_audit_shares() {
         let shares =
             [0, 1, 4, 5, 9, 10, 19, 20, u64::MAX].map(|count| rome(r#"{"centre": 0}"#, count));
         assert_eq!(shares, [0.24, 0.53, 0.53, 0.7, 0.7, 0.73, 0.73, 0.81, 0.81]);
     }
 
     #[test]
-    fn the_whole_audit_is_the_centre() {
+    fn default_centre_is_overall_audit_accuracy() {
         // 406 of 700 sentences were correct.
         assert_eq!([0, 20].map(|count| rome("{}", count)), [-0.34, 0.23]);
         assert_eq!(rome(r#"{"centre": 0.7, "scale": 2}"#, 5), 0.0);
     }
 
     #[test]
-    fn small_audits_are_trusted_less() {
+    fn small_audit_buckets_use_wilson_lower_bound() {
         // The paper's table of Wilson intervals.
         let percent =
             |count| (rome(r#"{"centre": 0, "z": 1.959964}"#, count) * 1000.0).round() / 10.0;
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_checked() {
+    fn invalid_settings_are_rejected() {
         let error = |settings| configured::<Calibrated>(settings).unwrap_err();
         assert!(error(r#"{"audit": []}"#).contains("must begin at a count of 0"));
         assert!(error(r#"{"audit": [[0, 1, 2], [0, 1, 2]]}"#).contains("ascend"));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&Calibrated::default(), -0.341..=0.231);
     }
 }

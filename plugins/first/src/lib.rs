@@ -31,7 +31,7 @@ mod tests {
     use corver_sdk::testing::{DIRECTED, FILM, check, counts, run, sentence};
 
     #[test]
-    fn only_the_first_fact_counts() {
+    fn only_first_triplet_is_counted() {
         // The paper's example.
         let text =
             sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &FILM);
@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn pronouns_are_passed_over() {
+    fn pronoun_triplet_is_skipped() {
         let text = sentence(
             "He was born in Rome.",
             &[("He", "born in", "Rome"), ("Mario Camerini", "born in", "Rome")],
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_without_a_usable_fact_is_no_ones_fault() {
+    fn abstains_without_valid_triplet() {
         let nothing = counts(&[]);
         assert_eq!(run(&First::default(), &sentence("Well.", &[]), &nothing).reward, None);
         // The first valid triplet decides, even if it makes no query.
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_change_the_map_and_are_checked() {
+    fn tier_settings_change_rewards_and_are_validated() {
         let rule = First::from_json(r#"{"tiers": {"rewards": [-1.0, -0.1, 0.0, 0.1]}}"#).unwrap();
         let unseen = counts(&[(DIRECTED, 0)]);
         assert_eq!(run(&rule, &sentence("So it is.", &FILM), &unseen).reward, Some(-1.0));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&First::default(), -0.3..=0.1);
     }
 }

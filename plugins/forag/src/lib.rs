@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_claims_that_follow_is_paid_at_the_last_token() {
+    fn entailed_claim_share_rewards_last_token() {
         let evidence = ["Rome is a city in Italy.", "It was founded in 753 BC."];
         // 0.9 and 0.5 are at least 0.5, 0.49 is not: f = 2/3, and 2 · 2/3 − 1 = 1/3.
         let two_of_three = judged(&Forag::default(), &evidence, CLAIMS);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_and_the_bounds_are_settings() {
+    fn scale_threshold_and_limits_are_configurable() {
         let rule: Forag =
             configured(r#"{"scale": 3, "shift": 0, "threshold": 0.4, "claims": 2}"#).unwrap();
         assert_eq!(judged(&rule, &["Rome."], CLAIMS).reward, Some(3.0));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_paid_where_there_is_nothing_to_verify() {
+    fn abstains_without_evidence_or_claims() {
         let unpaid = |evidence: &[&str], reply| {
             let judged = judged(&Forag::default(), evidence, reply);
             (judged.reward, judged.note.unwrap())
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check_with(&Forag::default(), -1.0..=1.0, &[CLAIMS, "- Rome is old.\n", "NONE"]);
     }
 }

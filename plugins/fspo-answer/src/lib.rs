@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_gold_counts() {
+    fn best_matching_gold_sets_f1() {
         assert_eq!(score("The Mario Camerini!", &["x", "mario camerini"]), 1.0);
         // 1 word in common, of 1 and 2: 2 · 1 / (1 + 2).
         assert_eq!(score("Camerini", &["Mario Camerini", "Rome"]), 2.0 / 3.0);
@@ -145,7 +145,7 @@ mod tests {
 
     /// What the published `f1_score` gave for these texts.
     #[test]
-    fn yes_and_no_are_found_among_the_words_of_the_other_text() {
+    fn yes_no_matching_follows_reference_f1() {
         for (answer, gold) in [
             ("Yes.", "yes"),
             ("yes, it is", "yes"),
@@ -172,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn an_article_in_quotation_marks_is_dropped_and_the_marks_stay() {
+    fn quoted_article_is_dropped_from_normalised_words() {
         assert_eq!(normalized("“A” b the_an"), ["“", "”", "b"]);
     }
 
     #[test]
-    fn a_broken_format_has_no_answer() {
+    fn broken_format_is_graded_without_answer() {
         let broken = "<think>I remember.</think><answer>Rome";
         assert_eq!(graded(&upstream(), &["Rome"], broken), (0.0, "BROKEN".into()));
         assert_eq!(graded(&FspoAnswer::default(), &["Rome"], broken), (0.0, "BROKEN".into()));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn without_golds_the_format_is_paid() {
+    fn without_golds_only_format_is_rewarded() {
         assert_eq!(
             graded(&FspoAnswer::default(), &[], "a</think><answer>b</answer>"),
             (1.0, "NO_GOLD".into())
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_graded() {
+    fn grades_stay_in_range_for_any_completion() {
         check_responses(&FspoAnswer::default(), 0.0..=2.0);
         check_responses(&upstream(), 0.0..=1.0);
     }

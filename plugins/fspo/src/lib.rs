@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_of_the_reasoning_is_right_above_one_half() {
+    fn think_sentence_label_follows_entailment_threshold() {
         // v = +1 if the score is above 0.5, else −1; 0 (no verdict) for the answer.
         for (entail, label) in [(0.0, -1.0), (0.5, -1.0), (0.51, 1.0), (1.0, 1.0)] {
             assert_eq!(rewards(&Fspo::default(), TEXT, entail), [Some(label), None], "{entail}");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn upstream_answers_are_always_right() {
+    fn upstream_variant_labels_answer_sentences_right() {
         let upstream: Fspo = configured(r#"{"variant": "upstream"}"#).unwrap();
         assert_eq!(rewards(&upstream, TEXT, 0.2), [Some(-1.0), Some(1.0)]);
         let error = configured::<Fspo>(r#"{"variant": "code"}"#).unwrap_err();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_format_and_a_question_without_evidence_are_left_alone() {
+    fn abstains_on_broken_format_or_missing_evidence() {
         for variant in [Variant::Paper, Variant::Upstream] {
             let rule = Fspo { variant, ..Fspo::default() };
             for text in [
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&Fspo::default(), -1.0..=1.0);
         check_with(
             &Fspo { variant: Variant::Upstream, ..Fspo::default() },

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_paper_three_rewards_add_up() {
+    fn paper_variant_sums_format_answer_and_fact_rewards() {
         for (judge, correct, label) in [
             ("A", 2.0, "GOOD"),
             ("B", -1.0, "BAD"),
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn upstream_facts_rescue_wrong_answers_only() {
+    fn upstream_variant_adds_facts_to_wrong_answers_only() {
         close(graded(&upstream(), TEXT, "A"), 1.0 + 2.0, "GOOD");
         close(graded(&upstream(), TEXT, "C"), 1.0 + 1.0, "NOT_ATTEMPTED");
         close(graded(&upstream(), TEXT, "?"), 1.0, "UNREADABLE");
@@ -255,21 +255,21 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_is_wrong_without_being_judged() {
+    fn empty_answer_is_wrong_without_judge_call() {
         for text in ["<think>x</think><answer> </answer>", "<think>x</think><answer>Rome", "x"] {
             close(graded(&KnowRl::default(), text, "A"), -1.0 - 1.0 + HALF_OF_TWO, "NO_ANSWER");
         }
     }
 
     #[test]
-    fn without_golds_nobody_says_what_is_right() {
+    fn answer_is_not_judged_without_golds() {
         let corpus = FakeCorpus::default().replies("<text>", "NONE");
         let grade = run_response(&KnowRl::default(), &response("Which city?", &[], TEXT), &corpus);
         assert_eq!((grade.reward, grade.label.as_str()), (1.0, "NO_GOLD"));
     }
 
     #[test]
-    fn without_a_title_the_whole_corpus_is_searched() {
+    fn missing_title_searches_all_documents() {
         let corpus = FakeCorpus::default()
             .replies("<gold>", "B")
             .replies("<text>", "- Rome is old.")
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn few_facts_are_paid_less() {
+    fn fact_reward_is_discounted_for_few_facts() {
         let reward = |supported, facts| KnowRl::default().fact_reward(supported, facts);
         assert_eq!(reward(0, 0), 0.0);
         // At 10 facts the factor is exp(0) = 1, and from 11 on it is 1; at 5 it is exp(1 − 2) =
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_beyond_the_bound_are_not_verified() {
+    fn facts_beyond_limit_are_not_verified() {
         let rule: KnowRl = configured_response(r#"{"facts": 1}"#).unwrap();
         // "Rome is old." alone, unsupported: 1 + 2 + 0.
         close(graded(&rule, TEXT, "A"), 3.0, "GOOD");
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_read_in_the_published_order() {
+    fn judge_reply_parsing_follows_reference_order() {
         let read = |reply: &str| read_judge(reply).0;
         for (reply, score) in [
             ("correct", 2.0),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_format_is_the_published_pattern() {
+    fn format_check_follows_reference_pattern() {
         for kept in [
             TEXT,
             "Rome is old.</think>\n<answer>Rome</answer>\n",
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_checked() {
+    fn invalid_settings_are_rejected() {
         let refused = |json: &str| configured_response::<KnowRl>(json).unwrap_err();
         assert!(refused(r#"{"threshold": 2}"#).contains("`threshold`"));
         assert!(refused(r#"{"passages": 0}"#).contains("`passages`"));
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_graded() {
+    fn grades_stay_in_range_for_any_completion() {
         let many =
             (0..300).map(|number| format!("- Rome is {number} years old.\n")).collect::<String>();
         let replies = ["A", "B", "C", "<ANSWER>", "- Rome is old.", &many];

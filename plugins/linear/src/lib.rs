@@ -39,7 +39,7 @@ mod tests {
     use corver_sdk::testing::{check, reward_of};
 
     #[test]
-    fn every_occurrence_is_worth_the_same() {
+    fn reward_grows_linearly_with_count() {
         let rewards = [0, 5, 10, 15, 20, 21, u64::MAX]
             .map(|count| reward_of(&Linear::default(), count).unwrap());
         let expected = [-0.3_f32, -0.2, -0.1, 0.0, 0.1, 0.1, 0.1];
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_checked() {
+    fn invalid_settings_are_rejected() {
         let error = configured::<Linear>(r#"{"full": 0}"#).unwrap_err();
         assert!(error.contains("full") && error.contains("nonzero"), "{error}");
         assert_eq!(
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&Linear::default(), -0.3..=0.1);
     }
 }

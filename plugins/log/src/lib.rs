@@ -40,7 +40,7 @@ mod tests {
     use corver_sdk::testing::{check, reward_of};
 
     #[test]
-    fn equal_factors_are_worth_the_same() {
+    fn reward_grows_logarithmically_with_count() {
         // 1 + count doubles at each step.
         let rule: Log = configured(r#"{"zero": -0.5, "most": 0.5, "full": 15}"#).unwrap();
         let rewards = [0, 1, 3, 7, 15, 16, u64::MAX].map(|count| reward_of(&rule, count));
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_has_the_ends_of_the_papers_map() {
+    fn default_log_map_matches_paper_end_points() {
         let [none, eight, nine, full, more] =
             [0, 8, 9, 20, 21].map(|count| reward_of(&Log::default(), count).unwrap());
         assert_eq!([none, full, more], [-0.3, 0.1, 0.1]);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&Log::default(), -0.3..=0.1);
     }
 }

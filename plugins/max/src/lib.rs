@@ -27,7 +27,7 @@ mod tests {
     use corver_sdk::testing::{DIRECTED, FILM, STARRED, check, counts, run, sentence};
 
     #[test]
-    fn the_best_attested_fact_decides() {
+    fn highest_count_triplet_decides_reward() {
         let text = sentence("Mario Camerini directed Il Seduttore with Sophia Loren.", &FILM);
         let judged = run(&Max::default(), &text, &counts(&[(DIRECTED, 0), (STARRED, 50)]));
         assert_eq!((judged.reward, judged.count, judged.triplet), (Some(0.1), Some(50), Some(1)));
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&Max::default(), -0.3..=0.1);
     }
 }

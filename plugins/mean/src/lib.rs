@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_counts_do_not_dilute() {
+    fn unknown_counts_are_excluded_from_mean() {
         let text = sentence("Mario Camerini directed Il Seduttore with Sophia Loren.", &FILM);
         let unknown = counts(&[(DIRECTED, 0)]).without(STARRED);
         assert_eq!(run(&Mean::default(), &text, &unknown).reward, Some(-0.3));
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&Mean::default(), -0.3..=0.1);
     }
 }

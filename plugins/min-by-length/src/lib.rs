@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_reference_facts_earns_nothing_on_average() {
+    fn reference_triplets_average_to_zero_reward() {
         let rule = MinByLength::default();
         let tiers = [0, 1, 5, 20]; // one count of each tier, equally likely
         let one: f64 = tiers.iter().map(|&a| paid(&rule, &[a])).sum();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn more_attested_facts_earn_more() {
+    fn more_supported_triplets_raise_reward() {
         let rule = MinByLength::default();
         let attested: Vec<f64> = (1..6).map(|n| paid(&rule, &vec![20; n])).collect();
         assert!(attested.is_sorted_by(|a, b| a < b), "{attested:?}");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sure_reference_is_min_less_a_constant() {
+    fn single_tier_reference_reduces_to_min() {
         let rule = configured(r#"{"reference": [0, 0, 1, 0]}"#).unwrap();
         assert_eq!(
             [paid(&rule, &[0, 20]), paid(&rule, &[20, 20])].map(|reward| reward as f32),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_checked() {
+    fn invalid_settings_are_rejected() {
         let error = |settings| configured::<MinByLength>(settings).unwrap_err();
         assert!(error(r#"{"reference": [1]}"#).contains("must have 4 shares"));
         assert!(error(r#"{"reference": [1, 1, 0, 0]}"#).contains("add up to 1"));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&MinByLength::default(), -0.225..=0.4);
     }
 }

@@ -29,7 +29,7 @@ mod tests {
     use corver_sdk::testing::{DIRECTED, FILM, STARRED, check, counts, run, sentence};
 
     #[test]
-    fn the_least_attested_fact_decides() {
+    fn lowest_count_triplet_decides_reward() {
         // The paper's example.
         let text =
             sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &FILM);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&Min::default(), -0.3..=0.1);
     }
 }

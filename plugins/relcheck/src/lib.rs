@@ -61,21 +61,21 @@ mod tests {
     }
 
     #[test]
-    fn a_well_attested_pair_needs_its_relation() {
+    fn frequent_pair_without_relation_is_penalised() {
         // The paper's example.
         assert_eq!(loren_directed(&[(PAIR, 20), (RELATED, 0)]).reward, Some(-0.05));
         assert_eq!(loren_directed(&[(PAIR, 20), (RELATED, 1)]).reward, Some(0.1));
     }
 
     #[test]
-    fn other_pairs_are_looked_up_once() {
+    fn infrequent_pair_skips_relation_query() {
         let judged = loren_directed(&[(PAIR, 19)]);
         assert_eq!((judged.reward, judged.asked.len()), (Some(0.0), 1));
         assert_eq!(loren_directed(&[(PAIR, 0)]).reward, Some(-0.3));
     }
 
     #[test]
-    fn an_unknown_or_empty_relation_changes_nothing() {
+    fn unknown_or_empty_relation_leaves_pair_reward() {
         let text = sentence("It is so.", &[("Sophia Loren", "directed", "Il Seduttore")]);
         let unknown = counts(&[(PAIR, 99)]).without(RELATED);
         assert_eq!(run(&RelCheck::default(), &text, &unknown).reward, Some(0.1));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_fact_counts() {
+    fn only_first_triplet_is_counted() {
         // The paper's other example: the first fact is well attested, with its relation.
         let film = [
             ("Mario Camerini", "directed", "Il Seduttore"),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&RelCheck::default(), -0.3..=0.1);
     }
 }

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn truth_is_paid_where_the_statement_ends_and_information_at_the_end() {
+    fn truth_rewards_statement_end_and_information_sentence_end() {
         // "Rome is in Italy" ends at character 15, "Rome is old" at 30, and the sentence's full stop is 31.
         // Correct, 5: 0.45 · 1.25 = 0.5625. Wrong, 2: −1.7 · 0.1 = −0.17. 1.2 · ln(1.25 + 0.1 + 1) = 1.2 · 0.854415 = 1.025298.
         let expected = [(15, 0.5625), (30, -0.17), (31, 1.025_298)];
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn helpless_statements_cost_and_the_logarithm_has_a_floor() {
+    fn unhelpful_statements_cost_and_log_is_floored() {
         // Vague, 1: −1 · |−0.2| = −0.2; 1.2 · ln(1.25 − 0.2 + 1) = 1.2 · 0.717840 = 0.861408.
         close(
             &shares(&Rlfh::default(), ("Vague", "1")),
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn presets_are_the_published_ones() {
+    fn presets_match_published_weights() {
         let shares = |json: &str| shares(&configured(json).unwrap(), ("Wrong", "3"));
         // Code: 1 · 1.3; −2 · 1.1; ln(1.3 + 1.1 + 1) = 1.223775.
         close(&shares(r#"{"preset": "code"}"#), &[(15, 1.3), (30, -2.2), (31, 1.223_775)]);
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn hedges_are_worth_something_of_their_own() {
+    fn hedged_verdicts_have_own_rewards() {
         // 0.35 · 1 and −1.5 · 1; 1.2 · ln(1.25 + 1 + 1) = 1.2 · 1.178655 = 1.414386.
         close(
             &shares(&Rlfh::default(), ("Hedged correct", "4")),
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_vague_and_helpless() {
+    fn unreadable_replies_default_to_vague_and_unhelpful() {
         assert_eq!(
             ["Correct.", "It is WRONG", "incorrect", "", "vague"].map(read_verdict),
             [0, 4, 2, 2, 2]
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_refusals_and_empty_lists_are_passed_over() {
+    fn abstains_on_questions_refusals_and_empty_lists() {
         let note = |text: &str, reply: &str| {
             let judged = judged_text(
                 &Rlfh::default(),
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn passages_are_cut_and_statements_counted() {
+    fn passage_words_and_statements_are_limited() {
         let rule: Rlfh = configured(r#"{"words": 2, "statements": 1, "passages": 1}"#).unwrap();
         let corpus = FakeCorpus::default()
             .replies("<text>", LIST)
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_checked() {
+    fn invalid_settings_are_rejected() {
         let refused = |json: &str| configured::<Rlfh>(json).unwrap_err();
         assert!(
             refused(r#"{"preset": "paper"}"#)
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         // Of at most 20 statements: −20 · 1.7 · 1.25 + 1.2 · ln 0.1, and 20 · 0.45 · 1.25 + 1.2 ·
         // ln 26.
         let replies = [LIST, "- Rome is old.\n", "NONE", "Correct", "Wrong", "5", "1"];

@@ -48,7 +48,7 @@ mod tests {
     use corver_sdk::testing::{check, reward_of};
 
     #[test]
-    fn the_midpoint_is_halfway() {
+    fn reward_at_midpoint_is_halfway() {
         let rule: Sigmoid =
             configured(r#"{"low": -1, "high": 1, "midpoint": 7, "steepness": 1}"#).unwrap();
         // Odds of 1 + count against 8.
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&Sigmoid::default(), -0.3..=0.1);
     }
 }

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn words_in_common_are_paid() {
+    fn reward_follows_token_f1_with_best_gold() {
         assert_eq!(graded("The Mario Camerini!", &["x", "mario camerini"]), (2.0, "GOOD".into()));
         // One of two words: F1 2/3.
         assert_eq!(graded("Camerini", &["Mario Camerini"]), (1.0, "BAD".into()));
@@ -74,19 +74,19 @@ mod tests {
     }
 
     #[test]
-    fn a_long_answer_that_contains_the_gold_is_paid_less_than_the_gold() {
+    fn long_answer_containing_gold_scores_below_gold() {
         let long =
             graded("It was Mario Camerini or Sophia Loren or somebody else", &["Mario Camerini"]).0;
         assert!(long < 1.0, "{long}");
     }
 
     #[test]
-    fn without_golds_no_answer_is_paid() {
+    fn answer_grades_zero_without_golds() {
         assert_eq!(graded("Rome", &[]), (0.0, "NO_GOLD".into()));
     }
 
     #[test]
-    fn refusals_are_no_attempts() {
+    fn refusals_are_labelled_not_attempted() {
         for refusal in ["", "I don't know", "I do not know.", "..."] {
             assert_eq!(graded(refusal, &["know"]).1, "NOT_ATTEMPTED", "{refusal:?}");
         }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_graded() {
+    fn grades_stay_in_range_for_any_completion() {
         check_responses(&TokenF1::default(), -1.0..=2.0);
     }
 }

@@ -32,7 +32,7 @@ mod tests {
     use corver_sdk::testing::{check, counts, run, sentence};
 
     #[test]
-    fn the_best_k_are_averaged() {
+    fn highest_k_triplet_rewards_are_averaged() {
         let facts = [("Rome", "in", "Italy"), ("Rome", "in", "Peru"), ("Rome", "in", "Lazio")];
         let text = sentence("Rome lies in Italy, in Peru and in Lazio.", &facts);
         let corpus =
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&TopK::default(), -0.3..=0.1);
     }
 }

@@ -255,14 +255,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the reward 2 is not within -1.0..=1.0")]
-    fn a_reward_out_of_bounds_is_found() {
+    fn out_of_range_reward_is_detected() {
         rule!(Generous, |sentence, _corpus| verdict(sentence.triplets.len().min(2) as f64));
         check(&Generous {}, -1.0..=1.0);
     }
 
     #[test]
     #[should_panic(expected = "the reward -2 is not within -1.0..=1.0")]
-    fn texts_of_the_rules_own_are_tried() {
+    fn check_with_tries_given_texts() {
         rule!(Stern, |sentence, _corpus| verdict(if sentence.text.starts_with("Perhaps") {
             -2.0
         } else {
@@ -274,14 +274,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "must be finite")]
-    fn a_division_by_nothing_is_found() {
+    fn non_finite_reward_is_detected() {
         rule!(Mean, |sentence, _corpus| verdict(0.0 / sentence.triplets.len() as f64));
         check(&Mean {}, -1.0..=1.0);
     }
 
     #[test]
     #[should_panic(expected = "earns something else")]
-    fn a_memory_is_found() {
+    fn stateful_rule_is_detected() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         rule!(Fickle, |_sentence, _corpus| verdict(f64::from(
             CALLS.fetch_add(1, Ordering::Relaxed) % 7
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "where counting stops at `enough`")]
-    fn an_enough_that_is_not_enough_is_found() {
+    fn too_small_enough_is_detected() {
         rule!(Hasty, |sentence, corpus| {
             let facts = corpus.count_facts(sentence, 3)?;
             verdict(if facts.iter().any(|&(_, count)| count >= 5) { 1.0 } else { 0.0 })
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "still asks after 4 rounds")]
-    fn endless_questions_are_found() {
+    fn endless_requests_are_detected() {
         rule!(Curious, |_sentence, corpus| {
             loop {
                 corpus.count(Query::all_of(["more"]))?;
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "asks something else than before")]
-    fn questions_that_change_from_call_to_call_are_found() {
+    fn changing_requests_are_detected() {
         static CALLS: AtomicU32 = AtomicU32::new(1);
         rule!(Fickle, |sentence, corpus| {
             corpus.count_facts(sentence, CALLS.fetch_add(1, Ordering::Relaxed).into())?;
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "one outcome per sentence")]
-    fn a_missing_outcome_is_found() {
+    fn missing_outcome_is_detected() {
         #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
         struct Lazy {}
 

@@ -192,21 +192,21 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "is not within 0.0..=1.0")]
-    fn a_mean_over_no_golds_is_found() {
+    fn nan_grade_without_golds_is_detected() {
         rule!(Mean, |completion| grade(0.0 / completion.golds.len() as f64, "GOOD"));
         check_responses(&Mean {}, 0.0..=1.0);
     }
 
     #[test]
     #[should_panic(expected = "is not one word")]
-    fn a_label_of_several_words_is_found() {
+    fn multi_word_label_is_detected() {
         rule!(Wordy, |completion| grade(0.0, &completion.answer));
         check_responses(&Wordy {}, 0.0..=0.0);
     }
 
     #[test]
     #[should_panic(expected = "earns something else")]
-    fn a_memory_is_found() {
+    fn stateful_rule_is_detected() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         rule!(Fickle, |_completion| grade(
             f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7),
@@ -217,13 +217,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a note of")]
-    fn an_endless_note_is_found() {
+    fn overlong_note_is_detected() {
         rule!(Chatty, |completion| grade(0.0, "GOOD").note(&completion.text.repeat(100)));
         check_responses(&Chatty {}, 0.0..=0.0);
     }
 
     #[test]
-    fn a_response_is_cut_as_the_host_cuts_it() {
+    fn response_sections_match_host_split() {
         let answer = |text: &str| response("", &[], text).answer;
         assert_eq!(answer("<think>x</think><answer> Rome </answer> y"), "Rome");
         assert_eq!(answer(" Rome "), "Rome");

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn several_people_label_the_same_sentences() {
+    fn annotator_sheets_are_merged_by_majority() {
         let folder = tempfile::tempdir().unwrap();
         let sheets: Vec<PathBuf> = [["c", "i", ""], ["c", "c", ""], ["i", "i", "c"]]
             .iter()
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_models_labels_are_told_from_peoples() {
+    fn model_labels_are_distinguished_from_human_labels() {
         let folder = tempfile::tempdir().unwrap();
         let own = Row { note: "=see p. 3".into(), ..row(2, 3, Some(Label::Incorrect)) };
         let by_model =

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_pays_truth_is_found() {
+    fn audit_finds_rule_rewarding_truth() {
         let good = of(&[
             (Some(0.1), 20, true),
             (Some(-0.3), 0, false),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_pays_falsehood_or_nothing_is_found() {
+    fn audit_finds_rule_rewarding_falsehood_or_nothing() {
         assert_eq!(
             of(&[(Some(0.1), 20, false), (Some(-0.3), 0, true)].repeat(30)).finding(),
             Finding::Falser
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn two_sentences_get_no_verdict() {
+    fn audit_needs_enough_sentences_for_verdict() {
         let two = of(&[(Some(0.1), 20, true), (Some(-0.3), 0, false)]);
         assert_eq!((two.finding(), two.auc), (Finding::TooFew, Auc { value: 1.0, interval: None }));
         let expected = "r: no verdict; that takes 30 true and 30 false sentences, of 10 questions or more each, \
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_only_tells_questions_apart_is_found() {
+    fn audit_finds_rule_ranking_only_between_questions() {
         // Each question has sentences of one reward, the famous half of them more true ones.
         let all: Vec<_> = (0..400)
             .map(|n| {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_upside_down_within_questions_is_told() {
+    fn audit_finds_rule_inverted_within_questions() {
         // Questions of the first half are mostly right and earn more; within each, the false
         // sentence earns the most.
         let all: Vec<_> = (0..400)
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rewards_are_put_into_bins() {
+    fn audit_bins_many_distinct_rewards() {
         let all: Vec<_> =
             (0..1000).map(|n| (Some(n as f32 / 1000.0), 3, n % 1000 >= 500)).collect();
         let bins = of(&all).by_reward;

@@ -145,7 +145,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn buckets_are_written_and_read() {
+    fn bucket_labels_round_trip() {
         let written: Vec<String> =
             Buckets::default().iter().map(|bucket| bucket.to_string()).collect();
         assert_eq!(written, ["0", "1 to 4", "5 to 9", "10 to 19", "20 or more"]);
@@ -161,7 +161,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn counts_have_their_place() {
+    fn counts_fall_into_their_buckets() {
         let places =
             [0, 1, 4, 5, 19, 20, 500].map(|count| Buckets::default().place(&counted(count, 1000)));
         assert_eq!(places, [0, 1, 1, 2, 3, 4, 4].map(Place::In));
@@ -169,7 +169,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_count_that_was_cut_short_has_none_below_the_last_bucket() {
+    fn truncated_count_fits_only_last_bucket() {
         let buckets = Buckets::default();
         assert_eq!(buckets.place(&counted(5, 5)), Place::CutShort);
         assert_eq!(buckets.place(&counted(4, 5)), Place::In(1));

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_of_each_bucket_as_there_are() {
+    fn draw_takes_available_sentences_per_bucket() {
         let lines = traces(&[0, 3, 7, 25], 6);
         let drawn = draw(&lines, &[4, 10, 2, 1, 3], 1).unwrap();
         let numbers: Vec<_> =
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_and_traces_of_score_are_read_too() {
+    fn draw_reads_answers_and_score_traces() {
         let sentences = [
             sentence("a", Some(counted(5, 5))),
             sentence("b", Some(Verdict::default())),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_named() {
+    fn draw_rejects_unsuitable_files() {
         let error =
             draw(&["{\"step\": 1, \"loss\": 0.1}\n".to_owned()], &[1], 1).unwrap_err().to_string();
         assert!(

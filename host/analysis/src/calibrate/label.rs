@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_are_words_or_letters() {
+    fn label_parses_words_or_letters() {
         for (text, label) in
             [(" Correct ", Correct), ("INCORRECT", Incorrect), ("u", Unclear), ("I", Incorrect)]
         {
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn most_decide() {
+    fn majority_label_wins_and_ties_are_unclear() {
         assert_eq!(majority(&[]), None);
         assert_eq!(majority(&[Incorrect, Correct, Incorrect]), Some(Incorrect));
         assert_eq!(majority(&[Incorrect, Correct]), Some(Unclear));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn agreement_beyond_chance() {
+    fn kappa_measures_agreement_beyond_chance() {
         let of = |sentences: &[&[Label]]| agreement(sentences.iter().copied());
         assert_eq!(of(&[&[Correct], &[]]), None);
         let same = of(&[&[Correct, Correct], &[Correct, Correct, Correct]]).unwrap();

@@ -269,7 +269,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_area_counts_pairs() {
+    fn auc_counts_correctly_ordered_pairs() {
         assert_eq!(value(&[(0.1, true), (-0.3, false)]), Some(1.0));
         assert_eq!(value(&[(-0.3, true), (0.1, false)]), Some(0.0));
         assert_eq!(value(&[(0.0, true), (-0.0, false)]), Some(0.5));
@@ -281,7 +281,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_question_may_be_all_that_a_reward_tells_apart() {
+    fn auc_within_questions_ignores_question_difficulty() {
         // Famous questions earn more and are answered right more often; within a question, the
         // false sentence earns more.
         let famous = [(0.1, true), (0.1, true), (0.2, false)].map(|(reward, is_true)| Outcome {
@@ -298,7 +298,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_constant_reward_says_nothing() {
+    fn constant_reward_has_auc_one_half() {
         let all = outcomes(&[(0.1, true), (0.1, false)].repeat(30));
         assert_eq!(
             auc(&all, 1),
@@ -308,7 +308,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ranks_are_correlated() {
+    fn rank_correlation_matches_known_value() {
         let all = [
             (0.1, true),
             (-0.3, false),
@@ -324,7 +324,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_interval_knows_that_sentences_of_a_question_belong_together() {
+    fn auc_interval_accounts_for_question_clusters() {
         let independent: Vec<(f32, bool)> =
             (0..400).map(|n| (if n % 5 < 3 { 0.1 } else { -0.3 }, n % 2 == 0)).collect();
         let alone = auc(&outcomes(&independent), 1).unwrap();
@@ -344,7 +344,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn two_sentences_have_no_interval() {
+    fn auc_of_two_sentences_has_no_interval() {
         let two = auc(&outcomes(&[(0.1, true), (-0.3, false)]), 1).unwrap();
         assert_eq!(
             (two, two.to_string()),
@@ -353,7 +353,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn thirty_sentences_of_each_kind_from_ten_questions_are_enough() {
+    fn auc_interval_needs_thirty_sentences_from_ten_questions() {
         let is_enough = |each: usize, questions: usize| {
             let mut all = outcomes(&[(0.1, true), (-0.3, false)].repeat(each));
             all.iter_mut()
@@ -381,7 +381,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn the_area_is_that_of_all_pairs(all in prop::collection::vec((-2i8..3, any::<bool>()), 0..30)) {
+        fn auc_matches_brute_force_pairs(all in prop::collection::vec((-2i8..3, any::<bool>()), 0..30)) {
             let all: Vec<(f32, bool)> = all.into_iter().map(|(reward, is_true)| (f32::from(reward), is_true)).collect();
             let of = |wanted: bool| all.iter().filter(move |(_, is_true)| *is_true == wanted).map(|(reward, _)| *reward);
             let pairs: Vec<f64> = of(true)

@@ -338,7 +338,7 @@ pub(crate) mod tests {
     const HEADER: &str = "id,bucket,count,question,sentence,head,relation,tail,query,label,note\n";
 
     #[test]
-    fn a_sheet_is_read_as_it_was_written() {
+    fn sheet_round_trips_without_overwriting() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sheet.csv");
         let mut rows = vec![
@@ -362,7 +362,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_spreadsheets_make_of_it_is_read() {
+    fn spreadsheet_exported_sheet_is_readable() {
         let rows = rows_of(
             "\u{feff}LABEL;Who;ID;Bucket;Count;Question;Sentence;Head;Relation;Tail\r\n\
              Correct;me;s1;1 to 4;3;q;\"A; b.\";A;is;b\r\n;;;;;;;;;\r\n I ;me;s2;0;0;q;C.;C;is;\r\n;me;s3;20 or more;20;q;D.\r\n",
@@ -390,7 +390,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_was_damaged_is_named() {
+    fn damaged_sheet_cells_are_named() {
         let told_of = |row: &str| told(&format!("{HEADER}{row}"));
         assert!(told_of("s1,4-Jan,3,q,A.,A,is,b,,c,\n").contains(":2: bucket is \"4-Jan\""));
         assert!(
@@ -413,14 +413,14 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn any_cell_comes_back_and_none_is_a_formula(cell in "['=+@a\\-\t\r\n,;\"]{0,6}") {
+        fn guarded_cell_round_trips_and_is_no_formula(cell in "['=+@a\\-\t\r\n,;\"]{0,6}") {
             let written = guarded(&cell);
             prop_assert!(!written.starts_with(FORMULA));
             prop_assert_eq!(unguarded(&written), &cell);
         }
 
         #[test]
-        fn any_text_comes_back(sentence in "[a-zé =+@'\\-\t\r\n,;\"]{0,12}[a-z]", note in "[a-z'=\r\n\",;]{0,6}") {
+        fn sheet_text_round_trips(sentence in "[a-zé =+@'\\-\t\r\n,;\"]{0,12}[a-z]", note in "[a-z'=\r\n\",;]{0,6}") {
             let rows = [Row { sentence, note, ..row(1, 3, None) }];
             prop_assert_eq!(rows_of(&as_csv(&rows)).unwrap(), rows);
         }

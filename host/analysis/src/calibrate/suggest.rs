@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_thresholds_follow_from_its_table() {
+    fn suggested_thresholds_match_paper_table() {
         let [(first, tiers), (calibrated, audit)] = <[_; 2]>::try_from(settings(&PAPER)).unwrap();
         assert_eq!((first.as_str(), calibrated.as_str()), ("first.wasm", "calibrated.wasm"));
         assert_eq!(
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boundary_at_one_is_no_threshold() {
+    fn suggestion_omits_threshold_at_count_one() {
         let tiers = |table: &[(u64, u64, u64)]| settings(table)[0].1["tiers"].clone();
         assert_eq!(
             tiers(&[(0, 10, 100), (3, 90, 100)]),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_that_fall_are_pooled() {
+    fn falling_shares_are_pooled() {
         let fallen = settings(&[(0, 10, 100), (3, 60, 100), (9, 40, 100), (20, 90, 100)]);
         assert_eq!(fallen[0].1["tiers"]["thresholds"], json!([20]));
         let nothing = settings(&[(0, 50, 100), (3, 52, 100), (20, 49, 100)]);

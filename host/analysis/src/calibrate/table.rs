@@ -298,7 +298,7 @@ pub(super) mod tests {
         [(0, 48, 200), (3, 53, 100), (9, 70, 100), (10, 73, 100), (20, 162, 200)];
 
     #[test]
-    fn the_papers_table_is_reproduced() {
+    fn calibration_table_matches_paper() {
         let calibration = calibrate(&annotated(&PAPER)).unwrap();
         let percent = |share: f64| (1000.0 * share).round() / 10.0;
         let rows: Vec<_> = calibration
@@ -334,7 +334,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_trend_of_two_is_the_test_of_two_proportions() {
+    fn trend_of_two_buckets_equals_proportion_test() {
         let share = |correct, n| Share::of(correct, n).unwrap();
         let trend = Trend::of(&[share(53, 100), share(70, 100)]).unwrap();
         let expected = 0.17 / (0.615f64 * 0.385 * 0.02).sqrt();
@@ -352,7 +352,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_fall_may_be_chance() {
+    fn insignificant_fall_leaves_order_unclear() {
         let of = |table: &[(u64, u64, u64)]| calibrate(&annotated(table)).unwrap().order;
         assert_eq!(of(&[(0, 50, 100), (3, 45, 100), (9, 90, 100)]), Order::Unclear);
         assert_eq!(of(&[(0, 50, 100), (3, 45, 100), (9, 90, 100), (20, 50, 100)]), Order::Broken);
@@ -360,7 +360,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn sentences_of_a_question_say_less_than_independent_ones() {
+    fn clustered_sentences_reduce_effective_sample_size() {
         let of =
             |sentences: &[(usize, bool)]| Share::of_questions(sentences.iter().copied()).unwrap();
         let alone: Vec<(usize, bool)> = (0..100).map(|n| (n, n % 4 > 0)).collect();
@@ -383,7 +383,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_not_labelled_is_in_no_bucket() {
+    fn unlabelled_sentences_enter_no_bucket() {
         let labels = [Some(Label::Unclear), None, Some(Label::Correct), Some(Label::Unclear)];
         let rows =
             labels.iter().enumerate().map(|(n, &label)| row(n, 3 * n as u64, label)).collect();

@@ -106,13 +106,13 @@ mod tests {
     /// SAS/STAT's example of PROC FREQ: two dermatologists on 88 patients; κ 0.3449, 95 % 0.2030 to
     /// 0.4868.
     #[test]
-    fn a_published_table_is_reproduced() {
+    fn kappa_matches_published_table() {
         let patients = [[10, 4, 1, 0], [5, 10, 12, 2], [2, 4, 12, 5], [0, 2, 6, 13]];
         assert_eq!(rounded(kappa(&patients).unwrap()), [0.3449, 0.203, 0.4868]);
     }
 
     #[test]
-    fn by_hand() {
+    fn kappa_matches_hand_computed_values() {
         // Observed 0.7; expected 0.5 × 0.6 + 0.5 × 0.4 = 0.5.
         assert_eq!(rounded(kappa(&[[20, 5], [10, 15]]).unwrap())[0], 0.4);
         assert_eq!(rounded(kappa(&[[45, 15], [25, 15]]).unwrap())[0], 0.1304);

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn questions_of_the_same_words_keep_their_own_golds() {
+    fn equally_worded_questions_retain_own_golds() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("answers.jsonl");
         let line = |sample: Option<usize>| {

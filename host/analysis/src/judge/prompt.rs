@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_filled_in_once() {
+    fn prompt_fields_are_substituted_once() {
         let item = Item {
             question: "who {answer}?".into(),
             golds: vec!["a".into(), "b".into()],
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_is_a_label_or_none() {
+    fn judge_reply_parses_to_label_or_none() {
         let judge = judge("{answer}");
         assert_eq!(judge.read(" Correct.\n"), Some(Label::Good));
         assert_eq!(judge.read("**INCORRECT**"), Some(Label::Bad));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_judge_that_cannot_judge_is_refused() {
+    fn incomplete_judge_settings_are_rejected() {
         let told = |judge: &JudgeSettings<Label>| judge.check::<Item>().unwrap_err().to_string();
         assert!(judge("{answer}").check::<Item>().is_ok());
         assert!(told(&judge("{question}")).contains("write {answer} or {completion}"));

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_missed_sentences_are_counted() {
+    fn sentence_judge_findings_match_paper_counts() {
         // 152 of 200 sentences of count 0 are wrong, and 25 of these are affirmed (App. case
         // study); the rest is made up.
         let zero = [[40, 8, 0, 0], [25, 127, 0, 0], [3, 2, 0, 0], [1, 0, 0, 1]];
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sheet_without_labels_has_the_models_alone() {
+    fn unlabelled_sheet_gives_model_findings_only() {
         let found = findings(&[(3, [[0; 4], [0; 4], [0; 4], [2, 1, 0, 1]])]);
         assert_eq!((found.affirmed, found.rejected, found.agreement), (2, 1, None));
         assert_eq!((found.correct_by_count, found.missed_by_count), (None, None));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_model_is_shown_the_sentence_alone() {
+    fn sentence_judge_prompt_contains_only_sentence() {
         let prompt = "{question} {sentence} {golds}".to_owned();
         let labels =
             [("YES".to_owned(), Label::Correct), ("NO".to_owned(), Label::Incorrect)].into();

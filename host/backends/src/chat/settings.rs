@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openai_s_key_is_for_openai() {
+    fn openai_key_variable_applies_only_to_openai() {
         let variable = |settings: &ChatSettings, url: &str| {
             variable_for(settings, &Host::of(url).unwrap()).map(str::to_owned)
         };

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passages_are_as_equal_as_can_be() {
+    fn passage_lengths_are_balanced() {
         assert_eq!(cut(" a b\n\nc  d e ", 2), ["a", "b\n\nc", "d e"]);
         assert_eq!(cut("a b c d", 4), ["a b c d"]);
         assert_eq!(cut("über ﬁve", 1), ["über", "ﬁve"]);
@@ -34,7 +34,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_word_is_lost(text in "[a ü\n]{0,60}", words in 1_usize..9) {
+        fn cutting_preserves_every_word(text in "[a ü\n]{0,60}", words in 1_usize..9) {
             let passages = cut(&text, words);
             let lengths: Vec<usize> = passages.iter().map(|passage| passage.split_whitespace().count()).collect();
             prop_assert!(lengths.iter().all(|&length| (1..=words).contains(&length)), "{lengths:?}");

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn passages_lie_beside_their_index_or_in_a_folder_of_their_own() {
+    fn passage_folder_is_beside_index_or_configured() {
         let beside = Place::new(Path::new("/data/wiki/"), None).unwrap();
         assert_eq!(beside.folder(), Path::new("/data/wiki.passages"));
         assert_eq!(beside.remedy(), "corver-host index passages --index /data/wiki/");

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_letters_and_digits_in_small_letters() {
+    fn words_are_lowercase_letters_and_digits() {
         let words = words("The U.S. (in 1969), the ÉTÉ: title:x AND -y*");
         let words: Vec<(&str, u32)> =
             words.iter().map(|(word, number)| (word.as_str(), *number)).collect();

@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_are_one_or_a_range() {
+    fn shard_argument_parses_number_or_range() {
         assert_eq!(["3", "0-3", "7-7"].map(|text| shards(text).unwrap()), [3..=3, 0..=3, 7..=7]);
         assert!(
             ["", "-", "0-", "-1", "0-3-5", "all", "1..2"].iter().all(|text| shards(text).is_err())
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_units() {
+    fn size_argument_parses_units() {
         let sizes = ["7", "500M", "8G", "8g", "1.5GiB", "2KB"].map(|text| bytes(text).unwrap());
         assert_eq!(sizes, [7, 500 << 20, 8 << 30, 8 << 30, 3 << 29, 2048]);
         assert!(["", "G", "8X", "-1G", "0"].iter().all(|text| bytes(text).is_err()));

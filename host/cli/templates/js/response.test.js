@@ -12,11 +12,11 @@ const graded = (answer) => {
   return runResponse(rule, response('Where?', ['Rome', 'Roma'], text), counts({}));
 };
 
-test('a gold and nothing more is right', () => {
+test('only exact gold answer is good', () => {
   const labels = ['roma', 'Rome, Italy', ''].map((answer) => graded(answer).label);
   assert.deepEqual(labels, ['GOOD', 'BAD', 'NOT_ATTEMPTED']);
 });
 
-test('an unknown setting is refused', () => {
+test('rejects unknown setting', () => {
   assert.throws(() => rule.configure('{"rihgt": 5}'), /unknown field `rihgt`/);
 });

@@ -12,11 +12,11 @@ def graded(answer: str):
 
 
 class {{type}}Test(unittest.TestCase):
-    def test_a_gold_and_nothing_more_is_right(self):
+    def test_only_exact_gold_answer_is_good(self):
         labels = [graded(answer).label for answer in ("roma", "Rome, Italy", "")]
         self.assertEqual(labels, ["GOOD", "BAD", "NOT_ATTEMPTED"])
 
-    def test_an_unknown_setting_is_refused(self):
+    def test_rejects_unknown_setting(self):
         with self.assertRaisesRegex(ValueError, "unknown field `rihgt`"):
             rule.configure({"rihgt": 5})
 

@@ -9,20 +9,20 @@ PARIS = sentence("Paris is in Peru.", [("Paris", "is in", "Peru")])
 
 
 class {{type}}Test(unittest.TestCase):
-    def test_a_fact_that_is_not_attested_is_penalised(self):
+    def test_unattested_triplet_is_penalised(self):
         judged = run(rule, PARIS, counts({"Paris AND Peru": 0}))
         self.assertEqual((judged.reward, judged.count, judged.triplet), (-0.3, 0, 0))
 
-    def test_the_noise_floor_is_not_attested_either(self):
+    def test_count_at_noise_floor_is_penalised(self):
         settings = {"noise_floor": 5}
         self.assertEqual(run(rule, PARIS, counts({"Paris AND Peru": 5}), settings).reward, -0.3)
         self.assertEqual(run(rule, PARIS, counts({"Paris AND Peru": 6}), settings).reward, 0.1)
 
-    def test_nothing_is_said_of_a_sentence_without_a_countable_fact(self):
+    def test_abstains_without_countable_triplet(self):
         self.assertIsNone(run(rule, sentence("Well.", []), counts({})).reward)
         self.assertIsNone(run(rule, PARIS, counts({"Paris AND Peru": None})).reward)
 
-    def test_an_unknown_setting_is_refused(self):
+    def test_rejects_unknown_setting(self):
         with self.assertRaisesRegex(ValueError, "unknown field `floor`"):
             rule.configure({"floor": 5})
 

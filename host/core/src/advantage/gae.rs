@@ -69,7 +69,7 @@ mod tests {
     const VALUES: [f64; 4] = [1.0, 2.5, 2.0, 3.0];
 
     #[test]
-    fn what_leads_to_a_point_earns_it_too() {
+    fn gae_propagates_token_reward_backwards() {
         // R = [1, 1, 3, 1] with a point of 2 at the third token and V = 0: r = [0, 0, 2, 1] with γ
         // = 1. By hand, with λ = ½: A₃ = 1, A₂ = 2 + ½·1, A₁ = ½·2.5, A₀ = ½·1.25.
         let settings = GaeSettings { gamma: 1.0, lambda: 0.5 };
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn with_lambda_1_credit_stays_where_it_was_earned() {
+    fn lambda_one_gives_return_minus_value() {
         for gamma in [1.0, 0.9] {
             let got = gae(&RETURNS, &[0.0; 4], &VALUES, &GaeSettings { gamma, lambda: 1.0 });
             assert!(close(&got, &[2.0, 0.6, 0.7, -1.0]), "{gamma}: {got:?}");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn with_lambda_0_it_is_one_steps_surprise() {
+    fn lambda_zero_gives_one_step_td_error() {
         let got = gae(&RETURNS, &[0.0; 4], &VALUES, &GaeSettings { gamma: 1.0, lambda: 0.0 });
         // r = −0.1, 0.4, 0.7, 2
         assert!(
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn between_them_it_is_the_discounted_sum() {
+    fn gae_is_discounted_sum_of_td_errors() {
         let settings = GaeSettings { gamma: 0.9, lambda: 0.5 };
         let at = |row: &[f64], t: usize| row.get(t).copied().unwrap_or(0.0);
         let delta = |t| {
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn one_advantage_is_not_whitened() {
+    fn single_advantage_is_not_whitened() {
         let mut alone = [vec![7.0]];
         whiten(&mut alone);
         assert_eq!(alone[0], [7.0]);

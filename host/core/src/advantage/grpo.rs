@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_centred_and_scaled_by_the_spread_of_its_means() {
+    fn advantages_subtract_group_mean_and_divide_by_std() {
         let returns = vec![vec![1.0, 3.0], vec![4.0], vec![7.0], vec![7.0, 7.0]];
         let advantages = normalize(&returns, 2, &AdvantageSettings::default());
         // Means 2 and 4: centre 3, standard deviation √2.
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_without_spread_can_be_skipped() {
+    fn min_spread_zeroes_advantages_of_uniform_groups() {
         let returns = vec![vec![1.0, -1.0], vec![0.0, 0.0]];
         let kept = normalize(&returns, 2, &AdvantageSettings::default());
         assert_eq!(kept[0][0], 1.0 / EPSILON);

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn each_algorithm_has_its_baseline() {
+    fn estimators_use_their_own_baselines() {
         let returns: Vec<Vec<f64>> = completions().into_iter().map(|one| one.returns).collect();
         let normalized = normalize(&returns, 2, &AdvantageSettings::default());
         assert_eq!(values(&Estimator::default()), normalized);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn token_rewards_need_a_reward_to_go() {
+    fn mean_baselines_reject_token_rewards() {
         let completions = with_token_reward();
         for estimator in [Estimator::default(), Estimator::Reinforce, Estimator::Rloo] {
             let refused = estimator.signal(&completions, None, 2).unwrap_err().to_string();
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn all_estimators_log_the_same_spread() {
+    fn return_stats_agree_across_estimators() {
         for estimator in
             [Estimator::default(), Estimator::Reinforce, Estimator::Rloo, Estimator::Pairs]
         {

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_and_the_worst_of_a_group_are_a_pair() {
+    fn pairs_join_best_and_worst_of_each_group() {
         let means = [0.0, 3.0, -1.0, 2.0, 2.0, 2.0, 1.0, 1.0, 0.5];
         let pair = |chosen, rejected| Pair { chosen, rejected };
         assert_eq!(pairs(&means, 3), [pair(1, 2), pair(6, 8)], "the second group has none");

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_baseline_is_the_mean_of_the_others() {
+    fn rloo_baseline_is_mean_of_other_rollouts() {
         let centres: Vec<f64> =
             baselines(&[1.0, 2.0, 6.0, 0.0, 0.0, 3.0], 3).iter().map(|one| one.centre).collect();
         assert_eq!(centres, [4.0, 3.5, 1.5, 1.5, 1.5, 0.0]);

@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_decide_signs_and_not_sizes() {
+    fn labels_set_advantage_sign_not_magnitude() {
         let mut advantages = [0.5, 0.5, 0.5, -2.0, -2.0, 0.0];
         take_signs(&mut advantages, &[1, -1, 0, 1, 0, -1]);
         assert_eq!(advantages, [0.5, -0.5, 0.5, 2.0, -2.0, 0.0]);

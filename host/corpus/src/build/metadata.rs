@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_keep_their_order_and_strings_are_ascii() {
+    fn metadata_preserves_field_order_and_escapes_ascii() {
         let json = r#"{"title": "Æon \"𝄞\"\n", "text": "a", "n": [1, -2, 0.5, [], {}], "b": {"y": null, "x": true}}"#;
         let parsed = parse(json.as_bytes(), "text").unwrap();
         assert_eq!(parsed.text, "a");
@@ -216,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn the_text_may_have_another_name() {
+    fn text_field_name_is_configurable() {
         let parsed = parse(br#"{"text": 1, "body": "a"}"#, "body").unwrap();
         assert_eq!((parsed.text.as_str(), parsed.other_fields.as_str()), ("a", r#"{"text": 1}"#));
         assert!(parse(br#"{"text": "a"}"#, "body").unwrap_err().contains("`body`"));
     }
 
     #[test]
-    fn bad_lines_say_what_is_wrong() {
+    fn invalid_line_error_names_problem() {
         for (line, problem) in [
             ("", "empty"),
             ("[1]", "a JSON object"),

@@ -173,7 +173,7 @@ mod tests {
 
     /// Every byte of a file, changed in three ways: documents or a typed error.
     #[test]
-    fn damage_is_an_error_or_another_text() {
+    fn damaged_parquet_gives_typed_error_or_text() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.parquet");
         write(&path);

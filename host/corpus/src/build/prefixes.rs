@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn each_level_has_the_first_bytes_of_its_suffixes_however_many_are_looked_up_at_once() {
+    fn prefix_levels_match_sorted_suffixes_at_any_batch() {
         let stream: Vec<u8> =
             (0..70_000_u32).flat_map(|at| ((at * at / 7 % 3_001) as u16).to_le_bytes()).collect();
         let mut suffixes: Vec<&[u8]> =

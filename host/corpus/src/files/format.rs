@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pointers_are_just_wide_enough() {
+    fn pointer_width_is_minimal_for_stream_size() {
         let cases = [
             (1, 1),
             (2, 1),

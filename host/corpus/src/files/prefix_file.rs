@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_level_but_the_first_leads_to_pages_of_the_one_before() {
+    fn prefix_levels_index_pages_of_previous_level() {
         assert_eq!(levels(MIN_TOKENS - 1), []);
         let level = |stride, start, len| Level { stride, start, len };
         assert_eq!(levels(MIN_TOKENS), [level(64, 0, 1_024), level(64 * 512, 1_024, 2)]);

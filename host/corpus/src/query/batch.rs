@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_count_every_query_once_and_as_one_thread_does() {
+    fn parallel_readers_count_every_query_once() {
         let folder = tempfile::tempdir().unwrap();
         let (index, queries) = index_and_queries(folder.path());
         let options =
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_ends_the_batch() {
+    fn first_error_or_deadline_ends_batch() {
         let folder = tempfile::tempdir().unwrap();
         let (index, mut queries) = index_and_queries(folder.path());
         queries.push(Cnf::new(vec![vec![vec![1 << 16]]]).unwrap());

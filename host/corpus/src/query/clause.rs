@@ -81,7 +81,7 @@ mod tests {
 
     /// Start offsets and factors of the published wheel.
     #[test]
-    fn samples_are_the_official_ones() {
+    fn clause_samples_match_official_engine() {
         for (length, cap, offset, factor) in [
             (39_306, 1, 17_563, 39_306),
             (39_306, 500, 17_340, 78),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn every_term_of_a_clause_draws_in_turn() {
+    fn clause_sampling_draws_from_every_term() {
         let mut clause = clause(&[4_664, 174]); // film OR movie
         clause.sample(500);
         let samples: Vec<_> =
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clause_at_the_cap_is_left_alone() {
+    fn clause_at_cap_is_not_sampled() {
         let mut clause = clause(&[50]);
         clause.sample(50);
         assert!(!clause.sampled);

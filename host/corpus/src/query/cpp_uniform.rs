@@ -50,7 +50,7 @@ mod tests {
 
     /// Draws of the published wheel (`rng-vectors.json` holds more; see `tests/golden.rs`).
     #[test]
-    fn draws_divide_as_gcc_10_does() {
+    fn uniform_draws_match_gcc_10() {
         let cases: [(u64, [u64; 4]); 8] = [
             (0, [0, 0, 0, 0]),
             (1, [0, 1, 0, 0]),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_are_those_of_the_golden_vectors() {
+    fn uniform_draws_match_golden_vectors() {
         #[derive(serde::Deserialize)]
         struct Vectors {
             uniform: Vec<Uniform>,

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_takes_in_both_neighbours_that_are_near_enough() {
+    fn match_range_extends_to_near_neighbours() {
         let range = MatchRange { left: 10, right: 12 };
         assert_eq!(range.with(Some(7), Some(15), 3), (MatchRange { left: 7, right: 15 }, true));
         assert_eq!(range.with(Some(11), None, 3), (range, true));

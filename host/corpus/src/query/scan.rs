@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_find_what_a_plain_search_finds() {
+    fn forward_and_backward_scan_match_plain_search() {
         let text: Vec<u8> = (0..500_u32).map(|i| (i * i % 7) as u8).collect();
         for (pattern, rarest) in [(vec![2], 0), (vec![4, 2], 1), (vec![1, 4, 2], 2), (vec![3], 0)] {
             let starts: Vec<u64> = (0..text.len())
@@ -234,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn a_term_longer_than_the_text_is_nowhere() {
+    fn term_longer_than_text_is_not_found() {
         assert_eq!(first_in::<1>(&[1, 2], &term(&[1, 2, 3], 0), 0, 10).0, None);
         assert_eq!(last_in::<1>(&[1, 2], &term(&[1, 2, 3], 2), 0, 10).0, None);
     }
 
     #[test]
-    fn separators_count_at_any_alignment_or_at_the_tokens_own() {
+    fn separators_are_detected_aligned_and_unaligned() {
         for (bytes, any_alignment, aligned) in [
             (&[0x41, 0xFF, 0xFF, 0x12][..], true, false),
             (&[0xFF, 0x00, 0xFF, 0x00], false, false),

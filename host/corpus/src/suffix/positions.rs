@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn searches_end_where_a_plain_search_does() {
+    fn position_search_matches_plain_search() {
         let crowded = |length: u64| (0..length).map(|i| 500 + i / 3 * 2).collect(); // each even number three times
         let even = |length: u64| (0..length).map(|i| i * 31).collect();
         for limit in [1_000, 1 << 40] {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_strictly_before_the_right_end_and_not_before_the_left_one() {
+    fn neighbour_search_excludes_right_end_includes_left() {
         let list = Positions::new(vec![5, 9, 10, 10, 14], 20);
         let mut seen = Vec::new();
         let ends = [(10, 10), (6, 11), (15, 15), (0, 5)];

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sorts_as_the_standard_library_does() {
+    fn radix_sort_matches_standard_sort() {
         let mut state = 1_u64;
         for limit in [1, 2, 300, 1 << 24, (1 << 32) - 1, 5_500_000_000, u64::MAX] {
             for length in [0, 1, SHORT - 1, SHORT, 5_000] {

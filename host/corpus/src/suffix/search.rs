@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suffixes_compare_as_their_first_bytes_do() {
+    fn pattern_compares_suffixes_by_leading_bytes() {
         let long = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
         for length in 0..=long.len() {
             let pattern = Pattern::new(&long[..length]);

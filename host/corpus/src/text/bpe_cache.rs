@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_cut_where_no_piece_joins() {
+    fn text_splits_where_no_bpe_piece_joins() {
         let joins = Joins::of_pieces(["▁▁", "▁ab", "é,", ",▁c"].map(String::from).into_iter());
         let parts = |mut text: &str| {
             let mut parts = Vec::new();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_tell_parts_apart() {
+    fn cache_keys_distinguish_text_parts() {
         let text = "abcdefghijklmnopqrstuvwxyz";
         assert_eq!(key(text.as_bytes(), 3), key(b"abc", 3));
         assert_eq!(key(text.as_bytes(), 15), key(b"abcdefghijklmno", 15));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn tokenizers_of_other_kinds_get_no_cache() {
+    fn unsupported_tokenizers_get_no_bpe_cache() {
         let cache = |config: &serde_json::Value| BpeCache::new(config, &load(config));
         assert!(cache(&config(&[])).is_some());
         assert!(cache(&config(&["<0xC3> <0xA9>"])).is_none()); // bytes that merge
@@ -309,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_cache_gives_the_librarys_ids(
+        fn bpe_cache_matches_tokenizer_library(
             texts in proptest::collection::vec("([ab é\n▁,]|<s>|世|<0x0A>){0,12}", 1..20),
             joined in any::<bool>(),
             in_normalizer in any::<bool>(),

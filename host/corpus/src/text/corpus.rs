@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_word_is_an_error() {
+    fn query_with_missing_word_is_rejected() {
         for text in ["", "  ", "a AND ", "a OR  AND b", "AND", "a AND", "OR b", "a AND AND b"] {
             let error = parse_query(text).unwrap_err().to_string();
             assert!(error.starts_with("an empty "), "{text:?}: {error}");

@@ -227,7 +227,7 @@ mod tests {
         r#"{"type":"BPE","vocab":{"▁":0,"a":1,"b":2,"▁a":3,"Ġ":4,"Ġa":5},"merges":["▁ a","Ġ a"]}"#;
 
     #[test]
-    fn metaspace_marks_the_first_word_whatever_the_text_begins_with() {
+    fn metaspace_tokenizer_marks_first_word() {
         let llama = tokenizer(
             BPE,
             r#"{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":false}"#,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn byte_level_words_are_those_after_a_space() {
+    fn byte_level_word_is_encoded_after_space() {
         let gpt = tokenizer(
             BPE,
             r#"{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}"#,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_tokenizers_are_left_alone_and_nothing_is_truncated() {
+    fn plain_tokenizer_encodes_without_truncation() {
         let words = tokenizer(
             r#"{"type":"WordLevel","vocab":{"[UNK]":0,"red":1,"fox":2},"unk_token":"[UNK]"}"#,
             r#"{"type":"Whitespace"}"#,
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tokenizer_says_so() {
+    fn invalid_tokenizer_json_is_rejected() {
         let error = Tokenizer::from_bytes("{}").unwrap_err().to_string();
         assert!(error.contains(": not a usable tokenizer.json: "), "{error}");
     }

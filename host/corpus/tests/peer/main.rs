@@ -121,7 +121,7 @@ fn assert_answered_alike(path: &Path, width: TokenWidth, draw: &mut Mt) {
 
 #[test]
 #[ignore = "needs the official engine: make test-peer"]
-fn what_is_written_here_opens_there() {
+fn official_engine_reads_our_indexes() {
     let mut draw = Mt::new(1);
     for width in WIDTHS {
         for shards in SHARDS {
@@ -141,7 +141,7 @@ fn what_is_written_here_opens_there() {
 
 #[test]
 #[ignore = "needs the official engine: make test-peer"]
-fn what_is_written_there_opens_here() {
+fn official_indexes_open_and_match_ours() {
     let mut draw = Mt::new(2);
     // Not u32: for it the official indexer reserves 34 GB, whatever the size of the input.
     for width in [TokenWidth::U8, TokenWidth::U16] {

@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_hold_what_a_request_may_hold() {
+    fn batches_respect_request_count_and_byte_limits() {
         assert!(lengths(&[], 2, 100).is_empty());
         assert_eq!(lengths(&["a", "b", "c", "d", "e"], 2, 100), [2, 2, 1]);
         assert_eq!(

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_outlive_the_process_and_depend_on_everything_asked() {
+    fn count_cache_survives_restart_and_keys_every_option() {
         let folder = tempfile::tempdir().unwrap();
         let open = |url, index, options| Cache::open(folder.path(), url, index, options).unwrap();
         let (query, options) = ("red AND fox", CnfOptions::default());

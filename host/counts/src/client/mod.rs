@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_are_written_so_that_they_read_back() {
+    fn query_text_omits_unrepresentable_queries() {
         let text = |all_of: &[&[&str]]| {
             query_text(
                 &all_of

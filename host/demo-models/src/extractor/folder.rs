@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_tokenizer_is_the_one_of_these_settings() {
+    fn shipped_extractor_tokenizer_matches_settings() {
         let made = tokenizer().to_string(false).unwrap();
         let shipped = include_str!("../../../demo/assets/extractor/tokenizer.json");
         assert!(made == shipped, "the tokenizer has changed: make the extractor again");
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_replies_what_the_model_replies() {
+    fn written_extractor_folder_replies_like_model() {
         let (folder, tokenizer) = (tempfile::tempdir().unwrap(), tokenizer());
         let model = start(tokenizer.get_vocab_size(true), 1).unwrap();
         write(folder.path(), &model, &tokenizer).unwrap();

@@ -129,7 +129,7 @@ mod tests {
     use crate::extractor::tokenizer::train_tokenizer;
 
     #[test]
-    fn replies_are_read_back() {
+    fn reply_round_trips_through_triplet_parser() {
         let world = World::generate(1, &WorldSize::default());
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         for _ in 0..500 {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_the_same_tokens_in_sentence_and_reply() {
+    fn name_tokens_match_in_sentence_and_reply() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let tokenizer = train_tokenizer(&tokenizer_text(&mut rng)).unwrap();
         let mut lengths = Vec::new();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_nothing_is_right_about_nothing() {
+    fn blind_extractor_scores_only_factless_sentences() {
         let world = World::generate(4, &WorldSize::default());
         let quality = measure(&mut Blind, &world, 1200, 1).unwrap();
         assert_eq!(quality.total().sentences, 1200);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_draws_the_same_sentences() {
+    fn measured_sentences_are_determined_by_seed() {
         #[derive(Default)]
         struct Listening(HashMap<String, usize>);
         impl Extractor for Listening {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn held_out_sentences_of_the_demo_are_read_exactly() {
+    fn demo_extractor_reads_held_out_sentences_exactly() {
         let quality = measured(&demo_world());
         for (num_triplets, tally) in quality.by_triplets.iter().enumerate() {
             let good = tally.sentences > 100 && tally.share() >= 0.99;
@@ -181,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn names_of_other_worlds_are_copied_too() {
+    fn extractor_copies_names_of_other_worlds() {
         let quality = measured(&World::generate(99, &WorldSize::default()));
         assert!(quality.total().share() >= 0.97, "{:?}\n{:#?}", quality.by_triplets, quality.wrong);
     }
 
     #[test]
-    fn a_sentence_without_a_fact_has_no_triplet() {
+    fn factless_sentence_yields_no_triplet() {
         let mut extractor = shipped();
         let world = demo_world();
         let name = &world.entities()[70].name;

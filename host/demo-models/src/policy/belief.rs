@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weights_add_up_and_wrong_answers_are_wrong() {
+    fn belief_weights_sum_to_one() {
         let world = World::generate(2, &WorldSize::default());
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for fact in world.facts() {
@@ -219,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn between_a_third_and_two_thirds_of_the_answers_are_right() {
+    fn belief_accuracy_lies_near_one_half() {
         let world = World::generate(2, &WorldSize::default());
         let accuracy = Beliefs::draw(&world, &mut ChaCha8Rng::seed_from_u64(1)).accuracy();
         assert!((0.42..0.62).contains(&accuracy), "{accuracy}");
     }
 
     #[test]
-    fn completions_keep_the_format_and_are_graded_by_the_world() {
+    fn belief_completions_satisfy_format_check_and_judge() {
         let world = World::generate(2, &WorldSize::default());
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let certain = |fact: &Fact| Belief {

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shipped_policy_knows_the_world_imperfectly() {
+    fn shipped_policy_has_moderate_accuracy_and_refuses() {
         let cache = tempfile::tempdir().unwrap();
         let folder = materialise(cache.path()).unwrap().policy;
         let model =

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_short_and_text_survives() {
+    fn tokenizer_encodes_names_briefly_and_round_trips() {
         let (world, tokenizer) = trained();
         for entity in world.entities() {
             for text in [entity.name.clone(), format!("about {}.", entity.name)] {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_kept_and_turns_are_not() {
+    fn tokenizer_decodes_tags_but_skips_turn_ends() {
         let (_, tokenizer) = trained();
         let text = "<think>a</think><answer>b</answer><|im_end|>";
         let encoding = tokenizer.encode(text, false).unwrap();
@@ -145,7 +145,7 @@ mod tests {
 
     /// The world and its wording still are what the shipped policy was made from.
     #[test]
-    fn the_shipped_tokenizer_is_the_worlds() {
+    fn shipped_policy_tokenizer_matches_demo_world() {
         let folder = tempfile::tempdir().unwrap();
         train_tokenizer(&demo_world(), folder.path()).unwrap();
         let shipped = materialise(&folder.path().join("cache")).unwrap().policy;

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_comes_out_whole() {
+    fn policy_training_writes_loadable_folder() {
         let folder = tempfile::tempdir().unwrap();
         let world = World::generate(1, &WorldSize::with_facts(1));
         let quality =

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_split_into_statements() {
+    fn demo_chat_splits_text_into_statements() {
         let (world, film, director, city) = world();
         let film = world.name(film);
         let ask = |question: &str, text: &str| {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_judged_as_the_string_match_does() {
+    fn demo_judge_agrees_with_string_match() {
         let (world, ..) = world();
         let ask = |answer: &str| {
             let golds = "<gold>Port Abc</gold><gold>Port Def</gold>";
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_are_verified_where_a_passage_names_the_subject() {
+    fn statement_verdict_needs_passage_naming_subject() {
         let (world, film, director, city) = world();
         let film = world.name(film);
         let ask = |statement: &str, passage: &str| {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn statements_about_what_is_asked_help_most() {
+    fn statement_helpfulness_depends_on_question() {
         let (world, film, director, city) = world();
         let question =
             &world.questions_of(&world.facts_of(film)[0], Split::Train).next().unwrap().question;
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_replies_are_of_the_same_form() {
+    fn injected_errors_preserve_reply_format() {
         let (world, film, director, _) = world();
         let film = world.name(film);
         let text = format!("{film} was directed by {director}.");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_answered_too_and_tokens_are_counted() {
+    fn unknown_prompts_get_reply_and_usage_is_counted() {
         let (world, ..) = world();
         let mut model = DemoChat::new(&world, Errors::new(1.0, 1).unwrap());
         let none = Prompt { messages: Vec::new(), ..prompt("") };

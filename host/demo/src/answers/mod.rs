@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_the_questions_is_answered_wrongly_and_always_the_same() {
+    fn error_rate_is_respected_and_deterministic() {
         let errors = Errors::new(0.25, 3).unwrap();
         let answers = |errors: &Errors| -> Vec<u32> {
             (0..4_000).map(|n: u32| errors.answer(&[&n.to_string()], 0, vec![1, 2])).collect()
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn all_or_nothing() {
+    fn error_rate_zero_and_one_are_absolute() {
         let given = |rate| -> Vec<bool> {
             let errors = Errors::new(rate, 1).unwrap();
             (0..500).map(|n: u32| errors.answer(&[&n.to_string()], true, vec![false])).collect()

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_evidence_says_follows_and_another_value_is_contradicted() {
+    fn nli_entails_evidence_and_contradicts_other_values() {
         let world = World::generate(1, &WorldSize::default());
         let mut model = DemoNli::new(&world, Errors::new(0.0, 1).unwrap());
         for fact in world.facts() {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pronoun_speaks_of_whom_the_premise_is_about() {
+    fn nli_resolves_pronoun_to_premise_subject() {
         let world = World::generate(1, &WorldSize::default());
         let mut model = DemoNli::new(&world, Errors::new(0.0, 1).unwrap());
         let film =
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_answer_is_one_of_the_others() {
+    fn nli_errors_pick_another_label() {
         let world = World::generate(1, &WorldSize::default());
         let told = |n: usize| {
             let fact = &world.facts()[n];

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_say_what_is_asked() {
+    fn request_kind_is_parsed_from_fields() {
         let text =
             Request::of("Split it.\n<question></question>\n<text><answer>A B</answer></text>");
         assert_eq!(text, Some(Request::Statements { question: "", text: "<answer>A B</answer>" }));

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_bounded_and_keeps_what_is_asked_for() {
+    fn memo_is_bounded_and_retains_recent_entries() {
         let mut memo = Memo::new(10);
         for n in 0..1000 {
             memo.insert(n.to_string().into(), "[]".into());

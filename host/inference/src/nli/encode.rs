@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prompt_keeps_its_frame_when_its_texts_are_cut() {
+    fn truncation_preserves_prompt_frame() {
         let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/nli/small/hhem/tokenizer.json");
         let encoder =
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longer_text_is_cut_first() {
+    fn longer_text_is_truncated_first() {
         assert_eq!(left_out(10..30, 40..45, 7), [23..30, 45..45]);
         assert_eq!(left_out(10..14, 20..26, 5), [13..14, 22..26]);
         assert_eq!(left_out(10..11, 20..21, 9), [10..11, 20..21]);

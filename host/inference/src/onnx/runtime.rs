@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_library_says_where_and_what_to_do() {
+    fn missing_library_error_names_path_and_remedy() {
         let error = RuntimeLibrary::find(Some(Path::new("/nowhere/libonnxruntime.so")))
             .unwrap_err()
             .to_string();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_search_covers_the_workspace() {
+    fn library_search_covers_workspace() {
         let places = RuntimeLibrary::installed();
         let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(IN_WORKSPACE);
         assert!(places.contains(&built), "{places:?}");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_library_is_refused() {
+    fn invalid_library_file_is_rejected() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let library = RuntimeLibrary::find(Some(file.path())).unwrap();
         // Another test of this process may have loaded the real one already.

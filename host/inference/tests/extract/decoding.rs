@@ -77,7 +77,7 @@ fn expected(decoder: &Decoder, prompt: &str, most: usize) -> String {
 }
 
 #[test]
-fn replies_are_those_of_the_model() {
+fn extractor_replies_match_plain_decoder() {
     let stretched = Llama3Scaling {
         factor: 8.0,
         low_freq_factor: 1.0,

@@ -126,7 +126,7 @@ fn sentences_become_triplets() {
 }
 
 #[test]
-fn both_forms_of_a_model_reply_alike() {
+fn exported_and_pretrained_models_reply_alike() {
     let sentences = sentences();
     let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
     let [exported, pretrained] =
@@ -136,7 +136,7 @@ fn both_forms_of_a_model_reply_alike() {
 }
 
 #[test]
-fn a_reply_does_not_depend_on_its_batch() {
+fn reply_is_independent_of_batch() {
     for folder in [exported(), pretrained()] {
         let sentences = sentences();
         let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
@@ -158,7 +158,7 @@ fn batches_of(rows: usize) -> Options {
 }
 
 #[test]
-fn a_sentence_is_decoded_once() {
+fn repeated_sentence_is_decoded_once() {
     let mut extractor = open(&pretrained()).unwrap();
     let (a, b) = ("Silent Brava was directed by Dora Fenn.", "Dora Fenn married Garo Lisk.");
     let first = extractor.extract(&[a, a, b, a]).unwrap();
@@ -171,7 +171,7 @@ fn a_sentence_is_decoded_once() {
 }
 
 #[test]
-fn sentences_come_one_by_one_and_replies_in_any_order() {
+fn streamed_sentences_give_batch_replies() {
     let mut extractor = open(&pretrained()).unwrap();
     let sentences = sentences();
     let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
@@ -196,7 +196,7 @@ fn sentences_come_one_by_one_and_replies_in_any_order() {
 }
 
 #[test]
-fn the_shared_prompt_changes_nothing() {
+fn shared_prompt_prefix_preserves_replies() {
     for folder in [exported(), pretrained()] {
         let prefix = Settings::read(&folder.join("extractor.toml")).unwrap().prompt_prefix.unwrap();
         let settings = Settings { prompt_prefix: Some(String::new()), ..Settings::default() };
@@ -214,7 +214,7 @@ fn the_shared_prompt_changes_nothing() {
 }
 
 #[test]
-fn a_prompt_may_end_within_a_token() {
+fn prompt_prefix_may_end_within_token() {
     // `[["` is one token of this tokenizer, and a sentence may begin with a quote.
     let prompt = |before: &str| Options {
         prompt: Some(format!("{before}{{sentence}}\n")),
@@ -231,7 +231,7 @@ fn a_prompt_may_end_within_a_token() {
 }
 
 #[test]
-fn a_prompt_of_ones_own() {
+fn custom_prompt_needs_single_sentence_slot() {
     let with_prompt = |prompt: &str| {
         open_with(&pretrained(), Options { prompt: Some(prompt.to_owned()), ..Options::default() })
     };
@@ -251,7 +251,7 @@ fn a_prompt_of_ones_own() {
 }
 
 #[test]
-fn a_prompt_goes_through_the_chat_template() {
+fn chat_option_applies_chat_template() {
     let folder = tempfile::tempdir().unwrap();
     for file in ["config.json", "model.safetensors", "tokenizer.json", "extractor.toml"] {
         std::fs::copy(pretrained().join(file), folder.path().join(file)).unwrap();
@@ -306,7 +306,7 @@ fn configured(from: &str, to: &str) -> tempfile::TempDir {
 }
 
 #[test]
-fn no_row_is_longer_than_the_model_has_positions() {
+fn rows_are_limited_to_model_positions() {
     let ids = |text: &str| {
         let tokenizer =
             corver_pretrained::read_tokenizer(&pretrained().join("tokenizer.json")).unwrap();
@@ -327,7 +327,7 @@ fn no_row_is_longer_than_the_model_has_positions() {
 }
 
 #[test]
-fn what_fails_fails_for_everybody_with_its_cause() {
+fn non_finite_weights_fail_every_request() {
     // A norm that is no number.
     let folder = configured("", "");
     let path = folder.path().join("model.safetensors");
@@ -346,7 +346,7 @@ fn what_fails_fails_for_everybody_with_its_cause() {
 }
 
 #[test]
-fn a_folder_without_a_model_or_a_prompt_says_what_is_missing() {
+fn folder_without_model_or_prompt_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let (_, text) = failure(&folder);
     assert!(text.contains("config.json") && text.contains("model.onnx"), "{text}");
@@ -363,7 +363,7 @@ fn a_folder_without_a_model_or_a_prompt_says_what_is_missing() {
 }
 
 #[test]
-fn a_model_that_does_not_fit_its_configuration_is_refused() {
+fn model_mismatching_config_is_rejected() {
     let changed = |from: &str, to: &str| failure(&configured(from, to)).1;
     let said = changed("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
     assert!(said.contains("model.layers.3") && said.contains("no such weight"), "{said}");
@@ -381,14 +381,14 @@ fn a_model_that_does_not_fit_its_configuration_is_refused() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn missing_file_is_named_in_error() {
     let bundle = with_settings(str::to_owned);
     std::fs::remove_file(bundle.path().join("tokenizer.json")).unwrap();
     assert!(failure(&bundle).1.contains("tokenizer.json"));
 }
 
 #[test]
-fn wrong_settings_are_named() {
+fn invalid_settings_are_named_in_error() {
     let (toml, tokenizer) = ("extractor.toml", "tokenizer.json");
     let cases = [
         ("batch_size", "batchsize", toml, "batchsize"),
@@ -408,7 +408,7 @@ fn wrong_settings_are_named() {
 }
 
 #[test]
-fn a_graph_of_another_layout_is_refused() {
+fn graph_with_unknown_layout_is_rejected() {
     for (from, to, expected) in [
         ("position_ids", "position_idz", "`position_ids`"),
         ("past_key_values.2.key", "past_key_values.7.key", "`past_key_values.2.key`"),
@@ -424,7 +424,7 @@ fn a_graph_of_another_layout_is_refused() {
 }
 
 #[test]
-fn a_damaged_graph_or_tokenizer_is_refused() {
+fn damaged_graph_or_tokenizer_is_rejected() {
     let (error, text) =
         failure(&with_changed("model.onnx", |bytes| bytes[..bytes.len() / 2].to_vec()));
     assert!(
@@ -440,7 +440,7 @@ fn a_damaged_graph_or_tokenizer_is_refused() {
 }
 
 #[test]
-fn cuda_is_an_error_where_there_is_none() {
+fn cuda_extractor_works_or_reports_missing_device() {
     let runtime = RuntimeLibrary::find(None).unwrap();
     for folder in [exported(), pretrained()] {
         match Extractor::open(&folder, Options::default(), Device::Cuda(0), &runtime) {

@@ -14,14 +14,14 @@ fn small(family: &str) -> PathBuf {
 const FAMILIES: [&str; 2] = ["hhem", "deberta"];
 
 #[test]
-fn answers_are_those_of_transformers() {
+fn entailment_scores_match_transformers() {
     for family in FAMILIES {
         check(&small(family), NliSettings::default(), 2e-6);
     }
 }
 
 #[test]
-fn an_exported_graph_answers_alike() {
+fn exported_graph_matches_transformers() {
     for family in FAMILIES {
         for place in ["onnx/model.onnx", "model.onnx"] {
             let folder = tempfile::tempdir().unwrap();
@@ -37,7 +37,7 @@ fn an_exported_graph_answers_alike() {
 }
 
 #[test]
-fn an_answer_does_not_depend_on_its_batch() {
+fn entailment_is_independent_of_batch() {
     for family in FAMILIES {
         for (batch_size, max_batch_tokens) in
             [(1, 8192), (32, 16_384), (3, 8192), (32, 300), (32, 1)]
@@ -56,7 +56,7 @@ fn an_answer_does_not_depend_on_its_batch() {
 }
 
 #[test]
-fn equal_pairs_have_equal_answers_and_keep_their_places() {
+fn equal_pairs_get_equal_answers_in_order() {
     for family in FAMILIES {
         let golden = rows(&small(family));
         let order = [3, 0, 3, 5, 0, 3];
@@ -72,7 +72,7 @@ fn equal_pairs_have_equal_answers_and_keep_their_places() {
 }
 
 #[test]
-fn a_long_pair_is_cut_at_the_longer_text() {
+fn overlong_pair_is_truncated_at_longer_text() {
     let long = "Asaph Hall discovered the two moons of Mars. ".repeat(40);
     let pair = |premise: &str, hypothesis: &str| Pair {
         premise: premise.into(),

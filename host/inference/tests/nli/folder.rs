@@ -74,7 +74,7 @@ fn without(family: &str, name: &str, rows: Option<usize>) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn missing_file_is_named_in_error() {
     let empty = tempfile::tempdir().unwrap();
     let (error, said) = broken(&empty);
     assert!(is_model(&error) && said.contains(": no NLI model here. "), "{said}");
@@ -94,7 +94,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn a_model_of_another_family_is_refused() {
+fn unsupported_model_family_is_rejected() {
     for (family, from) in [
         ("hhem", "HHEMv2ForSequenceClassification\""),
         ("deberta", "DebertaV2ForSequenceClassification"),
@@ -130,7 +130,7 @@ fn a_model_of_another_family_is_refused() {
 }
 
 #[test]
-fn classes_need_their_names() {
+fn label_names_are_required() {
     for (from, to, named) in [
         ("\"1\": \"entailment\"", "\"1\": \"LABEL_1\"", "contradiction, LABEL_1, neutral"),
         ("\"id2label\"", "\"id3label\"", "nothing"),
@@ -142,7 +142,7 @@ fn classes_need_their_names() {
 }
 
 #[test]
-fn weights_have_to_fit() {
+fn mismatching_weights_are_rejected() {
     let embedding = "t5.transformer.shared.weight";
     let norm = "deberta.encoder.layer.1.output.LayerNorm.bias";
     for (folder, named) in [
@@ -180,7 +180,7 @@ fn weights_have_to_fit() {
 }
 
 #[test]
-fn an_exported_graph_has_to_fit() {
+fn mismatching_exported_graph_is_rejected() {
     let with = |graph: &[u8]| {
         let folder = copy("hhem");
         std::fs::write(folder.path().join("model.onnx"), graph).unwrap();
@@ -217,7 +217,7 @@ fn damaged_files_are_named() {
 }
 
 #[test]
-fn weights_that_are_no_numbers_are_found_when_they_are_used() {
+fn non_finite_weights_fail_on_use() {
     let folder = copy("deberta");
     let path = folder.path().join("model.safetensors");
     let mut bytes = std::fs::read(&path).unwrap();
@@ -232,7 +232,7 @@ fn weights_that_are_no_numbers_are_found_when_they_are_used() {
 }
 
 #[test]
-fn settings_are_checked() {
+fn invalid_settings_are_rejected() {
     let parse = |text: &str| toml::from_str::<NliSettings>(text);
     let settings = parse("model = \"a\"\ndevice = \"cpu\"\nmax_tokens = 300").unwrap();
     assert_eq!(

@@ -31,7 +31,7 @@ const CARD: [(&str, &str, f32); 7] = [
 
 #[test]
 #[ignore = "needs the folder of vectara/hallucination_evaluation_model in CORVER_HHEM"]
-fn scores_are_those_of_the_model_card() {
+fn hhem_scores_match_model_card() {
     let folder =
         PathBuf::from(std::env::var_os("CORVER_HHEM").expect("CORVER_HHEM names the folder"));
     let mut model =

@@ -47,7 +47,7 @@ impl Case {
 
 #[test]
 #[ignore = "needs transformers: `make test-peers`"]
-fn replies_are_those_of_transformers() {
+fn extractor_replies_match_transformers() {
     let python = std::env::var_os("CORVER_PEERS").expect("`make test-peers` sets CORVER_PEERS");
     let folder = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/extract.py");

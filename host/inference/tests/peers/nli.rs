@@ -10,7 +10,7 @@ use crate::golden;
 
 #[test]
 #[ignore = "needs transformers: `make test-peers`"]
-fn answers_are_those_of_transformers() {
+fn entailment_scores_match_transformers() {
     let python = std::env::var_os("CORVER_PEERS").expect("`make test-peers` sets CORVER_PEERS");
     let folder = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/nli.py");

@@ -126,14 +126,14 @@ fn dpo() -> LearnSettings {
 }
 
 #[test]
-fn dpos_gradients_agree_with_finite_differences() {
+fn dpo_gradients_agree_with_finite_differences() {
     for family in ["llama", "qwen3"] {
         agrees_with_finite_differences(family, &pairs(), &dpo());
     }
 }
 
 #[test]
-fn dpo_compares_the_policy_with_the_reference_pair_by_pair() {
+fn dpo_compares_policy_with_reference_per_pair() {
     let mut fresh = tiny("llama", 1);
     fresh.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 3).unwrap();
     let report = run(&mut fresh, &pairs(), &dpo()).report;
@@ -154,7 +154,7 @@ fn dpo_compares_the_policy_with_the_reference_pair_by_pair() {
 }
 
 #[test]
-fn without_pairs_there_is_no_gradient() {
+fn dpo_without_pairs_has_zero_gradient() {
     let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let Gradient { gradients, report, .. } =
         run(&mut model, &(vec![vec![1, 2]], vec![], vec![]), &dpo());
@@ -179,7 +179,7 @@ fn with_critic(
 }
 
 #[test]
-fn a_critic_learns_beside_the_policy_and_does_not_change_its_gradient() {
+fn critic_does_not_change_policy_gradient() {
     let settings = LearnSettings {
         algorithm: Algorithm::Ppo,
         ..settings(LossType::Bnpo, OldLogProbs::Recomputed)
@@ -238,7 +238,7 @@ fn micro_batches_add_up_to_the_full_batch() {
 }
 
 #[test]
-fn further_iterations_compare_with_the_policy_before_the_first() {
+fn later_iterations_use_initial_old_log_probs() {
     let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
     let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let (prompts, mut rollouts, advantages) = data();
@@ -271,7 +271,7 @@ fn further_iterations_compare_with_the_policy_before_the_first() {
 
 /// The rows of a mini-batch alone, against log-probabilities noted before the first update.
 #[test]
-fn a_mini_batch_is_an_update_on_its_rows_alone() {
+fn mini_batch_update_uses_only_its_rows() {
     let whole = settings(LossType::Grpo, OldLogProbs::Recomputed);
     let parts = LearnSettings { num_mini_batches: 2, ..whole };
     let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
@@ -311,7 +311,7 @@ fn a_mini_batch_is_an_update_on_its_rows_alone() {
 }
 
 #[test]
-fn a_sampler_that_is_not_quite_the_policy_is_measured_and_corrected() {
+fn sampler_mismatch_is_measured_and_corrected() {
     let plain = settings(LossType::Grpo, OldLogProbs::Recomputed);
     let plain = LearnSettings { loss: LossSettings { beta: 0.0, ..plain.loss }, ..plain };
     let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
@@ -357,7 +357,7 @@ fn a_sampler_that_is_not_quite_the_policy_is_measured_and_corrected() {
 }
 
 #[test]
-fn the_reference_is_the_model_without_adapters() {
+fn kl_reference_is_model_without_adapters() {
     let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
     let mut fresh = tiny("llama", 1);
     fresh.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 3).unwrap();
@@ -369,7 +369,7 @@ fn the_reference_is_the_model_without_adapters() {
 }
 
 #[test]
-fn the_split_honours_the_limit() {
+fn micro_batches_respect_token_limit() {
     let (prompts, rollouts, _) = data();
     let rows = rows(&prompts, &rollouts);
     assert_eq!(micro_batches(&rows, 0..3, 1000, false), [vec![0, 1, 2]]);

@@ -104,7 +104,7 @@ fn on_demonstrations(folder: &Path) -> Value {
 
 #[test]
 #[ignore = "needs transformers, peft and trl: make test-peers"]
-fn every_algorithm_takes_the_step_of_trls_trainer_of_that_name() {
+fn rloo_dpo_and_sft_steps_match_trl() {
     let python = PathBuf::from(std::env::var_os("CORVER_PEERS").expect("make test-peers sets it"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/algorithms.py");
     for name in ["rloo", "dpo", "sft"] {

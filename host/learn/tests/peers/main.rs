@@ -180,7 +180,7 @@ fn compare(name: &str, folder: &Path, loss: Loss) {
 
 #[test]
 #[ignore = "needs transformers, peft and trl: make test-peers"]
-fn every_architecture_decodes_scores_and_learns_as_its_peers_do() {
+fn architectures_match_transformers_peft_and_trl() {
     let scaling = Llama3Scaling {
         factor: 8.0,
         low_freq_factor: 1.0,
@@ -205,7 +205,7 @@ fn every_architecture_decodes_scores_and_learns_as_its_peers_do() {
 
 #[test]
 #[ignore = "needs a model and the peers: make test-peers MODEL=DIR"]
-fn a_real_model_decodes_scores_and_learns_as_its_peers_do() {
+fn real_model_matches_transformers_peft_and_trl() {
     let Some(model) = std::env::var_os("CORVER_MODEL").filter(|model| !model.is_empty()) else {
         eprintln!("no real model: make test-peers MODEL=DIR names one");
         return;

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_templates_own_errors_come_through() {
+    fn chat_template_exception_reaches_error() {
         let config = json!({"chat_template": "{{ raise_exception('no system role') }}"});
         let error = Chat::find(Path::new("/nowhere"), &config, None, Switches::new())
             .unwrap()
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_template_the_error_says_what_to_add() {
+    fn missing_chat_template_error_names_file() {
         let error = Chat::find(Path::new("/nowhere"), &json!({}), None, Switches::new())
             .unwrap_err()
             .to_string();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_is_no_renderer_is_an_error() {
+    fn invalid_template_renderer_process_is_rejected() {
         let config = json!({"chat_template": "x"});
         for (program, said) in
             [("/nowhere/program", "No such file"), ("true", "ended"), ("cat", "expected")]

@@ -185,7 +185,7 @@ mod tests {
                           {%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
     #[test]
-    fn chatml() {
+    fn chatml_template_renders_expected_prompt() {
         let got = render(CHATML, Some("Be brief."), "Who?").unwrap();
         let expected = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n";
         assert_eq!(got, expected);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn work_text_and_source_are_bounded() {
+    fn template_fuel_output_and_source_are_limited() {
         let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}";
         assert!(render(loops, None, "q").unwrap_err().contains("engine ran out of fuel"));
         let doubled = format!(
@@ -215,7 +215,7 @@ mod tests {
 
     /// The constructs that the templates of Llama 3 and Qwen3 are built from.
     #[test]
-    fn the_usual_constructs_work() {
+    fn llama_and_qwen_template_constructs_render() {
         let template = r#"{%- if not date is defined %}{%- set date = strftime_now("%d %b %Y") %}{%- endif %}
             {%- if not tools is defined %}{%- set tools = none %}{%- endif %}
             {%- set ns = namespace(open=true, last=messages|length - 1) %}
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_date_is_fixed() {
+    fn strftime_now_returns_fixed_date() {
         assert_eq!(render("{{ strftime_now('%d %b %Y') }}", None, "x").unwrap(), "26 Jul 2024");
         assert!(render("{{ strftime_now('%j') }}", None, "x").is_err());
     }

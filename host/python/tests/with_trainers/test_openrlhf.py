@@ -81,7 +81,7 @@ def executor(request):
 
 
 @pytest.mark.parametrize("text", [RIGHT, WRONG], ids=["right", "wrong"])
-def test_a_sampled_response_gets_the_scorer_s_reward(executor, tokenizer, prompt, earned, text):
+def test_sampled_response_gets_scorer_reward(executor, tokenizer, prompt, earned, text):
     output = executed(executor, tokenizer, prompt, [GOLD], text)
     assert output["reward"] == pytest.approx(earned[text])
     assert output["scores"] == (1.0 if text == RIGHT else 0.0)
@@ -89,7 +89,7 @@ def test_a_sampled_response_gets_the_scorer_s_reward(executor, tokenizer, prompt
     assert all(isinstance(value, (int, float)) and math.isfinite(value) for value in output["extra_logs"].values())
 
 
-def test_a_prompt_that_was_cut_makes_no_difference(executor, tokenizer, prompt, earned):
+def test_truncated_prompt_gives_same_reward(executor, tokenizer, prompt, earned):
     length = len(tokenizer.encode(prompt)) - 4
     output = executed(executor, tokenizer, prompt, GOLD, RIGHT, max_length=128 + length)
     assert len(output["observation_tokens"]) < length + 5 + len(tokenizer.encode(RIGHT))
@@ -97,17 +97,17 @@ def test_a_prompt_that_was_cut_makes_no_difference(executor, tokenizer, prompt, 
 
 
 @pytest.mark.parametrize("label", [[GOLD], GOLD, [GOLD, "elsewhere"], f'["{GOLD}"]'])
-def test_labels_in_the_shapes_of_datasets(executor, tokenizer, prompt, label):
+def test_dataset_label_shapes_are_accepted(executor, tokenizer, prompt, label):
     assert executed(executor, tokenizer, prompt, label, RIGHT)["scores"] == 1.0
 
 
 @pytest.mark.parametrize("label", [None, "", []])
-def test_without_a_gold_the_judge_pays_nothing(executor, tokenizer, prompt, label):
+def test_judge_reward_is_zero_without_gold(executor, tokenizer, prompt, label):
     output = executed(executor, tokenizer, prompt, label, RIGHT)
     assert (output["extra_logs"]["corver/judge"], output["scores"]) == (0.0, 0.0)
 
 
-def test_the_server_and_the_python_file_give_the_same_answer(server, python_file, tokenizer, prompt):
+def test_http_server_and_python_file_agree(server, python_file, tokenizer, prompt):
     over_http = SingleTurnAgentExecutor([server + "/get_reward"])
     texts = [(text, [GOLD]) for text in (RIGHT, WRONG, "No idea.", "")]
     for text, label in [*texts, *((RIGHT, label) for label in BAD_LABELS)]:
@@ -124,7 +124,7 @@ def test_several_queries_get_lists(prompt):
     assert len(answer["rewards"]) == 2 and len(answer["extra_logs"]["corver/judge"]) == 2
 
 
-def test_what_cannot_be_scored_is_paid_nothing_and_said(prompt, caplog):
+def test_unscorable_completion_gets_zero_and_error_flag(prompt, caplog):
     label = {"solution": GOLD}
     with caplog.at_level(logging.ERROR):
         answer = reward_function(**SCORER)([prompt + RIGHT], [prompt], [label])
@@ -134,7 +134,7 @@ def test_what_cannot_be_scored_is_paid_nothing_and_said(prompt, caplog):
         reward_function(**SCORER, strict=True)([prompt + RIGHT], [prompt], [label])
 
 
-def test_wrong_arguments_of_the_scorer_are_an_error_at_once():
+def test_invalid_scorer_arguments_are_rejected():
     with pytest.raises(Exception, match="no-such-rule"):
         reward_function(plugin="no-such-rule.wasm")
 
@@ -155,7 +155,7 @@ def test_wrong_arguments_of_the_scorer_are_an_error_at_once():
     ],
     ids=["chatml", "llama 3", "llama 2", "gemma", "tulu", "deepseek", "no template"],
 )
-def test_a_response_is_what_follows_its_prompt(prompt, end):
+def test_response_is_text_after_prompt(prompt, end):
     said = "<think>A < b | c > d.</think>\n<answer>Ada</answer>"
     assert _native.response(f"{prompt}{said}{end}", prompt) == said
     assert _native.response(f"<s> {prompt}{said}{end}", prompt) == said
@@ -167,7 +167,7 @@ def test_a_response_is_what_follows_its_prompt(prompt, end):
             _native.response(f"o?{said}", prompt)
 
 
-def test_the_example_s_arguments_are_openrlhf_s(tmp_path):
+def test_example_arguments_exist_in_openrlhf(tmp_path):
     import openrlhf
 
     known = set(re.findall(r'"(--[\w.]+)"', (Path(openrlhf.__file__).parent / "cli" / "train_ppo_ray.py").read_text()))

@@ -103,7 +103,7 @@ def event_loop():
     loop.close()
 
 
-def test_the_reward_loop_gets_the_scorer_s_reward(tokenizer, scorer):
+def test_reward_loop_gets_scorer_reward(tokenizer, scorer):
     worker = RewardLoopWorker(verl_config())
     right, wrong = (reward(worker, row(tokenizer, text)) for text in (RIGHT, WRONG))
     [expected, lower] = scorer.score(completions=[RIGHT, WRONG], questions=[QUESTION] * 2, answers=[[GOLD]] * 2)
@@ -115,7 +115,7 @@ def test_the_reward_loop_gets_the_scorer_s_reward(tokenizer, scorer):
     assert TOKEN_REWARDS not in right["reward_extra_info"]
 
 
-def test_token_ids_bring_a_reward_for_each_token(tokenizer, scorer):
+def test_token_ids_yield_reward_per_token(tokenizer, scorer):
     ids = tokenizer.encode(RIGHT)
     handed = {HANDED: {"question": QUESTION, "token_ids": ids, "tokenizer": trainers.POLICY}}
     result = reward(RewardLoopWorker(verl_config()), row(tokenizer, RIGHT, extra_fields=handed))
@@ -144,17 +144,17 @@ def score(text=RIGHT, ground_truth=GOLD, extra_info=None, **kwargs):
         f"elsewhere; {GOLD}",
     ],
 )
-def test_every_shape_of_ground_truth_is_understood(ground_truth):
+def test_ground_truth_shapes_are_accepted(ground_truth):
     assert score(ground_truth=ground_truth)["acc"] == 1.0
 
 
 @pytest.mark.parametrize("ground_truth", [None, "", [], np.array([])])
-def test_without_a_gold_the_judge_pays_nothing(ground_truth):
+def test_judge_reward_is_zero_without_gold(ground_truth):
     result = score(ground_truth=ground_truth)
     assert (result["corver/judge"], result["acc"], result["corver/error"]) == (0.0, 0.0, 0.0)
 
 
-def test_what_cannot_be_scored_is_paid_nothing_and_said(caplog):
+def test_unscorable_completion_gets_zero_and_error_flag(caplog):
     good, bad = score(), score(ground_truth={"solution": GOLD})
     assert bad.keys() == good.keys()
     assert (bad["score"], bad["corver/error"], good["corver/error"]) == (0.0, 1.0, 0.0)
@@ -163,12 +163,12 @@ def test_what_cannot_be_scored_is_paid_nothing_and_said(caplog):
         score(ground_truth={"solution": GOLD}, strict=True)
 
 
-def test_wrong_arguments_of_the_scorer_are_an_error_at_once():
+def test_invalid_scorer_arguments_are_rejected():
     with pytest.raises(Exception, match="no-such-rule"):
         score(plugin="no-such-rule.wasm")
 
 
-def test_many_at_once_are_each_paid_their_own():
+def test_concurrent_calls_get_own_scores():
     async def both():
         calls = [compute_score("demo", text, GOLD, {"question": QUESTION}, **SCORER) for text in [RIGHT, WRONG] * 8]
         return await asyncio.gather(*calls)
@@ -177,7 +177,7 @@ def test_many_at_once_are_each_paid_their_own():
     assert [result["acc"] for result in results] == [1.0, 0.0] * 8
 
 
-def test_servers_score_as_the_scorer_does(tokenizer):
+def test_server_scores_equal_local_scores(tokenizer):
     ids = [*tokenizer.encode(RIGHT), tokenizer.eos_token_id]
     handed = {HANDED: {"question": QUESTION, "token_ids": ids, "tokenizer": trainers.POLICY}}
     here = score(extra_info=handed)
@@ -191,14 +191,14 @@ def test_servers_score_as_the_scorer_does(tokenizer):
             assert there == pytest.approx({key: value for key, value in here.items() if key != TOKEN_REWARDS})
 
 
-def test_without_a_server_completions_are_paid_nothing():
+def test_lost_server_gives_zero_reward_and_error():
     with trainers.served() as address:
         assert (scored := served_score(address))["corver/error"] == 0.0
     gone = served_score(address)
     assert (gone["score"], gone["corver/error"], gone.keys()) == (0.0, 1.0, scored.keys())
 
 
-def test_a_server_that_is_never_there_is_an_error_and_is_not_waited_for_twice():
+def test_absent_server_fails_without_second_wait():
     with pytest.raises(corver.CorverError, match="no answer from"):
         served_score("http://127.0.0.1:9")
     began = time.monotonic()
@@ -260,7 +260,7 @@ def roll_out(config, tokenizer, responses, monkeypatch):
     return rows
 
 
-def test_from_the_agent_loop_to_the_advantages(tokenizer, scorer, monkeypatch):
+def test_agent_loop_advantages_match_host(tokenizer, scorer, monkeypatch):
     responses = [[*tokenizer.encode(text), tokenizer.eos_token_id] for text in (RIGHT, WRONG)]
     config = verl_config()
     rows = roll_out(config, tokenizer, responses, monkeypatch)
@@ -294,7 +294,7 @@ def test_from_the_agent_loop_to_the_advantages(tokenizer, scorer, monkeypatch):
         assert not got[len(by_host) :].any()
 
 
-def test_the_estimator_against_numbers_worked_out_by_hand():
+def test_advantage_estimator_matches_hand_computed_values():
     # Returns (1, 3), (4), (7), (7, 7): the example of host/core/src/advantage/grpo.rs, its groups not next to each other.
     returns = torch.tensor([[1.0, 3.0], [7.0, 0.0], [4.0, 0.0], [7.0, 7.0]])
     mask = torch.tensor([[1, 1], [1, 0], [1, 0], [1, 1]])
@@ -314,7 +314,7 @@ def test_the_estimator_against_numbers_worked_out_by_hand():
     assert unscaled[0].tolist() == [-2.0, 0.0]
 
 
-def test_a_group_of_one_completion_has_advantage_0():
+def test_single_completion_group_has_zero_advantage():
     rewards = torch.tensor([[1.0, 3.0], [2.0, 5.0], [4.0, 0.0]]) / 2
     mask = torch.ones_like(rewards, dtype=torch.long)
     groups = np.array(["a", "alone", "a"], dtype=object)
@@ -327,7 +327,7 @@ def test_a_group_of_one_completion_has_advantage_0():
         assert torch.equal(returns, rewards * 2)
 
 
-def test_the_estimator_refuses_what_would_quietly_be_something_else():
+def test_advantage_estimator_rejects_incompatible_settings():
     def estimate(rewards, index=("a", "a"), config=None):
         rewards = torch.tensor(rewards)
         return get_adv_estimator_fn("corver")(
@@ -344,7 +344,7 @@ def test_the_estimator_refuses_what_would_quietly_be_something_else():
         estimate([[0.5, 1.0], [0.2, 2.0]], config={"rollout_correction": {"rollout_rs": "token_k1"}})
 
 
-def test_the_agent_loop_refuses_what_has_no_place_for_its_rewards(tokenizer, monkeypatch, tmp_path, caplog):
+def test_agent_loop_rejects_setup_without_token_rewards(tokenizer, monkeypatch, tmp_path, caplog):
     other = tmp_path / "other.py"
     other.write_text("def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n")
     without = "~reward.custom_reward_function.reward_kwargs"
@@ -357,7 +357,7 @@ def test_the_agent_loop_refuses_what_has_no_place_for_its_rewards(tokenizer, mon
         assert told in caplog.text
 
 
-def test_tokens_of_tools_are_not_paid():
+def test_tool_tokens_are_rejected():
     output = AgentLoopOutput(prompt_ids=[1], response_ids=[2, 3], response_mask=[1, 0], metrics={})
     with pytest.raises(ValueError, match="tokens of a tool"):
         PerTokenOutput.of(output, question=QUESTION, tokenizer=trainers.POLICY)
@@ -368,7 +368,7 @@ def test_tokens_of_tools_are_not_paid():
     [{}, {"VERL_USE_EXTERNAL_PLUGINS": "none", "VERL_USE_EXTERNAL_MODULES": "corver.verl.plugin"}],
     ids=["entry point", "external module"],
 )
-def test_verl_loads_the_plugin_and_it_says_so(environment):
+def test_verl_loads_plugin_and_logs(environment):
     program = "from verl.trainer.ppo.core_algos import get_adv_estimator_fn as get; print(get('corver').__module__)"
     done = subprocess.run([sys.executable, "-c", program], env=os.environ | environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -376,7 +376,7 @@ def test_verl_loads_the_plugin_and_it_says_so(environment):
     assert done.stderr.count("corver: loaded into verl") == 1
 
 
-def test_the_example_s_settings_are_verl_s(tmp_path, tokenizer):
+def test_example_settings_are_valid_in_verl(tmp_path, tokenizer):
     shown = trainers.dry_run(EXAMPLE / "run.sh", tmp_path)
     settings = [line for line in shown if "=" in line]
     with hydra.initialize_config_module("verl.trainer.config", version_base=None):

@@ -116,7 +116,7 @@ class Trainer(unittest.TestCase):
             # f32 holds seven digits of the largest.
             self.assertLessEqual((found - right).abs().max().item(), 1e-6 * max(1.0, right.abs().max().item()))
 
-    def test_three_steps_with_lora(self):
+    def test_lora_training_uses_token_advantages(self):
         trainer = Recording(
             MODEL, self.scorer, config(self.folder, eval_strategy="no", per_device_eval_batch_size=4, log_completions=True),
             train_dataset=questions(12), eval_dataset=questions(2), peft_config=paper_lora(r=8, lora_alpha=16),
@@ -171,7 +171,7 @@ class Trainer(unittest.TestCase):
         self.assertIn("old_per_token_logps", trainer.outputs[0][1])
         self.assert_micro_batches(trainer)
 
-    def test_advantages_are_the_hosts_for_the_same_completions(self):
+    def test_advantages_match_host_for_same_completions(self):
         """Those of host/core's `normalize`, which tests/returns.rs has written down."""
         rows = checked()
         of_question = collections.defaultdict(list)
@@ -197,7 +197,7 @@ class Trainer(unittest.TestCase):
         self.assertEqual(len(drawn), len(rows))
         self.assert_advantages(output, [row["advantages"] for row in drawn])
 
-    def test_more_reward_functions_pay_every_token(self):
+    def test_extra_reward_functions_apply_to_every_token(self):
         def length(completion_ids, **_):
             return [len(ids) / 10 for ids in completion_ids]
 
@@ -226,18 +226,18 @@ class Trainer(unittest.TestCase):
         self.assertNotEqual(signed, expected)
         self.assert_advantages(output, signed)
 
-    def test_a_plain_reward_function_refuses_labels(self):
+    def test_plain_reward_function_rejects_labels(self):
         reward = CorverReward(Labelling(self.scorer), answers=None)
         with self.assertRaisesRegex(corver.CorverError, "labels sentences, and a reward function cannot"):
             reward(["q"], ["<think>Rome is old.</think>"], [[1]])
 
-    def test_a_group_may_lie_in_two_processes(self):
+    def test_group_may_span_two_processes(self):
         script = Path(__file__).with_name("two_processes.py")
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script, self.folder]
         run = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
         self.assertEqual((run.returncode, run.stdout.count("equal")), (0, 2), run.stderr[-3000:])
 
-    def test_a_plain_reward_function(self):
+    def test_plain_reward_function_trains_in_trl(self):
         for tokenizer in (None, DEMO):
             reward = CorverReward(self.scorer, tokenizer)
             trainer = GRPOTrainer(
@@ -249,7 +249,7 @@ class Trainer(unittest.TestCase):
             self.assertAlmostEqual(log["rewards/corver/mean"], sum(s.reward for s in reward.scores) / 8, places=5)
             self.assertEqual([score.returns is None for score in reward.scores], [tokenizer is None] * 8)
 
-    def test_what_would_spoil_the_credit_is_refused(self):
+    def test_settings_breaking_token_credit_are_rejected(self):
         make = lambda options, **trl: CorverGRPOTrainer(  # noqa: E731
             DEMO, self.scorer, config(self.folder, **options), train_dataset=questions(2), **trl
         )
@@ -264,7 +264,7 @@ class Trainer(unittest.TestCase):
                 make(options, **trl)
         self.assertTrue(make({"importance_sampling_level": "sequence"}, allow_sequence_ratio=True))
 
-    def test_rows_that_are_others_are_noticed(self):
+    def test_reordered_rows_are_detected(self):
         class Other(Recording):
             def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
                 return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list[::-1])
@@ -276,13 +276,13 @@ class Trainer(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "are not those that were scored"):
             trainer.train()
 
-    def test_a_column_that_is_missing_is_named(self):
+    def test_missing_column_is_named_in_error(self):
         reward = CorverReward(self.scorer, answers="golds")
         with self.assertRaisesRegex(ValueError, "no column 'golds'; answers=… names the right one, or None"):
             reward(["q"], ["a"], [[1]])
         self.assertEqual(len(CorverReward(self.scorer, answers=None)(["q"], ["a"], [[1]])), 1)
 
-    def test_the_question_is_what_the_user_said_last(self):
+    def test_question_is_last_user_message(self):
         reward = CorverReward(self.scorer, answers=None)
         conversation = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "u"}]}]
         reward([conversation, "text"], [[{"role": "assistant", "content": "A."}], "B."], [[1], [2]])
@@ -292,7 +292,7 @@ class Trainer(unittest.TestCase):
         named(["p"], ["a"], [[1]], other=["x"])
         self.assertEqual(named.scores[0].question, "x")
 
-    def test_the_papers_settings(self):
+    def test_paper_config_matches_paper_settings(self):
         args = paper_config(output_dir=self.folder, use_cpu=True, bf16=False)
         self.assertEqual(args.per_device_train_batch_size * args.gradient_accumulation_steps, 24 * 16)
         self.assertEqual((args.loss_type, args.beta, args.epsilon, args.scale_rewards), ("grpo", 0.001, 0.2, "group"))

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_needs_one_occurrence_and_a_lone_entity_twenty() {
+    fn support_thresholds_differ_for_pair_and_entity() {
         let supported = |claim: Claim, found| tested_claim(claim, found).supported;
         assert_eq!([0, 1].map(|found| supported(fact(), Some(found))), [Some(false), Some(true)]);
         assert_eq!(
@@ -144,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn the_test_ends_at_a_denial() {
+    fn claim_testing_stops_at_denial() {
         assert_eq!(tested(&["A is b.", "The text does not say more.", "C is d."]), 1);
         assert_eq!(tested(&["A is b.", "So the answer is b."]), 1);
         assert_eq!(tested(&["A is b.", "C is d."]), 2);
     }
 
     #[test]
-    fn a_question_is_rare_by_the_mean_of_its_entities() {
+    fn question_rarity_uses_mean_entity_count() {
         let entities = |counts: &[Option<u64>]| {
             counts.iter().map(|&count| lookup(&mention(), count)).collect()
         };
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn test_and_rule_decide_as_the_settings_say() {
+    fn sentence_status_follows_decided_by_setting() {
         let missing = [tested_claim(fact(), Some(0))];
         let found = [tested_claim(fact(), Some(3))];
         assert_eq!(decide(DecidedBy::Test, true, &missing, &paid(Some(0.1))), Status::Unsupported);

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_demo_resolves_to_the_demos_parts() {
+    fn demo_settings_resolve_to_demo_parts() {
         let (settings, (reward, policy)) = resolve::<All>(settings(|_| ())).unwrap();
         assert_eq!((policy.model, reward.extractor.model), (DemoOr::Demo, DemoOr::Demo));
         assert_eq!(reward.corpus.sources, [DemoOr::Demo]);
@@ -173,7 +173,7 @@ mod tests {
 
     /// The paper's table of baselines (Tab. baseline-hp), and KnowRL's checkpoints.
     #[test]
-    fn the_papers_baselines_have_its_learning_rates_and_kl_weights() {
+    fn baseline_configs_match_paper_rates_and_kl() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
         for (model, files, learning_rate, beta) in [
             ("llama-3.2-3b-instruct", &["fspo"][..], 2e-6, 0.04),
@@ -202,7 +202,7 @@ mod tests {
 
     /// The paper's table of models (Tab. per-model-hp) and its anchors (Tab. selffilter).
     #[test]
-    fn the_papers_models_have_its_settings() {
+    fn model_configs_match_paper_settings() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
         for (model, learning_rate, beta, moments, anchors) in [
             ("llama-3.2-3b-instruct", 1e-5, 0.001, MomentPrecision::Eight, 1000),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn the_demos_extractor_refuses_another_corpus() {
+    fn demo_extractor_rejects_other_corpus() {
         let folder = tempfile::tempdir().unwrap();
         let index = folder.path().display().to_string();
         let lines = problems(settings(|settings| settings.corpus.index = vec![index]));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_absolute_afterwards() {
+    fn resolved_paths_are_absolute() {
         let here = std::env::current_dir().unwrap();
         let own = settings(|settings| {
             settings.corpus.remote.token_file = Some("token".into());
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_brings_truncated_importance_sampling() {
+    fn engine_enables_importance_sampling_correction() {
         let engine = |settings: &mut Settings| {
             settings.engine.kind = Some(EngineKind::Vllm);
             settings.engine.url = Some("http://localhost:8000".into());

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_neighbours_are_found() {
+    fn state_and_neighbour_dependence_are_detected() {
         let calls = Cell::new(0);
         let with_memory = |completions: &[Completion<'_>]| {
             calls.set(calls.get() + 1);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_decides_by_the_completion_conforms() {
+    fn stateless_response_rule_conforms() {
         let by_golds = |completions: &[Completion<'_>]| {
             let grade =
                 |completion: &Completion<'_>| Grade::new(completion.golds.len() as f64, "X");

@@ -156,7 +156,7 @@ fn asked(verdict: &Verdict) -> Vec<String> {
 }
 
 #[test]
-fn completions_with_open_questions_are_judged_again_whole() {
+fn unsettled_completions_are_rescored_entirely() {
     let mut counter = Clauses::default();
     // Sentence 1 of completion 1 asks twice; its neighbour's reward changes with every call.
     let calls = AtomicU32::new(0);
@@ -174,7 +174,7 @@ fn completions_with_open_questions_are_judged_again_whole() {
 }
 
 #[test]
-fn a_verdict_shows_each_look_up_once_in_the_order_asked() {
+fn verdict_lists_each_lookup_once_in_order() {
     let mut counter = Clauses::default();
     let (verdicts, _) = run(&[2], &mut counter, |_, counts| match counts.len() {
         0 => ask(&["a", "b", "a"]),
@@ -188,7 +188,7 @@ fn a_verdict_shows_each_look_up_once_in_the_order_asked() {
 }
 
 #[test]
-fn large_batches_take_several_calls_of_whole_completions() {
+fn large_batches_are_split_between_completions() {
     // 100 completions of 5 sentences, then one that is larger than a call.
     let lengths = [vec![5; 100], vec![1_000]].concat();
     let mut counter = Clauses::default();
@@ -210,7 +210,7 @@ fn large_batches_take_several_calls_of_whole_completions() {
 }
 
 #[test]
-fn batches_of_any_size_need_a_bounded_number_of_instances() {
+fn waiting_instances_are_bounded_for_any_batch() {
     let lengths = vec![1; CALL_SENTENCES * (max_waiting() + 3)];
     let mut counter = Clauses::default();
     let (verdicts, seen) = run(&lengths, &mut counter, |_, counts| match counts {
@@ -226,7 +226,7 @@ fn batches_of_any_size_need_a_bounded_number_of_instances() {
 }
 
 #[test]
-fn faults_name_the_place_in_the_batch() {
+fn rule_faults_name_sentence_and_completion() {
     let fault = |answer: &(dyn Fn(Name, &[u64]) -> Outcome<Verdict> + Send + Sync)| {
         // The second call begins with completion 256.
         let lengths = [vec![1; 257], vec![4]].concat();
@@ -254,7 +254,7 @@ fn faults_name_the_place_in_the_batch() {
 }
 
 #[test]
-fn a_verdict_that_turns_into_an_abstention_is_one() {
+fn later_abstention_replaces_verdict() {
     let again = AtomicBool::new(false);
     let (verdicts, _) =
         run(&[2], &mut Clauses::default(), |(_, index), counts| match (index, counts) {

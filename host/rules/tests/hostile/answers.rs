@@ -10,7 +10,7 @@ pub(crate) const UNREADABLE: &str =
     "gave an answer that cannot be read, with at most 134217728 bytes (limits.output_bytes): ";
 
 #[test]
-fn rewards_are_finite() {
+fn non_finite_rewards_are_rejected() {
     for (reward, shown) in [("nan", "NaN"), ("inf", "inf"), ("-inf", "-inf")] {
         let score = format!("(f32.store (i32.const 264) (f32.const {reward})) {SCORE_ZERO}");
         let fault = score_fault(score.leak(), &Limits::default());
@@ -21,7 +21,7 @@ fn rewards_are_finite() {
 }
 
 #[test]
-fn there_is_one_outcome_per_sentence() {
+fn outcome_count_must_match_sentences() {
     let none = "(i32.store (i32.const 324) (i32.const 0)) i32.const 336";
     assert_eq!(
         score_fault(none, &Limits::default()),
@@ -35,7 +35,7 @@ fn there_is_one_outcome_per_sentence() {
 }
 
 #[test]
-fn there_is_one_list_of_outcomes_per_completion() {
+fn answer_count_must_match_completions() {
     let none = "(i32.store (i32.const 340) (i32.const 0)) i32.const 336";
     assert_eq!(score_fault(none, &Limits::default()), "answered 1 completions with 0 answers");
     // Two lists at 336: the one at 320, and what the zeros after it make.
@@ -53,7 +53,7 @@ fn note(bytes: u32) -> &'static str {
 }
 
 #[test]
-fn texts_are_bounded() {
+fn note_and_name_lengths_are_limited() {
     let limits = Limits { text_bytes: 5_000, ..Limits::default() };
     assert_eq!(
         score_fault(note(5_001), &limits),
@@ -70,7 +70,7 @@ fn texts_are_bounded() {
 }
 
 #[test]
-fn whole_answers_are_bounded() {
+fn answer_size_is_limited() {
     let limits = Limits { output_bytes: 10_000, ..Limits::default() };
     let fault = score_fault(note(20_000), &limits);
     assert!(
@@ -124,14 +124,14 @@ fn forged_answers_are_refused() {
 }
 
 #[test]
-fn verdicts_name_triplets_that_exist() {
+fn verdict_triplet_index_must_exist() {
     let score = "(i32.store8 (i32.const 288) (i32.const 1)) i32.const 336";
     let fault = "names triplet 0 in sentence 0 of completion 0, which has 0";
     assert_eq!(score_fault(score, &Limits::default()), fault);
 }
 
 #[test]
-fn shares_of_a_reward_are_of_it_and_of_the_sentence() {
+fn point_rewards_must_fit_reward_and_sentence() {
     // “Well.” has five characters. The verdict's credit is at 308: its flag, its case, the list at 316. A point is at 2,000.
     let paying = |character: u32, share: f32| {
         let score = format!(
@@ -151,7 +151,7 @@ fn shares_of_a_reward_are_of_it_and_of_the_sentence() {
 }
 
 #[test]
-fn names_are_names() {
+fn invalid_rule_names_are_rejected() {
     // Run folders and metrics are named after rules.
     for name in ["../../etc/passwd", "judge", "Two Words"] {
         let extra = format!(r#"(data (i32.const 600) "{name}")"#).leak();
@@ -166,7 +166,7 @@ fn names_are_names() {
 }
 
 #[test]
-fn a_refusal_of_settings_is_in_the_rules_own_words() {
+fn settings_error_carries_rule_message() {
     // `error` with the text at 32.
     let configure =
         "(i32.store8 (i32.const 128) (i32.const 1)) (i32.store (i32.const 132) (i32.const 32))
@@ -181,7 +181,7 @@ fn a_refusal_of_settings_is_in_the_rules_own_words() {
 
 /// The guest's own memory takes its input, so the host's way in is bounded as well.
 #[test]
-fn input_that_does_not_fit_is_the_rules_fault() {
+fn input_exceeding_guest_memory_faults_rule() {
     let rule = load(&Guest::default().module(), Limits::default()).unwrap();
     // This guest never grows its 256 KiB.
     let long = judge_text(&rule, &"x".repeat(1 << 20));

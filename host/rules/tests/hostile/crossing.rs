@@ -59,7 +59,7 @@ fn text_at(address: &str) -> String {
 }
 
 #[test]
-fn every_text_arrives() {
+fn texts_cross_into_guest_unchanged() {
     // A completion has six lists of an address and a length each, and a title that may be missing:
     // 60 bytes. The second one begins there.
     let completion =
@@ -82,7 +82,7 @@ fn every_text_arrives() {
 }
 
 #[test]
-fn numbers_arrive() {
+fn numbers_cross_into_guest_unchanged() {
     let paid = |number: &str| verdict(&format!("(f32.store (i32.const 264) {number})")).reward;
     let is_there = |option: u32| paid(&format!("(f32.convert_i32_u (local.get {option}))"));
     assert_eq!(

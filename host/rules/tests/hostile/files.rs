@@ -34,7 +34,7 @@ fn is_too_large(error: &RuleError, words: &str) -> bool {
 }
 
 #[test]
-fn foreign_imports_are_named() {
+fn foreign_imports_are_rejected_by_name() {
     let extra = r#"(import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))"#;
     // Imports come first in a module.
     let wat = wat::parse_str(format!(
@@ -76,7 +76,7 @@ fn foreign_imports_are_named() {
 }
 
 #[test]
-fn what_is_no_rule_is_refused() {
+fn non_rule_files_are_rejected() {
     let plain = refusal(&Guest::default().plain_module());
     assert!(
         is_invalid(&plain, "it does not carry the contract")
@@ -92,7 +92,7 @@ fn what_is_no_rule_is_refused() {
 
 /// A rule is built against one version of the contract; the host speaks one.
 #[test]
-fn another_version_is_refused_with_advice() {
+fn other_contract_version_is_rejected_with_advice() {
     for version in ["0.0.9", "0.2.0", "1.0.0"] {
         let guest = Guest { version, ..Guest::default() };
         for bytes in [guest.module(), guest.component()] {
@@ -131,7 +131,7 @@ fn random_bytes_are_refused() {
 }
 
 #[test]
-fn files_are_bounded_before_they_are_read() {
+fn oversized_files_are_rejected_before_reading() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("large.wasm");
     let mut file = File::create(&path).unwrap();
@@ -147,7 +147,7 @@ fn files_are_bounded_before_they_are_read() {
 
 #[cfg(unix)]
 #[test]
-fn what_may_have_no_end_is_not_read() {
+fn pipes_and_devices_are_not_read() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe.wasm");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
@@ -166,7 +166,7 @@ fn too_many_memories_are_refused() {
 }
 
 #[test]
-fn damaged_files_are_refused_wherever_they_break_off() {
+fn truncated_or_flipped_rule_files_never_crash() {
     let sandbox =
         Sandbox::new(Limits { call_ms: 50, ..Limits::default() }, Compiler::Here).unwrap();
     for whole in [Guest::default().module(), Guest::default().component()] {

@@ -98,7 +98,7 @@ fn score_fault(score: &'static str, limits: &Limits) -> String {
 }
 
 #[test]
-fn modules_and_components_that_keep_the_contract_run() {
+fn conforming_modules_and_components_run() {
     for bytes in [Guest::default().module(), Guest::default().component()] {
         let rule = load(&bytes, Limits::default()).unwrap();
         assert_eq!((rule.name(), rule.manifest().version.as_str()), ("hostile", "1.2.3"));
@@ -107,7 +107,7 @@ fn modules_and_components_that_keep_the_contract_run() {
 }
 
 #[test]
-fn a_fault_leaves_nothing_to_the_next_batch() {
+fn fault_leaves_no_state_for_next_batch() {
     // Faults in its second call; every batch has a first call alone.
     let counts = "(global $calls (mut i32) (i32.const 0))";
     let score = "(global.set $calls (i32.add (global.get $calls) (i32.const 1)))

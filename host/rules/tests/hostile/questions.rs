@@ -78,7 +78,7 @@ fn queries_are_bounded_by_sentence_and_by_batch() {
 }
 
 #[test]
-fn what_the_manifest_does_not_name_is_not_asked() {
+fn undeclared_verifier_request_is_rejected() {
     for (case, verifier) in [(1, "nli"), (2, "chat"), (3, "passages")] {
         let score = format!(
             "(i32.store8 (i32.const 256) (i32.const 2)) (i32.store (i32.const 264) (i32.const 2000))
@@ -90,7 +90,7 @@ fn what_the_manifest_does_not_name_is_not_asked() {
 }
 
 #[test]
-fn queries_have_words_of_bounded_number_and_size() {
+fn query_word_count_and_size_are_limited() {
     assert_eq!(score_fault(ask(1, 300, 7), &Limits::default()), words(300, 256));
     // The second query is empty.
     assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), words(0, 256));
@@ -124,7 +124,7 @@ fn words_are_counted_over_all_clauses() {
 }
 
 #[test]
-fn what_is_said_to_the_answers_is_held_to_the_same() {
+fn resumed_answers_obey_same_limits() {
     let nan = "(i32.store8 (i32.const 256) (i32.const 0)) (f32.store (i32.const 264) (f32.const nan)) i32.const 336";
     let two = "(i32.store (i32.const 324) (i32.const 2)) i32.const 336";
     let forged = "(i32.store (i32.const 324) (i32.const 0x7fffffff)) i32.const 336";

@@ -32,7 +32,7 @@ fn hurried() -> Limits {
 }
 
 #[test]
-fn endless_loops_end_wherever_they_are() {
+fn endless_loops_stop_in_every_export() {
     assert_eq!(score_fault(ENDLESS, &hurried()), LATE);
     for guest in [
         Guest { describe: ENDLESS, ..Guest::default() },
@@ -47,7 +47,7 @@ fn endless_loops_end_wherever_they_are() {
 
 /// Large files are compiled with other settings.
 #[test]
-fn large_rules_are_held_as_small_ones_are() {
+fn limits_apply_to_large_rules() {
     let (limits, bomb) =
         (hurried(), "(loop (drop (memory.grow (i32.const 256))) (br 0)) unreachable");
     for (score, fault) in [
@@ -70,7 +70,7 @@ fn slow_loops_end_at_the_time_limit() {
 }
 
 #[test]
-fn memory_is_bounded_grown_or_declared() {
+fn grown_and_declared_memory_is_limited() {
     let limits = Limits { memory_bytes: 32 << 20, ..Limits::default() };
     let bomb = "(loop (drop (memory.grow (i32.const 256))) (br 0)) unreachable";
     assert_eq!(score_fault(bomb, &limits), memory(16 << 20, 32 << 20));
@@ -85,7 +85,7 @@ fn memory_is_bounded_grown_or_declared() {
 }
 
 #[test]
-fn tables_are_bounded_grown_or_declared() {
+fn grown_and_declared_tables_are_limited() {
     let grown = Guest {
         extra: "(table $t 1 funcref)",
         score: "(drop (table.grow $t (ref.null func) (i32.const 1000000))) i32.const 336",
@@ -107,7 +107,7 @@ fn endless_recursion_ends_at_the_stack_limit() {
 }
 
 #[test]
-fn a_stack_that_no_thread_has_is_refused() {
+fn oversized_stack_limit_is_rejected() {
     let limits = Limits { stack_bytes: 16 << 20, ..Limits::default() };
     let error = Sandbox::new(limits, Compiler::Here).unwrap_err();
     assert!(matches!(error, RuleError::LimitExceeded(_)), "{error:?}");
@@ -115,7 +115,7 @@ fn a_stack_that_no_thread_has_is_refused() {
 }
 
 #[test]
-fn traps_are_named() {
+fn trap_kind_is_named_in_error() {
     for (score, trap) in [
         ("unreachable", "unreachable"),
         ("(i32.div_u (i32.const 1) (i32.const 0))", "divide by zero"),
@@ -147,7 +147,7 @@ fn traps_are_named() {
 }
 
 #[test]
-fn a_rule_cannot_call_out_while_the_host_hands_over() {
+fn rule_cannot_report_during_realloc_or_cleanup() {
     let (call, answer) = ("(call $report (i32.const 32) (i32.const 21))", "(i32.const 65536)");
     let in_realloc = Guest { realloc: format!("{call} {answer}").leak(), ..Guest::default() };
     let after_score = Guest { after_score: call, ..Guest::default() };
@@ -162,7 +162,7 @@ fn a_rule_cannot_call_out_while_the_host_hands_over() {
 }
 
 #[test]
-fn a_traps_last_words_reach_the_user() {
+fn trap_error_includes_reported_message() {
     let score = "(call $report (i32.const 32) (i32.const 21)) unreachable";
     let error = error_of(&Guest::scoring(score).module(), &Limits::default()).to_string();
     assert!(error.starts_with("plugin hostile 1.2.3 stopped with a trap"), "{error}");
@@ -181,7 +181,7 @@ fn reports_are_bounded_in_number_and_size() {
 }
 
 #[test]
-fn forged_addresses_for_the_hosts_input_are_refused() {
+fn forged_input_addresses_are_rejected() {
     for realloc in ["i32.const -16", "i32.const 65537", "i32.const 262140"] {
         let fault = fault_of(&Guest { realloc, ..Guest::default() }, &Limits::default());
         assert!(fault.starts_with(UNREADABLE), "{realloc}: {fault}");

@@ -60,12 +60,12 @@ fn fault(assess: &str) -> String {
 }
 
 #[test]
-fn one_that_keeps_the_contract_runs() {
+fn conforming_response_rule_runs() {
     assert_eq!(grade("i32.const 320", &Limits::default()).unwrap(), [Grade::new(0.0, "hostile")]);
 }
 
 #[test]
-fn grades_are_finite_labelled_and_one_per_completion() {
+fn invalid_grades_are_rejected() {
     for (reward, shown) in [("nan", "NaN"), ("inf", "inf"), ("-inf", "-inf")] {
         let assess = format!("(f32.store (i32.const 256) (f32.const {reward})) i32.const 320");
         let expected = format!("gave completion 0 the reward {shown}; it must be finite");
@@ -83,7 +83,7 @@ fn grades_are_finite_labelled_and_one_per_completion() {
 }
 
 #[test]
-fn texts_and_answers_are_bounded_and_forged_ones_refused() {
+fn response_answers_are_limited_and_forgeries_rejected() {
     let note = |length: u32| {
         format!(
             "(i32.store8 (i32.const 268) (i32.const 1)) (i32.store (i32.const 272) (i32.const 1000))
@@ -102,7 +102,7 @@ fn texts_and_answers_are_bounded_and_forged_ones_refused() {
 }
 
 #[test]
-fn questions_have_rounds_and_are_named() {
+fn response_requests_are_limited_and_need_capability() {
     // `ask` with one request at 2,000, which is `chat`.
     let ask = "(i32.store8 (i32.const 252) (i32.const 1)) (i32.store (i32.const 256) (i32.const 2000))
         (i32.store (i32.const 260) (i32.const 1)) (i32.store8 (i32.const 2000) (i32.const 2)) i32.const 320";
@@ -117,7 +117,7 @@ fn questions_have_rounds_and_are_named() {
 }
 
 #[test]
-fn loops_and_traps_end() {
+fn response_rule_loops_and_traps_stop() {
     assert_eq!(
         fault("(loop (br 0)) unreachable"),
         "ran longer than 100 ms in one call (limits.call_ms)"

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_that_take_too_long_together_are_to_be_asked_apart() {
+    fn timed_out_batch_gets_413_single_query_503() {
         const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
             "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
             "vocab":{"[UNK]":0,"red":1,"fox":2},"unk_token":"[UNK]"}}"#;

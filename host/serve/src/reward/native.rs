@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_may_bring_a_title_and_evidence() {
+    fn score_request_accepts_title_and_evidence() {
         let read = |given: serde_json::Value| {
             completion(serde_json::from_value(given).unwrap()).unwrap().question
         };

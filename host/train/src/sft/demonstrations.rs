@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read_in_order() {
+    fn demonstrations_are_read_in_order() {
         let read =
             read("{\"question\": \"a?\", \"completion\": \"b\"}\n\n{\"completion\": \"d\", \"question\": \"c?\"}\n")
                 .unwrap();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_line_is_named() {
+    fn bad_line_is_named_in_error() {
         for (text, told) in [
             ("", "holds no demonstration"),
             ("{\"question\": \"a?\", \"completion\": \"b\"}\n{", "line 2"),

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_packages_and_types() {
+    fn plugin_names_are_valid_packages_and_types() {
         assert!(["attested", "my-rule-2"].into_iter().all(is_name));
         assert!(
             ["", "2nd", "My", "a b", "ä", "-a", "judge"].into_iter().all(|name| !is_name(name))

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_read_as_linux_writes_them() {
+    fn cpu_ticks_parse_from_proc_stat() {
         let machine = "cpu  100 1 20 500 30 0 4 5 60 0\ncpu0 50 0 10 250 15 0 2 2 30 0\n";
         let process = "42 (a (strange) name) R 1 42 42 0 -1 4194304 9 0 0 0 70 8 0 0 20 0 1 0 5";
         let Ticks { total, idle, own } = Ticks::parse(machine, process).unwrap();
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_is_a_share() {
+    fn other_work_share_lies_in_unit_range() {
         let began = OtherWork::since_now();
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(began.share().is_none_or(|share| (0.0..=1.0).contains(&share)));

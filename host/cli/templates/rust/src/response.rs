@@ -35,7 +35,7 @@ mod tests {
     use corver_sdk::testing::{check_responses, counts, response, run_response};
 
     #[test]
-    fn a_gold_and_nothing_more_is_right() {
+    fn only_exact_gold_answer_is_good() {
         let label = |answer: &str| {
             let text = format!("<think>I read it.</think><answer>{answer}</answer>");
             run_response(&{{type}}::default(), &response("Where?", &["Rome", "Roma"], &text), &counts(&[])).label
@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn any_completion_is_graded() {
+    fn grades_stay_in_range_for_any_completion() {
         check_responses(&{{type}}::default(), -1.0..=2.0);
     }
 }

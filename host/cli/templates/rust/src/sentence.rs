@@ -44,13 +44,13 @@ mod tests {
     }
 
     #[test]
-    fn the_noise_floor_is_a_setting() {
+    fn noise_floor_is_configurable() {
         let rule: {{type}} = configured(r#"{"noise_floor": 9}"#).unwrap();
         assert_eq!([reward_of(&rule, 9), reward_of(&rule, 10)], [Some(-0.3), Some(0.1)]);
     }
 
     #[test]
-    fn any_completion_is_judged() {
+    fn rewards_stay_in_range_for_any_completion() {
         check(&{{type}}::default(), -0.3..=0.1);
     }
 }

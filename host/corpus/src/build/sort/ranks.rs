@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_lead_to_the_place_that_a_plain_search_finds() {
+    fn sampled_rank_search_matches_plain_search() {
         // Three lists of very different lengths, with runs of equal numbers as no block has them.
         let lists = [20_000_usize, 3, 300].map(|len| (0..len).map(move |i| (i / 3 * 2) as u32));
         let continuations: Vec<u32> = lists.into_iter().flatten().collect();

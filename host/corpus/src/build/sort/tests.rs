@@ -52,14 +52,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn blocks_give_the_order_of_the_whole(stream in stream(), words in 1_u64..6) {
+    fn block_sort_matches_naive_suffix_order(stream in stream(), words in 1_u64..6) {
         let (positions, _) = in_blocks(&stream, 64 * words);
         prop_assert_eq!(positions, by_hand(&stream));
     }
 }
 
 #[test]
-fn one_token_for_ever_takes_no_more_than_linear_time() {
+fn single_token_stream_is_sorted_across_blocks() {
     // Every suffix is a prefix of another, and every comparison would run to the end of the text.
     let stream = vec![7_u16; 400_000];
     let (positions, parts) = in_blocks(&stream, 1 << 17);
@@ -68,7 +68,7 @@ fn one_token_for_ever_takes_no_more_than_linear_time() {
 }
 
 #[test]
-fn a_text_that_stands_twice_is_sorted_across_blocks() {
+fn duplicated_text_is_sorted_across_blocks() {
     let mut state = 1_u32;
     let half: Vec<u16> = (0..150_000)
         .map(|_| {
@@ -83,7 +83,7 @@ fn a_text_that_stands_twice_is_sorted_across_blocks() {
 }
 
 #[test]
-fn more_symbols_than_sixteen_bits_hold_are_sorted_in_blocks_too() {
+fn full_u16_alphabet_is_sorted_across_blocks() {
     // All 65,536 tokens occur, so that there is no room for two more numbers.
     let stream: Vec<u16> =
         (0..200_000_u32).map(|position| (position.wrapping_mul(40_503) >> 3) as u16).collect();

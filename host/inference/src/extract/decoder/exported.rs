@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prompt_may_be_run_in_pieces() {
+    fn chunked_prompt_decodes_same_tokens() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extract/exported");
         let tokenizer = read_tokenizer(&folder.join("tokenizer.json")).unwrap();
         let settings = Settings::read(&folder.join("extractor.toml")).unwrap();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_count_what_is_real() {
+    fn positions_skip_padding_columns() {
         let mut rows = Rows { past: Vec::new(), columns: 3, pads: vec![0..0; 2] };
         rows.pad_next(&[2, 0]);
         assert_eq!(rows.mask(7), [1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1]);

@@ -28,7 +28,7 @@ mod tests {
     }
 
     #[test]
-    fn distances_have_the_rows_that_they_have_in_transformers() {
+    fn relative_position_buckets_match_transformers() {
         let golden: Golden =
             serde_json::from_str(include_str!("../../../tests/nli/small/positions.json")).unwrap();
         let rows = |row_of: &dyn Fn(i64) -> i64| (-700..=700).map(row_of).collect::<Vec<i64>>();
