@@ -15,7 +15,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel lint clean
+.PHONY: help setup plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,12 +42,21 @@ test: setup plugins ## every test but those against other programs (test-…); C
 	python3 tests/vectors/reference.py --check
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast
+ifdef CORVER_SHARED
+	$(MAKE) --no-print-directory conformance
+endif
 	$(MAKE) --no-print-directory test-wheel
 	$(MAKE) --no-print-directory bench-gpu DEVICE=cpu
 
-conformance: setup plugins ## the golden vectors in CORVER_SHARED=DIR alone
+# Light crates alone: the method, the settings, the files, the SDK and the plan of the house.
+QUICK := $(foreach crate,core settings files runs data eval train analysis sdk,-p corver-$(crate))
+test-quick: ## under a minute once compiled: unit tests of the method, of runs and of the SDK, and the plan of the house; no libtorch
+	$(CARGO) test --locked $(QUICK)
+
+conformance: setup plugins ## golden vectors and real text, in CORVER_SHARED=DIR
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make conformance CORVER_SHARED=DIR" >&2; exit 2; }
-	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test conformance --test triplet_conformance --test golden
+	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --lib --test conformance --test triplet_conformance --test golden -- --ignored
+	$(CARGO) test --locked $(PROFILE) --workspace --test cli -- --ignored real_text
 
 infini-gram: # the official engine, in an environment of its own
 	@host/setup/infini-gram.sh
@@ -60,7 +69,7 @@ test-peers: setup ## decoding, log-probabilities, a training step and entailment
 	CORVER_PEERS=$(CURDIR)/.deps/peers/bin/python CORVER_MODEL=$(abspath $(MODEL)) \
 	  $(CARGO) test --locked $(PROFILE) --workspace --test peers -- --ignored --nocapture
 ifneq ($(and $(MODEL),$(CORVER_SHARED)),)
-	CORVER_MODEL=$(abspath $(MODEL)) $(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture real_text
+	CORVER_MODEL=$(abspath $(MODEL)) $(CARGO) test --locked $(PROFILE) --workspace --test cli -- --ignored --nocapture real_text
 endif
 
 test-engine: setup plugins ## rollouts from a real vLLM server on the CPU, and a run that trains on them; vLLM comes into .deps/

@@ -136,6 +136,43 @@ fn light_crate_reaches_nothing_heavy() {
     }
 }
 
+/// Reads the map of docs/architecture.md: each crate with the crates that it imports, in order.
+fn map() -> Vec<(String, Vec<String>)> {
+    let page = std::fs::read_to_string(workspace().join("docs/architecture.md")).unwrap();
+    let mut map = Vec::new();
+    for line in page.lines() {
+        let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+        if let [_, _, folder, _, imports, _] = columns.as_slice()
+            && let Some(name) = folder.strip_prefix("`host/")
+        {
+            let name = name.trim_end_matches('`').to_owned();
+            map.push((name, imports.split(", ").map(str::to_owned).collect()));
+        }
+    }
+    map
+}
+
+#[test]
+fn map_names_every_import_and_every_import_points_up() {
+    let graph = dependencies();
+    let map = map();
+    for name in graph.keys().filter_map(|name| name.strip_prefix("corver-")) {
+        let folder = if name == "host" { "cli" } else { name };
+        assert!(name == "sdk" || map.iter().any(|(known, _)| known == folder), "{name}");
+    }
+    for (place, (name, imports)) in map.iter().enumerate() {
+        let Some(dependencies) = graph.get(&format!("corver-{name}")) else { continue };
+        if imports == &["any"] {
+            continue;
+        }
+        for dependency in dependencies.iter().filter_map(|name| name.strip_prefix("corver-")) {
+            assert!(imports.iter().any(|known| known == dependency), "{name} → {dependency}");
+            let is_above = map[..place].iter().any(|(known, _)| known == dependency);
+            assert!(is_above, "{name} stands above {dependency}");
+        }
+    }
+}
+
 #[test]
 fn files_of_a_crate_import_in_one_direction() {
     let mut sources = 0;

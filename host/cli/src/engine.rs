@@ -5,17 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use corver_core::{
-    Decoding, Demonstration, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling,
-    Signal, TrainingBatch, UpdateReport,
-};
+use corver_core::{Decoding, Question, Sampler, Sampling};
 use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
 use corver_http::Token;
 use corver_pretrained::{Dialogue, ModelConfig};
 use corver_reward::config::{EngineConfig, PolicyConfig};
 use corver_settings::{EngineKind, EngineSection, Settings};
 
-use crate::policy::{self, Policy};
+use crate::policy;
 use crate::tokenizer::load_tokenizer;
 
 /// Finds the engine of the settings; `model` is the folder of the model that it serves.
@@ -43,7 +40,7 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
 }
 
 /// Where adapters are written for the server: `otherwise` where no setting names a folder.
-fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<AdapterPlace> {
+pub fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<AdapterPlace> {
     let here = std::path::absolute(section.adapters.as_deref().unwrap_or(otherwise))?;
     let seen_as = section.adapters_as_seen_by_server.clone().unwrap_or_else(|| here.clone());
     Ok(AdapterPlace { seen_as, here })
@@ -77,11 +74,7 @@ pub fn open_sampler(
         }
         return Ok(Box::new(engine));
     }
-    let mut policy = policy::load_policy(settings, model, adapter)?;
-    policy.set_system_prompt(system_prompt);
-    policy.check_prompts(questions, sampling)?;
-    policy.set_watch(watch);
-    Ok(Box::new(policy))
+    policy::open_sampler(settings, model, adapter, system_prompt, (questions, sampling), watch)
 }
 
 /// What draws completions, for a manifest.
@@ -90,79 +83,5 @@ pub fn device(settings: &Settings, policy: &PolicyConfig) -> Result<String> {
         None => policy::find_device(settings.run.device),
         Some(EngineKind::Vllm) => Ok("vllm".to_owned()),
         Some(EngineKind::Sglang) => Ok("sglang".to_owned()),
-    }
-}
-
-/// A policy that learns here, and whose completions an engine draws.
-pub struct EnginePolicy {
-    engine: Engine,
-    policy: Policy,
-    precision: Precision,
-    /// The engine has not been given the policy's newest weights.
-    is_behind: bool,
-}
-
-impl EnginePolicy {
-    /// `run` is the folder of the run.
-    pub fn new(
-        mut engine: Engine,
-        policy: Policy,
-        settings: &Settings,
-        run: &Path,
-    ) -> Result<Self> {
-        engine.publish_into(adapter_place(&settings.engine, &run.join("adapters"))?)?;
-        Ok(Self { engine, policy, precision: settings.engine.adapter_precision, is_behind: true })
-    }
-
-    /// See [`Engine::set_watch`].
-    pub fn set_watch(&mut self, watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static) {
-        self.engine.set_watch(watch);
-    }
-}
-
-impl Sampler for EnginePolicy {
-    /// Samples with the policy's newest weights.
-    fn sample(
-        &mut self,
-        questions: &[Question],
-        sampling: &Sampling,
-        seed: u64,
-        on_finished: &mut dyn FnMut(usize, &Rollout),
-    ) -> Result<Vec<Rollout>, PartError> {
-        let Self { engine, policy, precision, is_behind } = self;
-        if *is_behind {
-            engine.publish(|folder| Ok(policy.save_adapter(folder, *precision)?))?;
-            *is_behind = false;
-        }
-        engine.sample(questions, sampling, seed, on_finished)
-    }
-}
-
-impl Learner for EnginePolicy {
-    fn set_system_prompt(&mut self, prompt: &str) {
-        self.engine.set_system_prompt(prompt);
-        self.policy.set_system_prompt(prompt);
-    }
-
-    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, PartError> {
-        Learner::prepare(&mut self.policy, batch)
-    }
-
-    fn update(
-        &mut self,
-        batch: &TrainingBatch<'_>,
-        signal: &Signal,
-    ) -> Result<UpdateReport, PartError> {
-        self.is_behind = true;
-        self.policy.update(batch, signal)
-    }
-
-    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, PartError> {
-        self.is_behind = true;
-        self.policy.imitate(demonstrations)
-    }
-
-    fn save(&mut self, folder: &Path, keep: usize) -> Result<(), PartError> {
-        self.policy.save(folder, keep)
     }
 }

@@ -12,6 +12,8 @@
 mod args;
 mod command;
 mod engine;
+#[cfg(feature = "torch")]
+mod engine_policy;
 mod index_folder;
 mod interrupt;
 mod output;
@@ -82,15 +84,23 @@ fn explain(error: &anyhow::Error) -> String {
 fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
     match arguments.command {
+        #[cfg(feature = "torch")]
         Command::Train(args) => command::train::run(&args, json)?,
+        #[cfg(feature = "torch")]
         Command::Sft(args) => command::sft::run(&args, json)?,
+        #[cfg(feature = "torch")]
+        Command::Compare(args) => command::compare::run(&args, json)?,
+        #[cfg(feature = "torch")]
+        Command::Merge(args) => command::merge::run(&args, json)?,
+        #[cfg(not(feature = "torch"))]
+        Command::Train(_) | Command::Sft(_) | Command::Compare(_) | Command::Merge(_) => {
+            anyhow::bail!(policy::NO_LIBTORCH)
+        }
         Command::Filter(args) => command::filter::run(&args, json)?,
         Command::Data(args) => command::data::run(&args, json)?,
         Command::Eval(args) => command::eval::run(&args, json)?,
         Command::Judge(args) => command::judge::run(&args, json)?,
-        Command::Compare(args) => command::compare::run(&args, json)?,
         Command::Calibrate(args) => command::calibrate::run(&args, json)?,
-        Command::Merge(args) => command::merge::run(&args, json)?,
         Command::Score(args) => command::score::run(&args, json)?,
         Command::Check(args) => return command::check::run(&args, json),
         Command::Serve(args) => command::serve::run(&args, json)?,

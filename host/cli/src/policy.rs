@@ -1,10 +1,11 @@
-//! The policy. `no_policy.rs` stands in for this file in a build without libtorch.
+//! The policy, by libtorch. `no_policy.rs` is this file of a build without it.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::ensure;
 use anyhow::{Context, Result};
-use corver_core::{Algorithm, Device};
+use corver_core::{Algorithm, Decoding, Device, Learner, Question, Sampler, Sampling};
 use corver_learn::{Load, Model};
 use corver_reward::config::PolicyConfig;
 use corver_settings::Settings;
@@ -70,7 +71,7 @@ pub fn choose_threads(settings: &mut Settings) -> Result<()> {
 }
 
 /// Loads the policy from a model's folder, with the adapter of a folder or with fresh ones.
-pub fn load_policy(settings: &Settings, model: &Path, adapter: Option<&Path>) -> Result<Policy> {
+fn load_policy(settings: &Settings, model: &Path, adapter: Option<&Path>) -> Result<Policy> {
     let device = corver_learn::find_device(settings.run.device)?;
     if let Some(threads) = settings.run.threads {
         corver_learn::set_num_threads(threads);
@@ -92,6 +93,25 @@ pub fn load_policy(settings: &Settings, model: &Path, adapter: Option<&Path>) ->
     Ok(policy
         .with_compatibility(settings.reward.compatibility)
         .with_max_rows(settings.policy.max_rows))
+}
+
+/// Opens the policy for sampling.
+///
+/// # Errors
+/// If the model or the adapter cannot be loaded, or a prompt of the questions is too long.
+pub fn open_sampler(
+    settings: &Settings,
+    model: &Path,
+    adapter: Option<&Path>,
+    system_prompt: &str,
+    (questions, sampling): (&[Question], &Sampling),
+    watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static,
+) -> Result<Box<dyn Sampler>> {
+    let mut policy = load_policy(settings, model, adapter)?;
+    policy.set_system_prompt(system_prompt);
+    policy.check_prompts(questions, sampling)?;
+    policy.set_watch(watch);
+    Ok(Box::new(policy))
 }
 
 /// Loads the policy that a run trains: with fresh adapters, or with those of `policy.adapter`,

@@ -1,7 +1,5 @@
 //! The settings of a command: its files and single settings, then its flags.
 
-use std::path::Path;
-
 use anyhow::Result;
 use corver_settings::{Layers, Settings};
 
@@ -35,10 +33,11 @@ pub fn note_demo() {
 }
 
 /// Returns the layers of an arm: its own file comes last.
+#[cfg(feature = "torch")]
 pub fn layers_of_arm(
     args: &SettingsArgs,
     flags: &[&dyn Flags],
-    arm: Option<&Path>,
+    arm: Option<&std::path::Path>,
 ) -> Result<Layers> {
     let mut layers = layers(args, flags)?;
     if let Some(file) = arm {

@@ -1,4 +1,4 @@
-//! The reply parser against vectors from the authors' published code. Run with `CORVER_SHARED=DIR`.
+//! The reply parser against vectors from the authors' published code. `make conformance` runs them.
 
 #[path = "../../../tests/golden.rs"]
 mod golden;
@@ -16,6 +16,7 @@ fn as_json(elements: &[Element]) -> Value {
 }
 
 #[test]
+#[ignore = "needs CORVER_SHARED: `make conformance`"]
 fn reply_parsing_matches_reference() {
     check_all("parse_case", |row| {
         let got = parse_elements(text(row, "text"));
@@ -29,6 +30,7 @@ fn reply_parsing_matches_reference() {
 }
 
 #[test]
+#[ignore = "needs CORVER_SHARED: `make conformance`"]
 fn reply_triplets_match_reference() {
     check_all("extract_postprocess", |row| {
         let reply = text(row, "response");

@@ -118,8 +118,9 @@ fn full(shared: &Path, shards: usize) -> PathBuf {
 }
 
 #[test]
+#[ignore = "needs CORVER_SHARED: `make conformance`"]
 fn tokenisation_matches_official_client() {
-    let Some(shared) = shared() else { return };
+    let shared = shared();
     let tokenizer = tokenizer(&shared);
     let vectors: Vec<Encoded> = lines(&shared.join("tokenizers/llama2/encode-vectors.jsonl"));
     assert_eq!(vectors.len(), 639);
@@ -130,8 +131,9 @@ fn tokenisation_matches_official_client() {
 }
 
 #[test]
+#[ignore = "needs CORVER_SHARED: `make conformance`"]
 fn small_index_files_match_golden_bytes() {
-    let Some(shared) = shared() else { return };
+    let shared = shared();
     let golden = shared.join("golden/corpus/index-small");
     let folder = tempfile::tempdir().unwrap();
     for (name, shards) in [("s1", 1), ("s4", 4)] {
@@ -162,8 +164,9 @@ fn small_index_files_match_golden_bytes() {
 }
 
 #[test]
+#[ignore = "needs CORVER_SHARED: `make conformance`"]
 fn full_index_checksums_match_official() {
-    let Some(shared) = shared() else { return };
+    let shared = shared();
     let readme = std::fs::read_to_string(shared.join("golden/corpus/README.md")).unwrap();
     let mut compared = 0;
     for line in readme.lines() {
@@ -179,8 +182,9 @@ fn full_index_checksums_match_official() {
 }
 
 #[test]
+#[ignore = "needs CORVER_SHARED: `make conformance`"]
 fn ngram_counts_match_official_engine() {
-    let Some(shared) = shared() else { return };
+    let shared = shared();
     let queries: Vec<NgramLine> = lines(&shared.join("golden/corpus/count.jsonl"));
     assert_eq!(queries.len(), 485);
     let tokenizer = tokenizer(&shared);
@@ -198,8 +202,9 @@ fn ngram_counts_match_official_engine() {
 }
 
 #[test]
+#[ignore = "needs CORVER_SHARED: `make conformance`"]
 fn cnf_counts_and_flags_match_official_engine() {
-    let Some(shared) = shared() else { return };
+    let shared = shared();
     let queries: Vec<CnfLine> = lines(&shared.join("golden/corpus/cnf.jsonl"));
     assert_eq!(queries.len(), 1_614);
     for query in queries {
@@ -235,8 +240,9 @@ fn cnf_counts_and_flags_match_official_engine() {
 }
 
 #[test]
+#[ignore = "needs CORVER_SHARED: `make conformance`"]
 fn match_positions_agree_with_official_engine() {
-    let Some(shared) = shared() else { return };
+    let shared = shared();
     let queries: Vec<CnfLine> = lines(&shared.join("golden/corpus/cnf.jsonl"));
     let queries: BTreeMap<String, CnfLine> =
         queries.into_iter().map(|query| (query.id.clone(), query)).collect();
@@ -256,8 +262,9 @@ fn match_positions_agree_with_official_engine() {
 }
 
 #[test]
+#[ignore = "needs CORVER_SHARED: `make conformance`"]
 fn micro_cases_match_official_engine() {
-    let Some(shared) = shared() else { return };
+    let shared = shared();
     let cases: Vec<Micro> = lines(&shared.join("golden/corpus/micro.jsonl"));
     assert_eq!(cases.len(), 189);
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-"""Which question OpenRLHF's labels ask: that which the server reads (host/core/src/golds.rs)."""
+"""Which question OpenRLHF's labels ask: that which the server reads (host/data/src/golds.rs)."""
 
 import unittest
 

@@ -242,6 +242,7 @@ pub struct TrainArgs {
     pub dry_run: bool,
 }
 
+#[cfg(feature = "torch")]
 impl TrainArgs {
     /// Returns the flags that are short for settings.
     pub fn flags(&self) -> [&dyn Flags; 5] {

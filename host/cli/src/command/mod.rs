@@ -2,6 +2,7 @@
 
 pub mod calibrate;
 pub mod check;
+#[cfg(feature = "torch")]
 pub mod compare;
 pub mod data;
 pub mod demo;
@@ -12,11 +13,14 @@ pub mod extract;
 pub mod filter;
 pub mod index;
 pub mod judge;
+#[cfg(feature = "torch")]
 pub mod merge;
 pub mod plugin;
 pub mod report;
 pub mod score;
 pub mod serve;
 pub mod settings;
+#[cfg(feature = "torch")]
 pub mod sft;
+#[cfg(feature = "torch")]
 pub mod train;

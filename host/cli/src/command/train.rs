@@ -21,7 +21,8 @@ use serde_json::{Map, Value, json};
 
 use super::report;
 use crate::args::{RecordingArgs, TrainArgs};
-use crate::engine::{self, EnginePolicy};
+use crate::engine;
+use crate::engine_policy::EnginePolicy;
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::policy::{self, MemoryPlan, Policy};
