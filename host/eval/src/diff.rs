@@ -284,7 +284,7 @@ mod tests {
         let answer = |(n, &grade): (usize, &Label)| Answer {
             question: format!("q{n}"),
             grade,
-            popularity: Some(100 - n as u64),
+            popularity: 100u64.checked_sub(n as u64),
             sample: None,
         };
         grades.iter().enumerate().map(answer).collect()
