@@ -4,53 +4,28 @@
 mod served;
 
 use std::fs;
-use std::io::{BufReader, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use served::{Request, next_request};
+use served::{Response, Server};
 
 use crate::host::{host, host_with_cache, kill_when_with_cache, lines, run_dir};
 
 /// A model: prompt → reply.
 type Model = fn(&str) -> &'static str;
 
-/// An endpoint of a model, and the number of its requests. Every reply takes a moment.
-fn endpoint(model: Model) -> (String, Arc<AtomicUsize>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}/v1", listener.local_addr().unwrap());
-    let requests = Arc::new(AtomicUsize::new(0));
-    let counted = requests.clone();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let counted = counted.clone();
-            std::thread::spawn(move || serve(stream.unwrap(), model, &counted));
-        }
-    });
-    (url, requests)
-}
-
-fn serve(mut stream: TcpStream, model: Model, requests: &AtomicUsize) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    while let Some(Request { body, .. }) = next_request(&mut reader) {
-        requests.fetch_add(1, SeqCst);
-        std::thread::sleep(std::time::Duration::from_millis(20));
-        let request: Value = serde_json::from_slice(&body).unwrap();
-        assert_eq!(request["temperature"], 0.0);
-        let said = model(request["messages"][0]["content"].as_str().unwrap());
-        let reply = json!({"choices": [{"message": {"role": "assistant", "content": said}}],
-            "usage": {"prompt_tokens": 50, "completion_tokens": 2}})
-        .to_string();
-        if write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{reply}", reply.len())
-            .is_err()
-        {
-            return;
-        }
-    }
+/// Starts an endpoint of a model. Every reply takes a moment.
+fn endpoint(model: Model) -> Server {
+    Server::new(move |request| {
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(request.body["temperature"], 0.0);
+        let content = model(request.body["messages"][0]["content"].as_str().unwrap());
+        let reply = json!({"choices": [{"message": {"role": "assistant", "content": content}}],
+            "usage": {"prompt_tokens": 50, "completion_tokens": 2}});
+        Response::Answer(200, "", reply.to_string())
+    })
 }
 
 fn field<'a>(prompt: &'a str, name: &str) -> &'a str {
@@ -87,7 +62,8 @@ fn chat_judge_regrades_string_match_answers() {
     fs::write(&questions, json!(all).to_string()).unwrap();
 
     let cache = tempfile::tempdir().unwrap();
-    let (url, requests) = endpoint(grader);
+    let server = endpoint(grader);
+    let url = format!("{}/v1", server.url);
     let [answers_path, questions, folder] = [&answers_path, &questions, &out.join("judge")]
         .map(|path| path.to_str().unwrap().to_owned());
     let judge = [
@@ -101,11 +77,11 @@ fn chat_judge_regrades_string_match_answers() {
         "m",
     ];
     let args = [&judge[..], &["--out", &folder, "--json"]].concat();
-    kill_when_with_cache(cache.path(), &args, || requests.load(SeqCst) > 8);
-    let before = requests.load(SeqCst);
+    kill_when_with_cache(cache.path(), &args, || server.num_requests() > 8);
+    let before = server.num_requests();
     let judged = host_with_cache(cache.path(), &args).good().json();
     // Those under way when it was killed are asked again; the one without a label is asked twice.
-    assert!(requests.load(SeqCst) <= 58 + 4, "{before} before, {} in all", requests.load(SeqCst));
+    assert!(server.num_requests() <= 58 + 4, "{before} before, {} in all", server.num_requests());
     assert_eq!(judged["table"], json!([[30, 10, 0], [0, 15, 0], [0, 0, 1]]));
     assert_eq!((&judged["unlabelled"], &judged["answers"]), (&json!(1), &json!(57)));
     assert!((judged["agreement"].as_f64().unwrap() - 46.0 / 56.0).abs() < 1e-12);
@@ -121,7 +97,7 @@ fn chat_judge_regrades_string_match_answers() {
     );
     assert_eq!(lines(&out.join("judge/judged.jsonl"))[56]["reply"], "I would rather not say");
 
-    let asked = requests.load(SeqCst);
+    let asked = server.num_requests();
     let again = out.join("again");
     let shown =
         host_with_cache(cache.path(), &[&judge[..], &["--out", again.to_str().unwrap()]].concat())
@@ -132,7 +108,7 @@ fn chat_judge_regrades_string_match_answers() {
             && shown.contains("asking again brought no label either: 1"),
         "{shown}"
     );
-    assert_eq!(requests.load(SeqCst), asked, "everything was known");
+    assert_eq!(server.num_requests(), asked, "everything was known");
 
     let run = |more: &[&str]| host_with_cache(cache.path(), &[&judge[..], more].concat());
     run(&["--out", &folder]).bad("is finished; choose another folder");
@@ -166,10 +142,10 @@ fn chat_judge_regrades_string_match_answers() {
         fs::read_to_string(fresh.path().join("corver/chat/replies.jsonl")).unwrap().lines().count()
             >= 10
     );
-    let asked = requests.load(SeqCst);
+    let asked = server.num_requests();
     host_with_cache(fresh.path(), &args).bad("of at most 0.5 (chat.max_cost)");
     assert_eq!(
-        requests.load(SeqCst),
+        server.num_requests(),
         asked,
         "another process with the same ceiling pays for nothing more"
     );
@@ -221,14 +197,15 @@ fn chat_judge_labels_sheet_sentences() {
     sheet(Path::new(&labelled), &parts);
 
     let cache = tempfile::tempdir().unwrap();
-    let (url, requests) = endpoint(believer);
+    let server = endpoint(believer);
+    let url = format!("{}/v1", server.url);
     let to = ["--endpoint", &url, "--chat-model", "believer"];
     let run = |args: &[&str]| host_with_cache(cache.path(), &[&["judge"], args, &to].concat());
     let folder = at("judge");
     let args = [&["judge", &labelled, "--out", &folder, "--json"][..], &to].concat();
-    kill_when_with_cache(cache.path(), &args, || requests.load(SeqCst) > 8);
+    kill_when_with_cache(cache.path(), &args, || server.num_requests() > 8);
     let found = host_with_cache(cache.path(), &args).good().json();
-    assert!(requests.load(SeqCst) <= 46 + 4, "{} requests", requests.load(SeqCst));
+    assert!(server.num_requests() <= 46 + 4, "{} requests", server.num_requests());
     let number = |name: &str| found[name].as_u64().unwrap();
     let numbers = ["sentences", "affirmed", "rejected", "unlabelled", "unclear"].map(number);
     assert_eq!(numbers, [45, 23, 21, 1, 1]);
@@ -251,9 +228,9 @@ fn chat_judge_labels_sheet_sentences() {
     assert_eq!((disputed.len(), told), (7, [json!("incorrect"), json!("correct"), json!(0)]));
     assert_eq!(lines(&out.join("judge/judged.jsonl"))[42]["reply"], "That depends.");
 
-    let asked = requests.load(SeqCst);
+    let asked = server.num_requests();
     let shown = run(&[&labelled, "--out", &at("again")]).good().stdout;
-    assert_eq!(requests.load(SeqCst), asked, "everything was known");
+    assert_eq!(server.num_requests(), asked, "everything was known");
     for said in [
         "affirms 23 and rejects 21 of 45",
         "Cohen's κ 0.658",
@@ -273,7 +250,7 @@ fn chat_judge_labels_sheet_sentences() {
     );
     let first = run(&[&bare, "--out", &at("first"), "--json"]).good().json();
     assert_eq!((&first["correct_by_count"], first.get("table")), (&Value::Null, None));
-    assert_eq!(requests.load(SeqCst), asked, "the sentences are the same");
+    assert_eq!(server.num_requests(), asked, "the sentences are the same");
     let by_model = at("first/sheet.csv");
     let read = host(&["calibrate", "read", &by_model, "--json"]).good().json();
     assert_eq!((&read["by_model"], &read["unlabelled"]), (&json!(44), &json!(1)));

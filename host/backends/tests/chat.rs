@@ -3,32 +3,18 @@
 #[path = "../../http/tests/served/mod.rs"]
 mod served;
 
-use std::io::{BufReader, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use corver_backends::chat::{Chat, ChatError, ChatPrices, ChatSettings};
 use corver_core::{ChatModel, ChatReply, Message, Prompt, Role, Usage};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use served::{Request, next_request};
+use served::{Request, Response, Server};
 
-/// What the endpoint does with one request.
-#[derive(Clone)]
-enum Act {
-    /// Answers with this status, these further header lines and this body.
-    Answer(u16, &'static str, String),
-    /// Closes the connection in the middle of the answer.
-    BreakOff,
-    /// Answers well, but not soon.
-    Slow(Duration),
-}
-
-fn says(content: &str) -> Act {
-    Act::Answer(200, "", completion(content))
+fn says(content: &str) -> Response {
+    Response::Answer(200, "", completion(content))
 }
 
 fn completion(content: &str) -> String {
@@ -39,34 +25,23 @@ fn completion(content: &str) -> String {
     .to_string()
 }
 
-/// An endpoint in this process that does as it is told, request by request; the last act repeats.
-struct Endpoint {
-    url: String,
-    seen: Arc<Mutex<Vec<(Instant, String, Value)>>>,
-    /// Requests under way: now, and at most.
-    under_way: Arc<(AtomicUsize, AtomicUsize)>,
+/// An answer that comes after a wait.
+fn late(wait: Duration) -> Response {
+    Response::LateAnswer(wait, completion("CORRECT"))
 }
 
+/// An endpoint in this process.
+struct Endpoint(Server);
+
 impl Endpoint {
-    fn new(acts: Vec<Act>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/v1/", listener.local_addr().unwrap());
-        let (seen, under_way) = (Arc::default(), Arc::default());
-        let endpoint = Self { url, seen: Arc::clone(&seen), under_way: Arc::clone(&under_way) };
-        let acts = Arc::new(acts);
-        // The threads end with the test's process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (seen, under_way, acts) = (seen.clone(), under_way.clone(), acts.clone());
-                std::thread::spawn(move || serve(stream.unwrap(), &acts, &seen, &under_way));
-            }
-        });
-        endpoint
+    /// Starts an endpoint that gives these responses in their order; the last one repeats.
+    fn new(responses: Vec<Response>) -> Self {
+        Self(Server::with_responses(responses))
     }
 
     fn settings(&self) -> ChatSettings {
         ChatSettings {
-            endpoint: Some(self.url.clone()),
+            endpoint: Some(format!("{}/v1/", self.0.url)),
             model: Some("judge".into()),
             connections: 1,
             timeout_s: 0.5,
@@ -76,43 +51,7 @@ impl Endpoint {
     }
 
     fn num_requests(&self) -> usize {
-        self.seen.lock().unwrap().len()
-    }
-}
-
-fn serve(
-    mut stream: TcpStream,
-    acts: &[Act],
-    seen: &Mutex<Vec<(Instant, String, Value)>>,
-    (now, most): &(AtomicUsize, AtomicUsize),
-) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    while let Some(Request { head, body }) = next_request(&mut reader) {
-        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
-        let number = {
-            let mut seen = seen.lock().unwrap();
-            seen.push((Instant::now(), head, serde_json::from_slice(&body).unwrap()));
-            seen.len() - 1
-        };
-        let (status, headers, body) = match acts[number.min(acts.len() - 1)].clone() {
-            Act::Answer(status, headers, body) => (status, headers, body),
-            Act::Slow(wait) => {
-                std::thread::sleep(wait);
-                (200, "", completion("CORRECT"))
-            }
-            Act::BreakOff => {
-                let _ = stream
-                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"choices\":");
-                now.fetch_sub(1, SeqCst);
-                return stream.shutdown(Shutdown::Both).unwrap_or_default();
-            }
-        };
-        now.fetch_sub(1, SeqCst);
-        let answer =
-            format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
-        if stream.write_all(answer.as_bytes()).is_err() {
-            return;
-        }
+        self.0.num_requests()
     }
 }
 
@@ -146,7 +85,7 @@ fn request_matches_openai_api_and_carries_key() {
     let chat =
         open(ChatSettings { key_file: Some(key_file), ..endpoint.settings() }, folder.path());
     assert_eq!(ask(&chat, 1).unwrap(), ["CORRECT"]);
-    let (_, head, body) = endpoint.seen.lock().unwrap()[0].clone();
+    let Request { head, body, .. } = endpoint.0.requests().remove(0);
     assert!(head.starts_with("POST /v1/chat/completions "), "{head}");
     assert!(
         head.to_ascii_lowercase().contains("authorization: bearer sk-0123456789abcdef"),
@@ -178,7 +117,7 @@ fn prompt_sampling_parameters_reach_request() {
     ])
     .unwrap();
     assert_eq!(endpoint.num_requests(), 4);
-    let got = endpoint.seen.lock().unwrap()[0].2.clone();
+    let got = endpoint.0.requests().remove(0).body;
     let messages = json!([{"role": "user", "content": "Is it?"}]);
     let mut expected =
         json!({"model": "judge", "messages": messages, "max_tokens": 4096, "seed": 7});
@@ -244,19 +183,19 @@ fn raised_cost_ceiling_resumes_run() {
 
 #[test]
 fn transient_failures_are_retried() {
-    let busy = Act::Answer(
+    let busy = Response::Answer(
         429,
         "Retry-After: 0\r\n",
         r#"{"error":{"message":"slow down","code":"rate_limit"}}"#.into(),
     );
     for failure in [
         busy,
-        Act::Answer(500, "", String::new()),
-        Act::Answer(503, "", "down for a moment".into()),
-        Act::Answer(200, "", "<html>a proxy's page</html>".into()),
-        Act::Answer(200, "", r#"{"choices": []}"#.into()),
-        Act::BreakOff,
-        Act::Slow(Duration::from_secs(2)),
+        Response::Answer(500, "", String::new()),
+        Response::Answer(503, "", "down for a moment".into()),
+        Response::Answer(200, "", "<html>a proxy's page</html>".into()),
+        Response::Answer(200, "", r#"{"choices": []}"#.into()),
+        Response::CloseMidAnswer("{\"choices\":"),
+        late(Duration::from_secs(2)),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::new(vec![failure, says("CORRECT")]);
@@ -268,11 +207,13 @@ fn transient_failures_are_retried() {
 #[test]
 fn retry_after_header_delays_retry() {
     let folder = tempfile::tempdir().unwrap();
-    let endpoint =
-        Endpoint::new(vec![Act::Answer(429, "Retry-After: 2\r\n", String::new()), says("CORRECT")]);
+    let endpoint = Endpoint::new(vec![
+        Response::Answer(429, "Retry-After: 2\r\n", String::new()),
+        says("CORRECT"),
+    ]);
     ask(&open(endpoint.settings(), folder.path()), 1).unwrap();
-    let seen = endpoint.seen.lock().unwrap();
-    assert!(seen[1].0 - seen[0].0 >= Duration::from_secs(2));
+    let requests = endpoint.0.requests();
+    assert!(requests[1].arrived - requests[0].arrived >= Duration::from_secs(2));
 }
 
 #[test]
@@ -283,7 +224,7 @@ fn refusal_is_not_retried_and_names_reason() {
         [(429, no_money, "exceeded"), (401, no_key, "Incorrect"), (404, "no such model", "no such")]
     {
         let folder = tempfile::tempdir().unwrap();
-        let endpoint = Endpoint::new(vec![Act::Answer(status, "", body.into())]);
+        let endpoint = Endpoint::new(vec![Response::Answer(status, "", body.into())]);
         let error = ask(&open(endpoint.settings(), folder.path()), 1).unwrap_err();
         assert!(matches!(&error, ChatError::Refused(message) if message.contains(why)), "{error}");
         assert_eq!(endpoint.num_requests(), 1);
@@ -306,10 +247,10 @@ fn unaccepted_reply_is_requested_once_more() {
 #[test]
 fn interrupted_batch_resumes_from_stored_replies() {
     let folder = tempfile::tempdir().unwrap();
-    let mut acts = vec![says("CORRECT"); 5];
-    acts.push(Act::Answer(400, "", "broken".into()));
-    acts.push(says("CORRECT"));
-    let endpoint = Endpoint::new(acts);
+    let mut responses = vec![says("CORRECT"); 5];
+    responses.push(Response::Answer(400, "", "broken".into()));
+    responses.push(says("CORRECT"));
+    let endpoint = Endpoint::new(responses);
     assert!(ask(&open(endpoint.settings(), folder.path()), 8).is_err());
     assert_eq!(endpoint.num_requests(), 6);
     // As a killed process leaves it.
@@ -364,7 +305,7 @@ fn cost_ceiling_stops_requests() {
     ask(&chat, 10).unwrap();
     assert_eq!((chat.spent().before.replies, chat.spent().now.replies), (3, 7));
 
-    let uncounted = Endpoint::new(vec![Act::Answer(
+    let uncounted = Endpoint::new(vec![Response::Answer(
         200,
         "",
         r#"{"choices": [{"message": {"content": "CORRECT"}}]}"#.into(),
@@ -385,19 +326,19 @@ fn cost_ceiling_stops_requests() {
 #[test]
 fn concurrent_requests_stay_within_connections() {
     let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(vec![Act::Slow(Duration::from_millis(40))]);
+    let endpoint = Endpoint::new(vec![late(Duration::from_millis(40))]);
     let settings = ChatSettings { connections: 3, timeout_s: 20.0, ..endpoint.settings() };
     let most = Mutex::new(0);
     let chat = open(settings, folder.path());
     let done = |done| *most.lock().unwrap() = done;
     chat.ask_all(&prompts(18), |_| true, done).unwrap();
-    assert_eq!((endpoint.under_way.1.load(SeqCst), *most.lock().unwrap()), (3, 18));
+    assert_eq!((endpoint.0.max_in_flight(), *most.lock().unwrap()), (3, 18));
 }
 
 #[test]
 fn equal_prompts_share_single_request() {
     let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(vec![Act::Slow(Duration::from_millis(40))]);
+    let endpoint = Endpoint::new(vec![late(Duration::from_millis(40))]);
     let chat = open(
         ChatSettings { connections: 8, timeout_s: 20.0, ..endpoint.settings() },
         folder.path(),

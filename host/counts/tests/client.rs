@@ -3,11 +3,8 @@
 #[path = "../../http/tests/served/mod.rs"]
 mod served;
 
-use std::io::{BufReader, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use corver_core::{CorpusSize, Count, Counter, Query};
@@ -15,23 +12,10 @@ use corver_corpus::{CnfOptions, Mode};
 use corver_counts::{Remote, RemoteError, RemoteSettings};
 use serde_json::{Value, json};
 
-use served::{Request, next_request};
+use served::{Request, Response, Sequence, Server};
 
-/// What the server does with one request.
-#[derive(Clone)]
-enum Act {
-    /// Answers with this status, these further header lines and this body.
-    Answer(u16, &'static str, String),
-    /// Closes the connection without an answer.
-    Drop,
-    /// Closes it in the middle of the answer.
-    BreakOff,
-    /// Answers a count of 1, but not soon.
-    Slow(Duration),
-}
-
-fn good(count: u64) -> Act {
-    Act::Answer(
+fn good(count: u64) -> Response {
+    Response::Answer(
         200,
         "",
         json!({"count": count, "approx": false, "latency": 0.1, "token_ids": [], "tokens": []})
@@ -40,10 +24,10 @@ fn good(count: u64) -> Act {
 }
 
 /// The counts of a server of ours.
-fn many(counts: &[Option<u64>]) -> Act {
+fn many(counts: &[Option<u64>]) -> Response {
     let counted = |count: &u64| json!({"count": count, "approx": false, "exact": true});
     let counts: Vec<_> = counts.iter().map(|count| count.as_ref().map(counted)).collect();
-    Act::Answer(200, "", json!({"counts": counts, "latency": 0.1}).to_string())
+    Response::Answer(200, "", json!({"counts": counts, "latency": 0.1}).to_string())
 }
 
 /// What a server of ours says about itself.
@@ -54,86 +38,50 @@ fn about(index: &str) -> Value {
     })
 }
 
-/// A server in this process that does as it is told, request by request; the last act repeats.
-struct Unruly {
+/// A server of counts in this process. A GET request reads its description; counts are requested
+/// with POST.
+struct CountServer {
     url: String,
-    /// When each request came, and what it was. Whether it is ours is asked aside.
-    requests: Arc<Mutex<Vec<(Instant, Value)>>>,
+    server: Server,
 }
 
-impl Unruly {
-    /// One of others.
-    fn new(acts: Vec<Act>) -> Self {
-        Self::which_says(vec![Act::Answer(405, "", String::new())], acts)
+impl CountServer {
+    /// Starts a server like the public API, which does not describe itself. Its responses to
+    /// requests for counts come in their order; the last one repeats.
+    fn public_api(responses: Vec<Response>) -> Self {
+        Self::with_description(vec![Response::Answer(405, "", String::new())], responses)
     }
 
-    /// One of ours, with the index `wiki`.
-    fn ours(acts: Vec<Act>) -> Self {
-        Self::which_says(vec![Act::Answer(200, "", about("wiki").to_string())], acts)
+    /// Starts a server of ours, with the index `wiki`.
+    fn corver(responses: Vec<Response>) -> Self {
+        let description = Response::Answer(200, "", about("wiki").to_string());
+        Self::with_description(vec![description], responses)
     }
 
-    /// One that says this of itself.
-    fn which_says(about: Vec<Act>, acts: Vec<Act>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, acts) = (requests.clone(), Arc::new([about, acts]));
-        let asked_what_it_is = Arc::new(AtomicUsize::new(0));
-        // The threads end with the test's process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (seen, acts, asked_what_it_is) =
-                    (seen.clone(), acts.clone(), asked_what_it_is.clone());
-                std::thread::spawn(move || serve(stream.unwrap(), &acts, &asked_what_it_is, &seen));
-            }
+    /// Starts a server that describes itself with these responses.
+    fn with_description(descriptions: Vec<Response>, responses: Vec<Response>) -> Self {
+        let (descriptions, responses) = (Sequence::new(descriptions), Sequence::new(responses));
+        let server = Server::new(move |request| match request.method() {
+            "GET" => descriptions.next(),
+            _ => responses.next(),
         });
-        Self { url, requests }
+        Self { url: format!("{}/", server.url), server }
     }
 
     fn remote(&self, settings: &RemoteSettings) -> Remote {
         open(&self.url, Mode::Compatible, settings, None).unwrap()
     }
 
-    fn num_requests(&self) -> usize {
-        self.requests.lock().unwrap().len()
+    /// Returns the requests for counts.
+    fn requests(&self) -> Vec<Request> {
+        let mut requests = self.server.requests();
+        requests.retain(|request| request.method() != "GET");
+        requests
     }
-}
 
-fn serve(
-    stream: TcpStream,
-    acts: &[Vec<Act>; 2],
-    asked: &AtomicUsize,
-    seen: &Mutex<Vec<(Instant, Value)>>,
-) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut stream = stream;
-    while let Some(Request { head, body }) = next_request(&mut reader) {
-        let (acts, number) = if head.starts_with("GET") {
-            (&acts[0], asked.fetch_add(1, Ordering::Relaxed))
-        } else {
-            let mut seen = seen.lock().unwrap();
-            seen.push((Instant::now(), serde_json::from_slice(&body).unwrap_or_default()));
-            (&acts[1], seen.len() - 1)
-        };
-        let act = acts[number.min(acts.len() - 1)].clone();
-        let (status, headers, body) = match act {
-            Act::Answer(status, headers, body) => (status, headers, body),
-            Act::Slow(wait) => {
-                std::thread::sleep(wait);
-                (200, "", json!({"count": 1, "approx": false}).to_string())
-            }
-            Act::Drop => return stream.shutdown(Shutdown::Both).unwrap_or_default(),
-            Act::BreakOff => {
-                let _ =
-                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"count\":");
-                return stream.shutdown(Shutdown::Both).unwrap_or_default();
-            }
-        };
-        let answer =
-            format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
-        if stream.write_all(answer.as_bytes()).is_err() {
-            return;
-        }
+    /// Returns the number of requests for counts.
+    fn num_requests(&self) -> usize {
+        self.requests().len()
     }
 }
 
@@ -163,13 +111,13 @@ fn queries(number: usize) -> Vec<Query> {
 
 #[test]
 fn count_request_matches_public_api() {
-    let server = Unruly::new(vec![good(7)]);
+    let server = CountServer::public_api(vec![good(7)]);
     assert_eq!(
         count(&server.remote(&settings()), "Levi Stadium AND Denver OR Colorado").unwrap(),
         Some(7)
     );
     assert_eq!(
-        server.requests.lock().unwrap()[0].1,
+        server.requests()[0].body,
         json!({
             "index": "wiki", "query_type": "count", "query": "Levi Stadium AND Denver OR Colorado",
             "max_clause_freq": 500_000, "max_diff_tokens": 1_000,
@@ -179,19 +127,22 @@ fn count_request_matches_public_api() {
 
 #[test]
 fn transient_failures_are_retried() {
-    let unavailable = |status| Act::Answer(status, "", "down for a moment".into());
-    let busy = Act::Answer(429, "Retry-After: 0\r\n", r#"{"error":"slow down"}"#.into());
+    let unavailable = |status| Response::Answer(status, "", "down for a moment".into());
+    let busy = Response::Answer(429, "Retry-After: 0\r\n", r#"{"error":"slow down"}"#.into());
     for failure in [
         unavailable(500),
         unavailable(503),
         busy,
-        Act::Answer(200, "", "<html>a proxy's page</html>".into()),
-        Act::Answer(200, "", "{}".into()),
-        Act::Drop,
-        Act::BreakOff,
-        Act::Slow(Duration::from_secs(2)),
+        Response::Answer(200, "", "<html>a proxy's page</html>".into()),
+        Response::Answer(200, "", "{}".into()),
+        Response::CloseWithoutAnswer,
+        Response::CloseMidAnswer("{\"count\":"),
+        Response::LateAnswer(
+            Duration::from_secs(2),
+            json!({"count": 1, "approx": false}).to_string(),
+        ),
     ] {
-        let server = Unruly::new(vec![failure, good(7)]);
+        let server = CountServer::public_api(vec![failure, good(7)]);
         assert_eq!(count(&server.remote(&settings()), "red AND fox").unwrap(), Some(7));
         assert_eq!(server.num_requests(), 2);
     }
@@ -203,7 +154,7 @@ fn refusal_is_not_retried_and_names_reason() {
     for (status, body, says) in
         [(200, error.clone(), "at most 4"), (400, error, "at most 4"), (404, "gone".into(), "gone")]
     {
-        let server = Unruly::new(vec![Act::Answer(status, "", body)]);
+        let server = CountServer::public_api(vec![Response::Answer(status, "", body)]);
         let error = count(&server.remote(&settings()), "red AND fox").unwrap_err();
         assert!(
             matches!(&error, RemoteError::Refused(message) if message.contains(says)),
@@ -213,20 +164,30 @@ fn refusal_is_not_retried_and_names_reason() {
         assert_eq!(server.num_requests(), 1);
     }
     // A redirect would turn the question into another one.
-    let server =
-        Unruly::new(vec![Act::Answer(302, "Location: http://127.0.0.1:1/\r\n", String::new())]);
+    let server = CountServer::public_api(vec![Response::Answer(
+        302,
+        "Location: http://127.0.0.1:1/\r\n",
+        String::new(),
+    )]);
     assert!(matches!(count(&server.remote(&settings()), "red"), Err(RemoteError::Refused(_))));
 }
 
 #[test]
 fn retry_after_delays_retry_within_patience() {
-    let server = Unruly::new(vec![Act::Answer(429, "Retry-After: 2\r\n", String::new()), good(7)]);
+    let server = CountServer::public_api(vec![
+        Response::Answer(429, "Retry-After: 2\r\n", String::new()),
+        good(7),
+    ]);
     assert_eq!(count(&server.remote(&settings()), "red AND fox").unwrap(), Some(7));
-    let requests = server.requests.lock().unwrap();
-    assert!(requests[1].0 - requests[0].0 >= Duration::from_secs(2));
+    let requests = server.requests();
+    assert!(requests[1].arrived - requests[0].arrived >= Duration::from_secs(2));
 
     // Later than patience lasts: an error at once.
-    let server = Unruly::new(vec![Act::Answer(429, "Retry-After: 86400\r\n", String::new())]);
+    let server = CountServer::public_api(vec![Response::Answer(
+        429,
+        "Retry-After: 86400\r\n",
+        String::new(),
+    )]);
     let start = Instant::now();
     assert!(matches!(
         count(&server.remote(&settings()), "red AND fox"),
@@ -241,7 +202,11 @@ fn unreachable_server_exhausts_patience() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         format!("http://{}/", listener.local_addr().unwrap()) // closed again: connections are refused
     };
-    let server = Unruly::new(vec![Act::Answer(503, "", r#"{"error":"no memory left"}"#.into())]);
+    let server = CountServer::public_api(vec![Response::Answer(
+        503,
+        "",
+        r#"{"error":"no memory left"}"#.into(),
+    )]);
     for (url, last) in [(&nobody, "refused"), (&server.url, "no memory left")] {
         let patient = RemoteSettings { patience_s: 2.0, ..settings() };
         let asked = open(url, Mode::Compatible, &patient, None)
@@ -256,15 +221,19 @@ fn unreachable_server_exhausts_patience() {
 
 #[test]
 fn first_refusal_ends_batch() {
-    let server = Unruly::new(vec![Act::Answer(400, "", r#"{"error":"no such index"}"#.into())]);
+    let server = CountServer::public_api(vec![Response::Answer(
+        400,
+        "",
+        r#"{"error":"no such index"}"#.into(),
+    )]);
     let mut remote = server.remote(&RemoteSettings { connections: 4, ..settings() });
     assert!(remote.count(&queries(500)).is_err());
     assert!(server.num_requests() < 100, "{}", server.num_requests());
 
     // It wakes connections that wait to try again.
-    let mut acts = vec![Act::Answer(503, "Retry-After: 15\r\n", String::new()); 3];
-    acts.push(Act::Answer(400, "", r#"{"error":"no such index"}"#.into()));
-    let server = Unruly::new(acts);
+    let mut responses = vec![Response::Answer(503, "Retry-After: 15\r\n", String::new()); 3];
+    responses.push(Response::Answer(400, "", r#"{"error":"no such index"}"#.into()));
+    let server = CountServer::public_api(responses);
     let mut remote = server.remote(&RemoteSettings { connections: 4, ..settings() });
     let start = Instant::now();
     assert!(remote.count(&queries(500)).is_err());
@@ -273,7 +242,7 @@ fn first_refusal_ends_batch() {
 
 #[test]
 fn retries_back_off_while_server_fails() {
-    let server = Unruly::new(vec![Act::Answer(500, "", String::new())]);
+    let server = CountServer::public_api(vec![Response::Answer(500, "", String::new())]);
     let mut remote =
         server.remote(&RemoteSettings { connections: 8, patience_s: 4.0, ..settings() });
     assert!(remote.count(&queries(40)).is_err());
@@ -284,9 +253,9 @@ fn retries_back_off_while_server_fails() {
 
 #[test]
 fn batch_completes_after_server_recovers() {
-    let mut acts = vec![Act::Answer(500, "", String::new()); 12];
-    acts.push(good(3));
-    let server = Unruly::new(acts);
+    let mut responses = vec![Response::Answer(500, "", String::new()); 12];
+    responses.push(good(3));
+    let server = CountServer::public_api(responses);
     let mut remote = server.remote(&RemoteSettings { connections: 8, ..settings() });
     assert_eq!(
         remote.count(&queries(40)).unwrap(),
@@ -297,7 +266,7 @@ fn batch_completes_after_server_recovers() {
 
 #[test]
 fn request_rate_limit_is_respected() {
-    let server = Unruly::new(vec![good(1)]);
+    let server = CountServer::public_api(vec![good(1)]);
     let mut remote = server.remote(&RemoteSettings {
         connections: 4,
         requests_per_second: Some(20.0),
@@ -311,10 +280,10 @@ fn request_rate_limit_is_respected() {
 #[test]
 fn rate_limit_wait_does_not_consume_patience() {
     // The last of the queries has its first turn after 2 s, and is then refused for a moment.
-    let mut acts = vec![good(1); 8];
-    acts.push(Act::Answer(503, "", String::new()));
-    acts.push(good(1));
-    let server = Unruly::new(acts);
+    let mut responses = vec![good(1); 8];
+    responses.push(Response::Answer(503, "", String::new()));
+    responses.push(good(1));
+    let server = CountServer::public_api(responses);
     let settings = RemoteSettings {
         connections: 9,
         requests_per_second: Some(4.0),
@@ -328,7 +297,7 @@ fn rate_limit_wait_does_not_consume_patience() {
 #[test]
 fn cached_counts_are_not_requested_again() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Unruly::ours([7, 8, 9].map(|count| many(&[Some(count)])).to_vec());
+    let server = CountServer::corver([7, 8, 9].map(|count| many(&[Some(count)])).to_vec());
     let ask = |mode, settings| {
         count(&open(&server.url, mode, &settings, Some(folder.path())).unwrap(), "red AND fox")
             .unwrap()
@@ -342,13 +311,13 @@ fn cached_counts_are_not_requested_again() {
 
 #[test]
 fn count_mode_requires_server_support() {
-    let says = |about: Act, mode| {
-        let server = Unruly::which_says(vec![about], vec![good(7)]);
+    let says = |about: Response, mode| {
+        let server = CountServer::with_description(vec![about], vec![good(7)]);
         let remote = open(&server.url, mode, &settings(), None).map(|remote| remote.size());
         assert_eq!(server.num_requests(), 0);
         remote
     };
-    let ours = |index| Act::Answer(200, "", about(index).to_string());
+    let ours = |index| Response::Answer(200, "", about(index).to_string());
     for mode in [Mode::Compatible, Mode::Span] {
         assert_eq!(
             says(ours("wiki"), mode).unwrap(),
@@ -362,11 +331,11 @@ fn count_mode_requires_server_support() {
     );
     let error = says(ours("wiki-0-3"), Mode::Compatible).unwrap_err();
     assert!(error.to_string().contains("has the index wiki-0-3, not wiki"), "{error}");
-    let status = |status| Act::Answer(status, "", String::new());
+    let status = |status| Response::Answer(status, "", String::new());
     for other in [status(502), status(503)] {
         assert_eq!(says(other, Mode::Compatible).unwrap(), CorpusSize::default());
     }
-    for other in [Act::Answer(200, "", "<html>".into()), good(7), status(405)] {
+    for other in [Response::Answer(200, "", "<html>".into()), good(7), status(405)] {
         assert_eq!(says(other.clone(), Mode::Compatible).unwrap(), CorpusSize::default());
         for mode in [Mode::Exact, Mode::Span] {
             let error = says(other.clone(), mode).unwrap_err();
@@ -377,11 +346,11 @@ fn count_mode_requires_server_support() {
         }
     }
     // Ours, once it has time.
-    let busy = Act::Answer(503, "Retry-After: 1\r\n", r#"{"error":"busy"}"#.into());
+    let busy = Response::Answer(503, "Retry-After: 1\r\n", r#"{"error":"busy"}"#.into());
     for (first, mode) in
         [(busy.clone(), Mode::Compatible), (busy, Mode::Span), (status(502), Mode::Span)]
     {
-        let server = Unruly::which_says(vec![first, ours("wiki")], vec![good(7)]);
+        let server = CountServer::with_description(vec![first, ours("wiki")], vec![good(7)]);
         assert_ne!(
             open(&server.url, mode, &settings(), None).unwrap().size(),
             CorpusSize::default()
@@ -391,7 +360,7 @@ fn count_mode_requires_server_support() {
 
 #[test]
 fn corver_server_receives_batched_queries() {
-    let server = Unruly::ours(vec![
+    let server = CountServer::corver(vec![
         many(&[Some(3); 4]),
         many(&[Some(3), None, Some(3), Some(3)]),
         many(&[Some(3)]),
@@ -401,30 +370,30 @@ fn corver_server_receives_batched_queries() {
     assert_eq!(occurrences.iter().filter(|&&count| count == Some(3)).count(), 8);
     assert_eq!(occurrences[5], None);
     assert!(counts.iter().all(|count| count.exact));
-    let requests = server.requests.lock().unwrap();
+    let requests = server.requests();
     assert_eq!(
-        requests[0].1,
+        requests[0].body,
         json!({
             "index": "wiki", "query_type": "counts", "queries": ["red AND 0", "red AND 1", "red AND 2", "red AND 3"],
             "max_clause_freq": 500_000, "max_diff_tokens": 1_000,
         })
     );
-    assert_eq!(requests[2].1["queries"], json!(["red AND 8"]));
+    assert_eq!(requests[2].body["queries"], json!(["red AND 8"]));
 }
 
 #[test]
 fn queries_are_split_across_connections() {
-    let server = Unruly::ours(vec![many(&[Some(3); 2])]);
+    let server = CountServer::corver(vec![many(&[Some(3); 2])]);
     let mut remote = server.remote(&RemoteSettings { connections: 3, ..settings() });
     assert_eq!(
         remote.count(&queries(6)).unwrap(),
         [Count { occurrences: Some(3), exact: true }; 6]
     );
-    let requests = server.requests.lock().unwrap();
+    let requests = server.requests();
     assert_eq!(
         requests
             .iter()
-            .map(|(_, one)| one["queries"].as_array().unwrap().len())
+            .map(|one| one.body["queries"].as_array().unwrap().len())
             .collect::<Vec<_>>(),
         [2; 3]
     );
@@ -432,7 +401,7 @@ fn queries_are_split_across_connections() {
 
 #[test]
 fn request_size_respects_server_limit() {
-    let server = Unruly::ours(vec![many(&[Some(3)])]);
+    let server = CountServer::corver(vec![many(&[Some(3)])]);
     let queries: Vec<Query> =
         (0..3).map(|number| Query::new([[number.to_string().repeat(150)]])).collect();
     server.remote(&settings()).count(&queries).unwrap();
@@ -441,17 +410,16 @@ fn request_size_respects_server_limit() {
 
 #[test]
 fn too_large_batch_is_halved_and_retried() {
-    let too_large = || Act::Answer(413, "", r#"{"error":"ask fewer at once"}"#.into());
+    let too_large = || Response::Answer(413, "", r#"{"error":"ask fewer at once"}"#.into());
     let (one, two) = (many(&[Some(3)]), many(&[Some(3); 2]));
-    let server = Unruly::ours(vec![too_large(), two, too_large(), one.clone(), one]);
+    let server = CountServer::corver(vec![too_large(), two, too_large(), one.clone(), one]);
     let counts = server.remote(&settings()).count(&queries(4)).unwrap();
     assert_eq!(counts, [Count { occurrences: Some(3), exact: true }; 4]);
-    let requests = server.requests.lock().unwrap();
-    let lengths = requests.iter().map(|(_, one)| one["queries"].as_array().unwrap().len());
+    let requests = server.requests();
+    let lengths = requests.iter().map(|one| one.body["queries"].as_array().unwrap().len());
     assert_eq!(lengths.collect::<Vec<_>>(), [4, 2, 2, 1, 1]);
-    drop(requests);
 
-    let server = Unruly::ours(vec![too_large()]);
+    let server = CountServer::corver(vec![too_large()]);
     let error = server.remote(&settings()).count(&queries(4)).unwrap_err().to_string();
     assert!(error.contains(r#"refuses the query "red AND 0" on its index wiki"#), "{error}");
     assert_eq!(server.num_requests(), 3);
@@ -464,23 +432,23 @@ fn malformed_server_answer_is_rejected_and_retried() {
         many(&[Some(3); 3]),
         many(&[]),
         good(7),
-        Act::Answer(200, "", "[3, 3]".into()),
-        Act::Answer(
+        Response::Answer(200, "", "[3, 3]".into()),
+        Response::Answer(
             200,
             "",
             r#"{"counts": [{"count": -1, "approx": false, "exact": true}, null]}"#.into(),
         ),
-        Act::Answer(200, "", "\u{0}".repeat(3 << 20)),
+        Response::Answer(200, "", "\u{0}".repeat(3 << 20)),
     ] {
-        let server = Unruly::ours(vec![hostile.clone()]);
+        let server = CountServer::corver(vec![hostile.clone()]);
         let impatient = RemoteSettings { patience_s: 0.1, ..settings() };
         let error = server.remote(&impatient).count(&queries(2)).unwrap_err().to_string();
         assert!(error.contains("did not answer 2 queries on its index wiki"), "{error}");
         // It is asked again, as any server whose answer was broken on the way.
-        let server = Unruly::ours(vec![hostile, many(&[Some(3); 2])]);
+        let server = CountServer::corver(vec![hostile, many(&[Some(3); 2])]);
         assert!(server.remote(&settings()).count(&queries(2)).is_ok());
     }
-    let server = Unruly::ours(vec![many(&[Some(3)]), many(&[Some(1), Some(2), Some(3)])]);
+    let server = CountServer::corver(vec![many(&[Some(3)]), many(&[Some(1), Some(2), Some(3)])]);
     let impatient = RemoteSettings { patience_s: 0.1, ..settings() };
     let error = server.remote(&impatient).count(&queries(2)).unwrap_err().to_string();
     assert!(error.contains("1 counts for 2 queries"), "{error}");
@@ -491,18 +459,16 @@ fn enough_is_sent_only_to_corver_server() {
     let asked = || {
         vec![Query::new([["fox"], ["den"]]).with_enough(Some(2)), Query::new([["fox"], ["hen"]])]
     };
-    let server = Unruly::new(vec![good(7)]);
+    let server = CountServer::public_api(vec![good(7)]);
     assert_eq!(
         server.remote(&settings()).count(&asked()).unwrap(),
         [Count { occurrences: Some(7), exact: true }; 2]
     );
-    assert!(
-        server.requests.lock().unwrap().iter().all(|(_, request)| request.get("enough").is_none())
-    );
+    assert!(server.requests().iter().all(|request| request.body.get("enough").is_none()));
 
     let folder = tempfile::tempdir().unwrap();
     let stopped = json!({"counts": [{"count": 2, "approx": false, "exact": false}]}).to_string();
-    let server = Unruly::ours(vec![many(&[Some(7)]), Act::Answer(200, "", stopped)]);
+    let server = CountServer::corver(vec![many(&[Some(7)]), Response::Answer(200, "", stopped)]);
     for _ in 0..2 {
         let mut remote =
             open(&server.url, Mode::Compatible, &settings(), Some(folder.path())).unwrap();
@@ -512,16 +478,16 @@ fn enough_is_sent_only_to_corver_server() {
             [(2, false), (7, true)].map(|(count, exact)| Count { occurrences: Some(count), exact })
         );
     }
-    let requests = server.requests.lock().unwrap();
+    let requests = server.requests();
     assert_eq!(
-        requests.iter().map(|(_, one)| one.get("enough")).collect::<Vec<_>>(),
+        requests.iter().map(|one| one.body.get("enough")).collect::<Vec<_>>(),
         [None, Some(&json!(2))]
     );
 }
 
 #[test]
 fn unrepresentable_query_has_no_count() {
-    let server = Unruly::new(vec![good(7)]);
+    let server = CountServer::public_api(vec![good(7)]);
     let queries = [Query::new([["this AND that"], ["fox"]]), Query::new([["red"]])];
     let counts = server.remote(&settings()).count(&queries).unwrap();
     assert_eq!(counts.iter().map(|count| count.occurrences).collect::<Vec<_>>(), [None, Some(7)]);

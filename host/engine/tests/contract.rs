@@ -1,7 +1,8 @@
 //! The client against recorded replies of a vLLM server, and against servers that misbehave
 //! (`replies/README.md`).
 
-mod server;
+#[path = "../../http/tests/served/mod.rs"]
+mod served;
 
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -16,7 +17,7 @@ use corver_engine::{AdapterPlace, Engine, EngineError, EngineSettings, Kind, Mod
 use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::{Value, json};
 
-use server::{Answer, Server};
+use served::{Response, Server};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/assets/policy");
 const SHAPE: ModelShape = ModelShape { vocab_size: 1022, max_positions: 512 };
@@ -67,6 +68,17 @@ fn open_as(url: &str, kind: Kind) -> Result<Engine, EngineError> {
 
 fn open(server: &Server) -> Engine {
     open_as(&server.url, Kind::Vllm).unwrap()
+}
+
+/// Status and body of an answer.
+type Answer = (u16, String);
+
+/// Starts a server whose answers the script computes, from the route and the body of a request.
+fn serve(script: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static) -> Server {
+    Server::new(move |request| {
+        let (status, body) = script(request.route(), &request.body);
+        Response::Answer(status, "", body)
+    })
 }
 
 /// What a vLLM server does: adapters come and go, completions are the recorded ones.
@@ -126,13 +138,13 @@ fn completions(body: &Value) -> Value {
 
 fn vllm() -> Server {
     let state = Mutex::new(Vllm::default());
-    Server::new(move |route, body| state.lock().unwrap().answer(route, body))
+    serve(move |route, body| state.lock().unwrap().answer(route, body))
 }
 
 /// A vLLM server whose completions are changed on their way.
 fn vllm_with(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Server {
     let state = Mutex::new(Vllm::default());
-    Server::new(move |route, body| {
+    serve(move |route, body| {
         let (status, answer) = state.lock().unwrap().answer(route, body);
         if route != COMPLETIONS || body["logprobs"] == 5 {
             return (status, answer);
@@ -177,7 +189,7 @@ fn vllm_request_carries_settings_and_returns_tokens() {
         );
     }
 
-    let mut asked = server.asked(COMPLETIONS).split_off(2); // the first two found out what the log-probabilities are
+    let mut asked = server.bodies(COMPLETIONS).split_off(2); // the first two found out what the log-probabilities are
     asked.sort_by_key(|body| body["prompt"].as_array().unwrap().len());
     assert_ne!(asked[0]["seed"], asked[1]["seed"]);
     asked.iter().for_each(|body| assert!(body["seed"].as_u64().unwrap() < 1 << 62));
@@ -194,7 +206,7 @@ fn vllm_request_carries_settings_and_returns_tokens() {
 
     engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap();
     engine.sample(&questions(1), &GROUP, 8, &mut |_, _| ()).unwrap();
-    let asked = server.asked(COMPLETIONS);
+    let asked = server.bodies(COMPLETIONS);
     assert_eq!(asked[4]["seed"], seed, "the step's seed decides it");
     assert_ne!(asked[5]["seed"], seed);
 }
@@ -216,7 +228,7 @@ fn greedy_group_requests_single_completion() {
     let rollouts = open(&server).sample(&questions(1), &sampling, 7, &mut |_, _| ()).unwrap();
     assert_eq!((rollouts.len(), &rollouts[0]), (2, &rollouts[1]));
     assert_eq!(rollouts[0].text, "<think>unknown</think><answer>I don't know</answer>");
-    assert_eq!(server.asked(COMPLETIONS)[2]["n"], 1);
+    assert_eq!(server.bodies(COMPLETIONS)[2]["n"], 1);
 }
 
 #[test]
@@ -224,7 +236,7 @@ fn max_tokens_fits_context_after_prompt() {
     let server = vllm();
     let long = Sampling { max_completion_length: 1024, ..GROUP };
     open(&server).sample(&questions(1), &long, 7, &mut |_, _| ()).unwrap();
-    assert_eq!(server.asked(COMPLETIONS)[2]["max_tokens"], 512 - 10);
+    assert_eq!(server.bodies(COMPLETIONS)[2]["max_tokens"], 512 - 10);
     let question = Question { question: "Who? ".repeat(300), ..questions(1).remove(0) };
     let error = error_of(open(&server).sample(&[question], &long, 7, &mut |_, _| ()));
     let told = format!("the engine {} takes 512, completion included", server.url);
@@ -269,7 +281,7 @@ fn invalid_engine_replies_are_rejected() {
 #[test]
 fn raw_log_probs_are_rejected_at_other_temperatures() {
     let state = Mutex::new(Vllm::default());
-    let server = Server::new(move |route, body| {
+    let server = serve(move |route, body| {
         match (route, body["logprobs"].as_u64(), body["temperature"].as_f64()) {
             (COMPLETIONS, Some(5), Some(1.0)) => (200, recorded("raw_1")),
             (COMPLETIONS, Some(5), _) => (200, recorded("raw_2")),
@@ -297,7 +309,7 @@ fn unreachable_server_or_wrong_model_fails_on_open() {
     );
     assert!(start.elapsed() < Duration::from_secs(2));
 
-    let server = Server::new(|_, _| (200, recorded("models").replace("\"demo\"", "\"llama\"")));
+    let server = serve(|_, _| (200, recorded("models").replace("\"demo\"", "\"llama\"")));
     let error = open_as(&server.url, Kind::Vllm).unwrap_err();
     assert!(
         error.to_string().contains("has no model \"demo\" (engine.model); it has llama"),
@@ -308,30 +320,25 @@ fn unreachable_server_or_wrong_model_fails_on_open() {
 #[test]
 fn temporary_server_failure_is_retried() {
     let (state, failures) = (Mutex::new(Vllm::default()), AtomicUsize::new(0));
-    let server = Server::new(move |route, body| {
+    let server = serve(move |route, body| {
         if route == COMPLETIONS && body["logprobs"] == 0 && failures.fetch_add(1, SeqCst) == 0 {
             return (503, r#"{"error": {"message": "loading"}}"#.into());
         }
         state.lock().unwrap().answer(route, body)
     });
     assert_eq!(open(&server).sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap().len(), 3);
-    assert_eq!(server.asked(COMPLETIONS).len(), 2 + 2);
+    assert_eq!(server.bodies(COMPLETIONS).len(), 2 + 2);
 }
 
 #[test]
 fn concurrent_requests_reach_configured_limit() {
     let state = Mutex::new(Vllm::default());
-    let under_way = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
-    let (now_and_most, seen) = (under_way.clone(), under_way);
-    let server = Server::new(move |route, body| {
-        let (now, most) = &*now_and_most;
-        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+    let server = serve(move |route, body| {
         std::thread::sleep(Duration::from_millis(30));
-        now.fetch_sub(1, SeqCst);
         state.lock().unwrap().answer(route, body)
     });
     open(&server).sample(&questions(12), &GROUP, 7, &mut |_, _| ()).unwrap();
-    assert_eq!(seen.1.load(SeqCst), 4);
+    assert_eq!(server.max_in_flight(), 4);
 }
 
 #[test]
@@ -343,14 +350,14 @@ fn watch_callback_stops_sampling() {
     });
     let error = error_of(engine.sample(&questions(200), &GROUP, 7, &mut |_, _| ()));
     assert!(matches!(*error, EngineError::Stopped), "{error}");
-    assert!(server.asked(COMPLETIONS).len() < 150);
+    assert!(server.bodies(COMPLETIONS).len() < 150);
 }
 
 #[test]
 fn retry_ends_on_patience_or_stop() {
     let (state, is_away) = (Mutex::new(Vllm::default()), Arc::new(AtomicUsize::new(0)));
     let away = is_away.clone();
-    let server = Server::new(move |route, body| match away.load(SeqCst) {
+    let server = serve(move |route, body| match away.load(SeqCst) {
         0 => state.lock().unwrap().answer(route, body),
         _ => (502, "bad gateway".into()),
     });
@@ -414,7 +421,7 @@ fn adapter_versions_have_unique_names() {
                 "the former one is gone"
             );
             engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap();
-            assert_eq!(server.asked(COMPLETIONS).last().unwrap()["model"], json!(name));
+            assert_eq!(server.bodies(COMPLETIONS).last().unwrap()["model"], json!(name));
             names.insert(name);
         }
         drop(engine);
@@ -422,7 +429,7 @@ fn adapter_versions_have_unique_names() {
     }
     assert_eq!(names.len(), 6);
     let unloaded: BTreeSet<String> = server
-        .asked(UNLOAD)
+        .bodies(UNLOAD)
         .iter()
         .map(|body| body["lora_name"].as_str().unwrap().to_owned())
         .collect();
@@ -457,7 +464,7 @@ fn lost_adapter_is_reloaded() {
     let state = Arc::new(Mutex::new(Vllm::default()));
     let restart_at = Arc::new(AtomicUsize::new(usize::MAX));
     let (of_server, when, count) = (state.clone(), restart_at.clone(), AtomicUsize::new(0));
-    let server = Server::new(move |route, body| {
+    let server = serve(move |route, body| {
         let mut state = of_server.lock().unwrap();
         if route == COMPLETIONS && count.fetch_add(1, SeqCst) == when.load(SeqCst) {
             state.adapters.clear();
@@ -470,9 +477,9 @@ fn lost_adapter_is_reloaded() {
     publish(&mut engine).unwrap();
     state.lock().unwrap().adapters.clear(); // between two samplings
     engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap();
-    restart_at.store(server.asked(COMPLETIONS).len() + 3, SeqCst); // in the middle of one
+    restart_at.store(server.bodies(COMPLETIONS).len() + 3, SeqCst); // in the middle of one
     assert_eq!(engine.sample(&questions(9), &GROUP, 7, &mut |_, _| ()).unwrap().len(), 27);
-    assert_eq!(server.asked(LOAD).len(), 3);
+    assert_eq!(server.bodies(LOAD).len(), 3);
 }
 
 #[test]
@@ -483,7 +490,7 @@ fn adapter_folder_is_locked_and_stale_versions_removed() {
     let mut engine = open(&server);
     engine.publish_into(place(folder.path())).unwrap();
     assert!(folders(folder.path()).is_empty() && folder.path().join("notes.txt").exists());
-    assert_eq!(server.asked(UNLOAD)[0]["lora_name"], "policy-123456-000003");
+    assert_eq!(server.bodies(UNLOAD)[0]["lora_name"], "policy-123456-000003");
     let error = open(&server).publish_into(place(folder.path())).unwrap_err();
     assert!(error.to_string().starts_with("another run publishes its adapters in "), "{error}");
 }
@@ -493,7 +500,7 @@ fn sglang_request_matches_its_api() {
     let folder = tempfile::tempdir().unwrap();
     let refuses = Arc::new(AtomicUsize::new(0));
     let refused = refuses.clone();
-    let server = Server::new(move |route, body| match route {
+    let server = serve(move |route, body| match route {
         "/v1/models" => (200, recorded("sglang_models")),
         "/load_lora_adapter" if refused.load(SeqCst) > 0 => (400, recorded("sglang_refused")),
         "/load_lora_adapter" | "/unload_lora_adapter" => (200, r#"{"success": true}"#.into()),
@@ -514,7 +521,7 @@ fn sglang_request_matches_its_api() {
     assert_eq!(rollouts[1].log_probs, [-1.842_971_2, -0.174_292_19]);
     assert_eq!((rollouts[0].finished, rollouts[1].finished), (true, false));
 
-    let mut asked = server.asked("/generate").pop().unwrap();
+    let mut asked = server.bodies("/generate").pop().unwrap();
     let seeds: Vec<u64> = (0..2)
         .map(|n| {
             asked["sampling_params"][n]
