@@ -77,11 +77,11 @@ pub fn open_sampler(
         }
         return Ok(Box::new(engine));
     }
-    let mut policy = policy::load_policy(settings, model, adapter)?;
-    policy.set_system_prompt(system_prompt);
-    policy.check_prompts(questions, sampling)?;
-    policy.set_watch(watch);
-    Ok(Box::new(policy))
+    let mut loaded = policy::load_policy(settings, model, adapter)?;
+    loaded.set_system_prompt(system_prompt);
+    loaded.check_prompts(questions, sampling)?;
+    loaded.set_watch(watch);
+    Ok(Box::new(loaded))
 }
 
 /// What draws completions, for a manifest.
