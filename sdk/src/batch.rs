@@ -43,8 +43,8 @@ impl Batch {
         let mut replies = replies.into_iter();
         for &open in &self.open {
             let Progress { replies: known, asked, .. } = &mut self.completions[open];
-            for (known, asked) in known.iter_mut().zip(asked) {
-                known.extend(replies.by_ref().take(std::mem::take(asked)));
+            for (subject, num_asked) in known.iter_mut().zip(asked) {
+                subject.extend(replies.by_ref().take(std::mem::take(num_asked)));
             }
         }
     }
@@ -77,8 +77,8 @@ impl Progress {
             self.replies.iter().map(|replies| Corpus::new(size, replies)).collect();
         let said = rule(&self.completion, &corpora);
         assert_eq!(said.len(), corpora.len(), "a rule must give one outcome per sentence");
-        let noted = |(said, asked): (Result<J, Ask>, &mut usize)| {
-            said.map_err(|Ask(requests)| {
+        let noted = |(outcome, asked): (Result<J, Ask>, &mut usize)| {
+            outcome.map_err(|Ask(requests)| {
                 *asked = requests.len();
                 requests
             })

@@ -161,9 +161,9 @@ impl<'a> Corpus<'a> {
     ) -> Result<A, Request> {
         let Some((reply, rest)) = self.replies.get().split_first() else { return Err(request) };
         self.replies.set(rest);
-        if let Some((asked, rest)) = self.requests.get().split_first() {
+        if let Some((asked, later)) = self.requests.get().split_first() {
             assert_eq!(request, *asked, "called again, the rule asks something else than before");
-            self.requests.set(rest);
+            self.requests.set(later);
         }
         Ok(read(reply).expect("called again, the rule asks something else than before"))
     }

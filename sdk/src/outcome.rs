@@ -38,7 +38,7 @@ pub fn points(shares: impl IntoIterator<Item = (usize, f64)>) -> Outcome {
         reward: reward as f32,
     };
     let points: Vec<Point> = shares.into_iter().map(point).collect();
-    scored(points.iter().map(|point| point.reward).sum(), Some(Credit::Points(points)))
+    scored(points.iter().map(|given| given.reward).sum(), Some(Credit::Points(points)))
 }
 
 /// Says whether the sentence is right. Nobody earns anything: after the advantages were normalised,

@@ -41,9 +41,9 @@ pub fn listed(reply: &str) -> Option<Vec<String>> {
         line.trim().strip_prefix(['-', '*'])?.strip_prefix(' ').map(|item| item.trim().to_owned())
     };
     let mut items: Vec<String> = Vec::new();
-    for item in reply.lines().filter_map(item).filter(|item| !item.is_empty()) {
-        if !items.contains(&item) {
-            items.push(item);
+    for statement in reply.lines().filter_map(item).filter(|text| !text.is_empty()) {
+        if !items.contains(&statement) {
+            items.push(statement);
         }
     }
     (!items.is_empty() || has_word(reply, "NONE")).then_some(items)

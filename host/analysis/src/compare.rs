@@ -169,8 +169,8 @@ fn spreads<T>(
 ) -> Vec<Spread> {
     let mut spreads = Vec::new();
     for figure in figures {
-        let values = |runs: &[Summary]| -> Option<Vec<f64>> {
-            runs.iter().map(|run| (figure.get)(part(run)?)).collect()
+        let values = |of: &[Summary]| -> Option<Vec<f64>> {
+            of.iter().map(|run| (figure.get)(part(run)?)).collect()
         };
         if let Some(of_arm) = values(runs) {
             let of_first = first.and_then(values);

@@ -118,8 +118,8 @@ pub fn open_sampler(
 /// which are then its reference too.
 pub fn load_learner(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<Policy> {
     let Some(adapter) = &policy.adapter else { return load_policy(settings, model, None) };
-    let policy = load_policy(settings, model, Some(adapter))?;
-    let (stored, set) = (policy.model().lora().copied().unwrap_or_default(), settings.update.lora);
+    let loaded = load_policy(settings, model, Some(adapter))?;
+    let (stored, set) = (loaded.model().lora().copied().unwrap_or_default(), settings.update.lora);
     ensure!(
         stored == set,
         "`policy.adapter`: {} has r = {} and alpha = {}, and `update.lora` asks for r = {} and alpha = {}; set those of the adapter",
@@ -129,7 +129,7 @@ pub fn load_learner(settings: &Settings, policy: &PolicyConfig, model: &Path) ->
         set.r,
         set.alpha
     );
-    Ok(policy.with_itself_as_reference()?)
+    Ok(loaded.with_itself_as_reference()?)
 }
 
 /// Folds an adapter into a model, in a new folder.

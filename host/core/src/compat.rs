@@ -85,10 +85,10 @@ pub(crate) fn split(completion: &str) -> Split {
     let mut split = Split::default();
     let (think, answer) = (block(THINK), block(ANSWER));
     let after_think = think.map_or(0, |(_, end)| end);
-    for (section, block, from) in
+    for (section, tagged, from) in
         [(Section::Think, think, 0), (Section::Answer, answer, after_think)]
     {
-        let Some((text, _)) = block.filter(|(text, _)| !text.is_empty()) else { continue };
+        let Some((text, _)) = tagged.filter(|(text, _)| !text.is_empty()) else { continue };
         let start = completion[from..].find(text).map(|at| from + at);
         if let Some(start) = start {
             split.sections.push(offsets.at(start)..offsets.at(start + text.len()));
@@ -123,9 +123,9 @@ fn search_sentences(
     let mut from = start.unwrap_or(last);
     for text in split_sentences(section_text) {
         let span = completion[from..].find(text).map(|at| {
-            let start = from + at;
-            from = start + text.len();
-            offsets.at(start)..offsets.at(from)
+            let begin = from + at;
+            from = begin + text.len();
+            offsets.at(begin)..offsets.at(from)
         });
         sentences.push(Sentence { text: text.to_owned(), section, span, triplets: Vec::new() });
     }

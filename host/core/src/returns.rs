@@ -92,7 +92,7 @@ fn token_of(
     let Some(span) = &sentence.span else { return tokens.end - 1 };
     let character = span.start + point.character as usize;
     for token in tokens.clone().rev() {
-        if spans[token].as_ref().is_some_and(|span| span.start <= character) {
+        if spans[token].as_ref().is_some_and(|own| own.start <= character) {
             return token;
         }
     }

@@ -139,8 +139,8 @@ impl<'a> Extraction<'a> {
     /// # Errors
     /// If the extractor fails, or a rollout was never pushed.
     pub(crate) fn finish(self, num_rollouts: usize) -> Result<Vec<SplitCompletion>, StepError> {
-        let triplets = self.batch.finish().map_err(StepError::Extract)?;
-        let (answered, sentences) = (triplets.len(), self.owners.len());
+        let answers = self.batch.finish().map_err(StepError::Extract)?;
+        let (answered, sentences) = (answers.len(), self.owners.len());
         if answered != sentences {
             let problem = format!("the extractor answered {answered} of {sentences} sentences");
             return Err(StepError::Extract(problem.into()));
@@ -151,7 +151,7 @@ impl<'a> Extraction<'a> {
             let problem = format!("the policy handed over {pushed} of {num_rollouts} rollouts");
             return Err(StepError::Rollout(problem.into()));
         }
-        for ((rollout, sentence), triplets) in self.owners.into_iter().zip(triplets) {
+        for ((rollout, sentence), triplets) in self.owners.into_iter().zip(answers) {
             splits[rollout].split.sentences[sentence].triplets = triplets;
         }
         Ok(splits)
@@ -177,16 +177,16 @@ pub(crate) fn compute_returns(
         completions.push(Completion::new(question, rollout, &split.split.sentences));
     }
     scorers.verifiers.take_tallies();
-    let verdicts = timer
+    let all_verdicts = timer
         .time(Stage::ScoreSentences, || score_sentences(&completions, &splits, scorers))
         .map_err(StepError::ScoreSentences)?;
-    let grades = timer
+    let all_grades = timer
         .time(Stage::GradeResponses, || scorers.graders.grade(&completions, scorers.verifiers))
         .map_err(StepError::GradeResponses)?;
 
     let mut scored = Vec::with_capacity(rollouts.len());
     for (((rollout, split), verdicts), grades) in
-        rollouts.iter().zip(splits).zip(verdicts).zip(grades)
+        rollouts.iter().zip(splits).zip(all_verdicts).zip(all_grades)
     {
         let question = &questions[rollout.question];
         scored.push(ScoredCompletion::new(question, rollout, split, verdicts, grades, settings));

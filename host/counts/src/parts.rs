@@ -18,24 +18,24 @@ pub fn check_parts<'s>(
 ) -> Result<(), SourceError> {
     let mut sources: Vec<&Source> = Vec::new();
     let mut indexes: BTreeMap<String, Vec<(&Source, Part)>> = BTreeMap::new();
-    for (source, opened) in opened {
+    for (source, index) in opened {
         if sources.contains(&source) {
             let problem = format!("{source} would be counted twice: name it once");
             return Err(SourceError::InvalidSources(problem));
         }
         sources.push(source);
-        if let Some(part) = opened.part() {
+        if let Some(part) = index.part() {
             indexes.entry(part.index.clone()).or_default().push((source, part));
         }
     }
     for parts in indexes.values_mut() {
         let missing = missing(parts)?;
         if !missing.is_empty() {
-            let sources: Vec<String> = parts.iter().map(|(source, _)| source.to_string()).collect();
+            let names: Vec<String> = parts.iter().map(|(named, _)| named.to_string()).collect();
             tracing::warn!(
                 ?missing,
                 of = parts[0].1.of,
-                ?sources,
+                sources = ?names,
                 "some shards of an index are not counted"
             );
         }

@@ -67,7 +67,7 @@ impl Print {
     fn similarity(&self, other: &Self) -> f64 {
         let (mut shared, mut theirs) = (0, other.words.as_slice());
         for word in &self.words {
-            let at = theirs.partition_point(|other| other < word);
+            let at = theirs.partition_point(|known| known < word);
             theirs = &theirs[at..];
             shared += usize::from(theirs.first() == Some(word));
         }

@@ -110,11 +110,11 @@ impl Grounding<'_> {
         let (numbers, queries): (Vec<usize>, Vec<Query>) = (0..into.len())
             .filter_map(|number| query(number).map(|query| (number, query.with_enough(Some(1)))))
             .unzip();
-        for ((number, query), count) in
+        for ((number, counted), count) in
             numbers.into_iter().zip(&queries).zip(self.counter.count(&queries)?)
         {
             if count.occurrences.unwrap_or(0) == 0 {
-                into[number] = Some((what, query.clone()));
+                into[number] = Some((what, counted.clone()));
             }
         }
         Ok(())

@@ -167,16 +167,17 @@ fn splits(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>, DatasetError>
         let list = |source| DatasetError::Io { path: path.clone(), source };
         for entry in std::fs::read_dir(&path).map_err(list)? {
             let entry = entry.map_err(list)?;
-            let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+            let (entry_path, name) =
+                (entry.path(), entry.file_name().to_string_lossy().into_owned());
             if name.starts_with('.') {
                 continue;
             }
-            if path.is_dir() {
+            if entry_path.is_dir() {
                 if names.len() < MAX_DEPTH {
-                    folders.push((path, [&names[..], &[name]].concat()));
+                    folders.push((entry_path, [&names[..], &[name]].concat()));
                 }
             } else if let Some(split) = split_of(&names, &name) {
-                splits.entry(split).or_default().push(path);
+                splits.entry(split).or_default().push(entry_path);
             }
         }
     }
@@ -196,17 +197,17 @@ fn split_of(folders: &[String], name: &str) -> Option<String> {
         folders.iter().map(String::as_str).filter(|folder| *folder != "data").collect();
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // NAME-00000-of-00002, and in older datasets a hash behind it.
-    let name = match stem.split('-').collect::<Vec<_>>()[..] {
-        [ref name @ .., shard, "of", shards] if is_number(shard) && is_number(shards) => {
-            name.join("-")
+    let split_name = match stem.split('-').collect::<Vec<_>>()[..] {
+        [ref stem_parts @ .., shard, "of", shards] if is_number(shard) && is_number(shards) => {
+            stem_parts.join("-")
         }
-        [ref name @ .., shard, "of", shards, _] if is_number(shard) && is_number(shards) => {
-            name.join("-")
+        [ref stem_parts @ .., shard, "of", shards, _] if is_number(shard) && is_number(shards) => {
+            stem_parts.join("-")
         }
         _ => stem.to_owned(),
     };
-    if !is_number(&name) || parts.is_empty() {
-        parts.push(&name);
+    if !is_number(&split_name) || parts.is_empty() {
+        parts.push(&split_name);
     }
     Some(parts.join("/"))
 }

@@ -278,7 +278,7 @@ pub fn question(record: Value) -> Result<Question, String> {
         Record { answer: Some(answer), aliases, .. } => match answer {
             Answer::One(answer) => first_then(answer, aliases.unwrap_or_default()),
             Answer::Listed(golds) => golds,
-            Answer::Entity { value, aliases } => first_then(value, aliases),
+            Answer::Entity { value, aliases: of_entity } => first_then(value, of_entity),
         },
         Record { possible_answers: Some(answers), .. } => answers.golds()?,
         Record { best_answer: Some(best), correct_answers: Some(correct), .. } => {

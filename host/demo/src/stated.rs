@@ -85,7 +85,7 @@ fn read<'a>(pattern: &str, clause: &'a str) -> Option<(&'a str, &'a str)> {
     let (first, second) = if head_first { ("{H}", "{T}") } else { ("{T}", "{H}") };
     let (before, rest) = pattern.split_once(first)?;
     let (between, after) = rest.split_once(second)?;
-    let within = before.strip_prefix("The ").map(|rest| format!("the {rest}"));
+    let within = before.strip_prefix("The ").map(|name| format!("the {name}"));
     let clause = clause
         .strip_prefix(before)
         .or_else(|| clause.strip_prefix(within.as_deref()?))?

@@ -170,9 +170,9 @@ pub fn diff(first: &[Answer], second: &[Answer], seed: u64) -> Result<Diff, Diff
     let other =
         first.iter().zip(second).position(|(first, second)| first.question != second.question);
     if let Some(n) = other {
-        let [first, second] = [first, second].map(|answers| answers[n].question.clone());
+        let [in_first, in_second] = [first, second].map(|answers| answers[n].question.clone());
         return Err(DiffError::NotComparable(format!(
-            "line {} answers {first:?} in the first file and {second:?} in the second; only answers to \
+            "line {} answers {in_first:?} in the first file and {in_second:?} in the second; only answers to \
              the same questions compare",
             n + 1
         )));
@@ -190,7 +190,7 @@ pub fn diff(first: &[Answer], second: &[Answer], seed: u64) -> Result<Diff, Diff
     let pairs: Vec<[Label; 2]> =
         first.iter().zip(second).map(|(first, second)| [first.grade, second.grade]).collect();
     let mut moves = [[0; 3]; 3];
-    pairs.iter().for_each(|&[first, second]| moves[first as usize][second as usize] += 1);
+    pairs.iter().for_each(|&[before, after]| moves[before as usize][after as usize] += 1);
     let draws = draws(&pairs, seed);
     let difference = |of: fn(&Grades) -> f64| difference(&pairs, &draws, of);
     let right_in_one = |right: usize| {

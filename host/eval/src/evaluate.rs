@@ -124,17 +124,17 @@ pub fn evaluate(
     let rule = AnswerRule::of_evaluation(compatibility);
     let samples = settings.samples.max(1);
     let mut answers = Vec::with_capacity(questions.len() * samples);
-    for (n, batch) in questions.chunks((settings.batch / samples).max(1)).enumerate() {
+    for (batch_number, batch) in questions.chunks((settings.batch / samples).max(1)).enumerate() {
         let rollouts = policy
-            .sample(batch, &settings.sampling(), seed_of_step(seed, n), &mut |_, _| ())
+            .sample(batch, &settings.sampling(), seed_of_step(seed, batch_number), &mut |_, _| ())
             .map_err(EvaluateError::Sample)?;
-        let sentences = match scorers.as_deref_mut() {
+        let all_sentences = match scorers.as_deref_mut() {
             Some(scorers) if scorers.sentence_scorer.asks().is_empty() => {
                 judged(&rollouts, batch, scorers, compatibility).map_err(EvaluateError::Score)?
             }
             _ => vec![Vec::new(); rollouts.len()],
         };
-        for (n, (rollout, sentences)) in rollouts.into_iter().zip(sentences).enumerate() {
+        for (n, (rollout, sentences)) in rollouts.into_iter().zip(all_sentences).enumerate() {
             let Question { question, golds, popularity, .. } = &batch[rollout.question];
             let grade = rule.grade(&rollout.text, golds);
             let missing = (grade == Label::NotAttempted)
@@ -166,14 +166,14 @@ fn judged(
 ) -> Result<Vec<Vec<SentenceTrace>>, StepError> {
     let mut graders = Graders::default();
     let Scorers { extractor, verifiers, sentence_scorer, .. } = scorers;
-    let mut scorers = Scorers {
+    let mut sentence_scorers = Scorers {
         extractor: &mut **extractor,
         verifiers,
         sentence_scorer: &mut **sentence_scorer,
         graders: &mut graders,
     };
     let rewards = RewardSettings { compatibility, ..RewardSettings::default() };
-    let scored = score(rollouts, questions, &mut scorers, &rewards)?;
+    let scored = score(rollouts, questions, &mut sentence_scorers, &rewards)?;
     Ok(scored.completions.into_iter().map(|completion| completion.trace.sentences).collect())
 }
 
@@ -229,17 +229,21 @@ fn pass_at(answers: &[GradedAnswer], samples: usize) -> BTreeMap<usize, f64> {
     if samples < 2 || answers.is_empty() {
         return BTreeMap::new();
     }
-    let right = |answers: &[GradedAnswer]| {
-        answers.iter().filter(|answer| answer.grade == Label::Good).count()
+    let right = |of_question: &[GradedAnswer]| {
+        of_question.iter().filter(|answer| answer.grade == Label::Good).count()
     };
     let wrong: Vec<usize> =
-        answers.chunks(samples).map(|answers| samples - right(answers)).collect();
-    let all_wrong = |wrong: usize, k: usize| -> f64 {
-        (0..k).map(|drawn| wrong.saturating_sub(drawn) as f64 / (samples - drawn) as f64).product()
+        answers.chunks(samples).map(|of_question| samples - right(of_question)).collect();
+    let all_wrong = |num_wrong: usize, k: usize| -> f64 {
+        (0..k)
+            .map(|drawn| num_wrong.saturating_sub(drawn) as f64 / (samples - drawn) as f64)
+            .product()
     };
     let powers = std::iter::successors(Some(1), |k| Some(2 * k)).take_while(|&k| k <= samples);
-    let mean =
-        |k| wrong.iter().map(|&wrong| 1.0 - all_wrong(wrong, k)).sum::<f64>() / wrong.len() as f64;
+    let mean = |k| {
+        wrong.iter().map(|&num_wrong| 1.0 - all_wrong(num_wrong, k)).sum::<f64>()
+            / wrong.len() as f64
+    };
     powers.map(|k| (k, mean(k))).collect()
 }
 

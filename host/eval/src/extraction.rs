@@ -110,18 +110,21 @@ pub struct ExtractionQuality {
 #[must_use]
 pub fn compare_triplets(gold: &[GoldSentence], found: &[Vec<Triplet>]) -> ExtractionQuality {
     let mut quality = ExtractionQuality::default();
-    for (gold, found) in gold.iter().zip(found) {
-        let gold: HashSet<[String; 3]> =
-            gold.triplets.iter().map(|triplet| triplet.each_ref().map(|s| plain(s))).collect();
-        let found: HashSet<[String; 3]> = found
+    for (gold_sentence, extracted) in gold.iter().zip(found) {
+        let gold_set: HashSet<[String; 3]> = gold_sentence
+            .triplets
+            .iter()
+            .map(|triplet| triplet.each_ref().map(|s| plain(s)))
+            .collect();
+        let found_set: HashSet<[String; 3]> = extracted
             .iter()
             .map(|triplet| [&triplet.head, &triplet.relation, &triplet.tail].map(|s| plain(s)))
             .collect();
-        quality.triplets.add(&found, &gold);
+        quality.triplets.add(&found_set, &gold_set);
         let pairs = |all: &HashSet<[String; 3]>| -> HashSet<[String; 2]> {
             all.iter().map(|[head, _, tail]| [head.clone(), tail.clone()]).collect()
         };
-        quality.pairs.add(&pairs(&found), &pairs(&gold));
+        quality.pairs.add(&pairs(&found_set), &pairs(&gold_set));
     }
     quality
 }

@@ -52,7 +52,7 @@ impl Token {
         };
         let mut text = Vec::new();
         File::open(path)
-            .and_then(|file| file.take(MAX_CHARS as u64 * 2).read_to_end(&mut text))
+            .and_then(|opened| opened.take(MAX_CHARS as u64 * 2).read_to_end(&mut text))
             .map_err(|source| TokenError::File { path: path.to_owned(), source })?;
         Self::parse(&String::from_utf8_lossy(&text), || path.display().to_string()).map(Some)
     }

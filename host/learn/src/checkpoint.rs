@@ -100,8 +100,8 @@ impl Policy {
         }
         let stored = crate::lora::Stored::read(checkpoint, self.model().device())?;
         let mut adapter = stored.into_tensors();
-        let path = checkpoint.join("optimizer.safetensors");
-        let mut moments = files::read_tensors(&path, None, self.model().device())?;
+        let moments_path = checkpoint.join("optimizer.safetensors");
+        let mut moments = files::read_tensors(&moments_path, None, self.model().device())?;
         let critic =
             self.critic().is_some().then(|| self.critic_of(checkpoint, state.steps)).transpose()?;
         let names: Vec<String> =

@@ -124,7 +124,7 @@ pub fn value_loss(
     weights: &Tensor,
     clip: f64,
 ) -> Result<ValueLoss> {
-    let square = |values: &Tensor| values.f_sub(targets)?.f_square();
+    let square = |estimates: &Tensor| estimates.f_sub(targets)?.f_square();
     let near = old.f_add(&values.f_sub(old)?.f_clamp(-clip, clip)?)?;
     let (free, clipped) = (square(values)?, square(&near)?);
     Ok(ValueLoss {

@@ -63,7 +63,7 @@ impl Layer {
         x: &Tensor,
         attend: impl FnOnce(&Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let norm = |x: &Tensor, weight| rms_norm(x, weight, self.eps);
+        let norm = |hidden: &Tensor, weight| rms_norm(hidden, weight, self.eps);
         if self.norm_behind {
             let x = x.f_add(&norm(&attend(x)?, &self.attention_norm)?)?;
             return Ok(x.f_add(&norm(&self.feed_forward.forward(&x)?, &self.feed_forward_norm)?)?);

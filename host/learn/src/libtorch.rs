@@ -131,8 +131,8 @@ fn call(
     longest: (i64, i64),
     causal: bool,
 ) -> Result<(Tensor, Tensor)> {
-    let (q_starts, k_starts) =
-        starts.map_or((null(), null()), |(q, k)| (q.places.as_ptr(), k.places.as_ptr()));
+    let (q_starts, k_starts) = starts
+        .map_or((null(), null()), |(of_q, of_k)| (of_q.places.as_ptr(), of_k.places.as_ptr()));
     let (mut out, mut normaliser) = (null_mut(), null_mut());
     // SAFETY: see the declarations. Where no message comes back, both results are new tensors that
     // are ours.

@@ -83,10 +83,10 @@ impl<const N: usize> Linears<N> {
         if let Some(Factors { a, b }) = factors {
             let low = project(x, a, None)?; // […, Σ r]
             let mut first = 0;
-            for (output, b) in outputs.iter_mut().zip(b) {
-                if let Some(b) = b {
-                    let r = b.size()[1];
-                    *output = add_projection(output, &low.f_narrow(-1, first, r)?, b)?;
+            for (output, factor) in outputs.iter_mut().zip(b) {
+                if let Some(factor) = factor {
+                    let r = factor.size()[1];
+                    *output = add_projection(output, &low.f_narrow(-1, first, r)?, factor)?;
                     first += r;
                 }
             }

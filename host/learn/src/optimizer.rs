@@ -126,7 +126,7 @@ impl AdamW {
     }
 
     fn check(&self, tensors: &[Tensor], what: &'static str) -> Result<()> {
-        let sizes = |tensors: &[Tensor]| tensors.iter().map(Tensor::size).collect::<Vec<_>>();
+        let sizes = |list: &[Tensor]| list.iter().map(Tensor::size).collect::<Vec<_>>();
         if tensors.iter().any(|t| !t.defined()) || sizes(tensors) != sizes(&self.parameters) {
             return Err(LearnError::Input {
                 what,

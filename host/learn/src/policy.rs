@@ -383,16 +383,16 @@ impl Policy {
             false => Err(LearnError::NotFinite { what, got, step, batch: None }),
         };
         finite("loss", report.loss)?;
-        if let Some(critic) = report.critic {
-            finite("loss of the critic", critic.loss)?;
+        if let Some(update) = report.critic {
+            finite("loss of the critic", update.loss)?;
         }
         let max_norm = self.settings.max_grad_norm;
         report.grad_norm = finite("gradient norm", clip_gradients(&mut gradients, max_norm)?)?;
         finite("gradient norm of the critic", clip_gradients(&mut of_critic, max_norm)?)?;
         report.learning_rate = self.schedule.rate(step);
         self.optimizer.step(&gradients, report.learning_rate)?;
-        if let Some(critic) = self.critic.as_mut().filter(|_| !of_critic.is_empty()) {
-            critic.step(&of_critic)?;
+        if let Some(trained) = self.critic.as_mut().filter(|_| !of_critic.is_empty()) {
+            trained.step(&of_critic)?;
         }
         Ok(report)
     }

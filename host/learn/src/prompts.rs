@@ -56,9 +56,7 @@ impl Prompts {
         let Some((keys, _)) = layers.first() else { unreachable!("a model has layers") };
         let (kind, device, heads) = (keys.f_kind()?, keys.device(), keys.size()[1]);
         if libtorch::has_flash(kind, device) {
-            let whole = |(keys, values): &(Tensor, Tensor)| {
-                Ok((keys.f_contiguous()?, values.f_contiguous()?))
-            };
+            let whole = |(k, v): &(Tensor, Tensor)| Ok((k.f_contiguous()?, v.f_contiguous()?));
             let layers = layers.iter().map(whole).collect::<Result<_>>()?;
             let form = Form::Packed {
                 keys: Starts::new(lengths, device)?,
@@ -84,8 +82,7 @@ impl Prompts {
             let padded = x.f_index_select(0, &token_at)?.f_view([p, longest, heads, -1])?;
             Ok(padded.f_transpose(1, 2)?.f_reshape([p * heads, longest, -1])?)
         };
-        let both =
-            |(keys, values): &(Tensor, Tensor)| Ok((side_by_side(keys)?, side_by_side(values)?));
+        let both = |(k, v): &(Tensor, Tensor)| Ok((side_by_side(k)?, side_by_side(v)?));
         let layers = layers.iter().map(both).collect::<Result<_>>()?;
         let mask = Tensor::f_from_slice(&mask)?
             .f_to_device(device)?

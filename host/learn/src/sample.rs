@@ -89,9 +89,9 @@ pub fn sample_within(
     check(sampling)?;
     let _guard = tch::no_grad_guard();
     let at_once = (surroundings.max_rows / sampling.num_generations).max(1);
-    for (part, prompts) in prompts.chunks(at_once).enumerate() {
-        let mut rows = Vec::with_capacity(prompts.len() * sampling.num_generations);
-        for (n, tokens) in prompts.iter().enumerate() {
+    for (part, chunk) in prompts.chunks(at_once).enumerate() {
+        let mut rows = Vec::with_capacity(chunk.len() * sampling.num_generations);
+        for (n, tokens) in chunk.iter().enumerate() {
             let room = model.config().max_positions.saturating_sub(tokens.len());
             let limit = sampling.max_completion_length.min(room);
             for generation in 0..sampling.num_generations {
@@ -107,7 +107,7 @@ pub fn sample_within(
                 });
             }
         }
-        decode(model, prompts, sampling, &mut rows, &mut surroundings)?;
+        decode(model, chunk, sampling, &mut rows, &mut surroundings)?;
     }
     Ok(())
 }

@@ -38,10 +38,10 @@ pub(crate) fn score(
 ) -> Result<Scores> {
     let _guard = tch::no_grad_guard();
     let mut parts = (Vec::new(), Vec::new(), Vec::new());
-    for (hidden, targets) in chunks(model, hidden, targets)? {
+    for (rows, row_targets) in chunks(model, hidden, targets)? {
         let log_probs =
-            model.logits(&hidden)?.f_div_scalar_(temperature)?.f_log_softmax(-1, Kind::Float)?; // [c, V]
-        let places = targets.f_unsqueeze(1)?;
+            model.logits(&rows)?.f_div_scalar_(temperature)?.f_log_softmax(-1, Kind::Float)?; // [c, V]
+        let places = row_targets.f_unsqueeze(1)?;
         parts.0.push(log_probs.f_gather(1, &places, false)?.f_squeeze_dim(1)?);
         let probs = log_probs.f_exp()?;
         parts.1.push(probs.f_mul(&log_probs)?.f_sum_dim_intlist(-1, false, Kind::Float)?.f_neg()?);
@@ -67,9 +67,9 @@ pub(crate) fn log_probs(
 ) -> Result<Tensor> {
     let _guard = tch::no_grad_guard();
     let mut parts = Vec::new();
-    for (hidden, targets) in chunks(model, hidden, targets)? {
-        let logits = model.logits(&hidden)?.f_div_scalar_(temperature)?;
-        let chosen = logits.f_gather(1, &targets.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?;
+    for (rows, row_targets) in chunks(model, hidden, targets)? {
+        let logits = model.logits(&rows)?.f_div_scalar_(temperature)?;
+        let chosen = logits.f_gather(1, &row_targets.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?;
         parts.push(chosen.f_sub(&logits.f_logsumexp([-1i64].as_slice(), false)?)?);
     }
     Ok(Tensor::f_cat(&parts, 0)?)

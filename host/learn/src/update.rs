@@ -279,17 +279,17 @@ fn micro_batches(
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut tokens = 0;
     for unit in order.chunk_by(|&a, &b| whole_questions && question(a) == question(b)) {
-        let own: usize = unit.iter().map(|&n| length(n)).sum();
+        let unit_tokens: usize = unit.iter().map(|&n| length(n)).sum();
         let prompt = rows[unit[0]].prompt.len();
         let shares_prompt = |part: &Vec<usize>| question(part[part.len() - 1]) == question(unit[0]);
-        let more = |part: &Vec<usize>| own + if shares_prompt(part) { 0 } else { prompt };
+        let more = |part: &Vec<usize>| unit_tokens + if shares_prompt(part) { 0 } else { prompt };
         match parts.last_mut().filter(|part| tokens + more(part) <= limit) {
             Some(part) => {
                 tokens += more(part);
                 part.extend(unit);
             }
             None => {
-                tokens = prompt + own;
+                tokens = prompt + unit_tokens;
                 parts.push(unit.to_vec());
             }
         }
@@ -334,7 +334,7 @@ impl Batch {
         let row = |&n: &usize| &all[n];
         let of_question: Vec<_> =
             members.chunk_by(|a, b| row(a).rollout.question == row(b).rollout.question).collect();
-        let seen = |row: &Row<'_>| row.rollout.tokens.len() - 1;
+        let seen = |entry: &Row<'_>| entry.rollout.tokens.len() - 1;
         let groups: Vec<_> = of_question
             .iter()
             .map(|rows| {

@@ -98,13 +98,13 @@ pub fn questions(
     let titles = column("titles", titles, count)?.into_iter().map(Option::flatten);
     let evidence = column("lists of evidence", evidence, count)?.into_iter().map(Option::flatten);
     let rows = texts.into_iter().zip(golds).zip(titles).zip(evidence);
-    rows.map(|(((text, golds), title), evidence)| {
-        let evidence = evidence.map_or_else(Vec::new, Evidence::texts);
+    rows.map(|(((text, own_golds), title), texts_given)| {
+        let passages = texts_given.map_or_else(Vec::new, Evidence::texts);
         Ok(Question {
             question: text.unwrap_or_default(),
-            golds: golds?,
+            golds: own_golds?,
             title,
-            evidence,
+            evidence: passages,
             ..Question::default()
         })
     })

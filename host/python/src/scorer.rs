@@ -106,13 +106,14 @@ impl Scorer {
                 1,
             )?;
         }
-        let settings = layers.settings().map_err(error::settings)?;
-        let (settings, config) =
-            config::resolve::<RewardConfig>(settings).map_err(error::settings)?;
+        let merged = layers.settings().map_err(error::settings)?;
+        let (settings, reward_config) =
+            config::resolve::<RewardConfig>(merged).map_err(error::settings)?;
         let compatibility = settings.reward.compatibility;
-        let opened =
-            thread::without_gil(py, move || corver_reward::Scorer::open(&config, &settings))?
-                .map_err(error::corver)?;
+        let opened = thread::without_gil(py, move || {
+            corver_reward::Scorer::open(&reward_config, &settings)
+        })?
+        .map_err(error::corver)?;
         Ok(Self {
             compatibility,
             rule: opened.rule().to_owned(),
@@ -220,11 +221,11 @@ fn assignments(set: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<String>> {
     let assignment = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let key: String = key.extract()?;
         let json: String = value.py().import("json")?.call_method1("dumps", (value,))?.extract()?;
-        let value = serde_json::from_str::<Value>(&json)
+        let parsed = serde_json::from_str::<Value>(&json)
             .ok()
-            .and_then(|value| toml::Value::try_from(value).ok());
-        match value {
-            Some(value) => Ok(format!("{key} = {value}")),
+            .and_then(|json_value| toml::Value::try_from(json_value).ok());
+        match parsed {
+            Some(toml_value) => Ok(format!("{key} = {toml_value}")),
             None => Err(PyValueError::new_err(format!(
                 "set[{key:?}] is {json}, which no setting can be"
             ))),
@@ -234,6 +235,6 @@ fn assignments(set: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<String>> {
 }
 
 fn text(path: PathBuf) -> PyResult<String> {
-    let told = |path| PyTypeError::new_err(format!("{path:?} is not UTF-8"));
+    let told = |other| PyTypeError::new_err(format!("{other:?} is not UTF-8"));
     path.into_os_string().into_string().map_err(told)
 }

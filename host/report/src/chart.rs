@@ -89,7 +89,7 @@ pub(crate) const LARGEST: f64 = 1e30;
 #[must_use]
 pub fn lines(labels: Labels<'_>, unit: Unit, series: &[Series]) -> Markup {
     let shown: Vec<Series> = series.iter().map(Series::drawable).collect();
-    let all = || shown.iter().flat_map(|series| &series.points);
+    let all = || shown.iter().flat_map(|drawn| &drawn.points);
     let Some(steps) = bounds(all().map(|point| point.0)) else { return nothing_to_draw(labels) };
     let values = bounds(all().map(|point| point.1)).expect("as many values as steps");
     let values = widened(values, unit);
@@ -262,9 +262,9 @@ impl Series {
         let finite = self.points.iter().filter(|(_, value)| value.is_finite());
         let points: Vec<_> =
             finite.map(|&(step, value)| (step, value.clamp(-LARGEST, LARGEST))).collect();
-        let mean = |points: &[(u64, f64)]| {
-            let (step, _) = points[points.len() / 2];
-            (step, points.iter().map(|(_, value)| value / points.len() as f64).sum())
+        let mean = |chunk: &[(u64, f64)]| {
+            let (step, _) = chunk[chunk.len() / 2];
+            (step, chunk.iter().map(|(_, value)| value / chunk.len() as f64).sum())
         };
         let points = points.chunks(points.len().div_ceil(POINTS).max(1)).map(mean).collect();
         Self { name: self.name.clone(), points }

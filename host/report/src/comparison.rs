@@ -126,15 +126,15 @@ impl Tables {
             let value = untrained.and_then(figure.get);
             value.map_or_else(absent, |value| figure.unit.number(value))
         }));
-        let after = |columns: &[Column], arm: &Arm| {
-            row(&arm.name, columns, |column| Some(column.value(arm.figure(column.figure)?)))
+        let after = |own: &[Column], arm: &Arm| {
+            row(&arm.name, own, |column| Some(column.value(arm.figure(column.figure)?)))
         };
-        let differences = |columns: &[Column]| Table {
-            header: header(&against, columns),
+        let differences = |own: &[Column]| Table {
+            header: header(&against, own),
             rows: others
                 .iter()
                 .map(|arm| {
-                    row(&arm.name, columns, |column| column.difference(arm.figure(column.figure)?))
+                    row(&arm.name, own, |column| column.difference(arm.figure(column.figure)?))
                 })
                 .collect(),
         };
@@ -259,9 +259,9 @@ pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<Run>]) -> String {
         table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows)
     };
     let curve = |metric: &str| -> Vec<Series> {
-        let series = |(arm, runs): (&Arm, &Vec<Run>)| Series {
+        let series = |(arm, own_runs): (&Arm, &Vec<Run>)| Series {
             name: arm.name.clone(),
-            points: mean_curve(runs, metric),
+            points: mean_curve(own_runs, metric),
         };
         arms.iter().zip(runs).map(series).filter(|series| !series.points.is_empty()).collect()
     };

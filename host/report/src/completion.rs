@@ -71,8 +71,8 @@ fn pieces(trace: &Trace, compatibility: Compatibility) -> Vec<(&str, Option<&Sen
     let same =
         cut.into_iter().zip(&trace.sentences).filter(|(cut, traced)| cut.text == traced.text);
     let mut places: Vec<_> = same
-        .filter_map(|(cut, traced)| {
-            cut.span.map(|span| (bytes[span.start], bytes[span.end], traced))
+        .filter_map(|(sentence, traced)| {
+            sentence.span.map(|span| (bytes[span.start], bytes[span.end], traced))
         })
         .collect();
     places.sort_by_key(|(start, ..)| *start);
@@ -85,7 +85,7 @@ fn pieces(trace: &Trace, compatibility: Compatibility) -> Vec<(&str, Option<&Sen
         }
     }
     pieces.push((&text[shown..], None));
-    pieces.retain(|(text, _)| !text.is_empty());
+    pieces.retain(|(piece, _)| !piece.is_empty());
     pieces
 }
 

@@ -123,7 +123,7 @@ pub fn of_step(
     step: Option<usize>,
     completion: Option<usize>,
 ) -> Result<Vec<Explained>, ReportError> {
-    let last = run.metric("step").last().map_or(1, |(step, _)| *step as usize);
+    let last = run.metric("step").last().map_or(1, |(number, _)| *number as usize);
     let step = step.unwrap_or(last);
     let traces = run.traces_of(step)?;
     let (count, size) = (traces.len(), run.settings.rollout.num_generations.max(1));
@@ -271,7 +271,7 @@ fn sentence(explained: &Explained, n: usize, sentence: &SentenceTrace, largest: 
             @for channel in verdict.into_iter().flat_map(|verdict| &verdict.channels) {
                 p.note {
                     (channel.rule) " × " (channel.weight) ": "
-                    (channel.reward.map_or("abstains".to_owned(), |reward| number::with_sign(reward.into())))
+                    (channel.reward.map_or("abstains".to_owned(), |own| number::with_sign(own.into())))
                     @if let Some(note) = &channel.note { ", " (note) }
                 }
             }

@@ -127,7 +127,7 @@ fn ends(values: &[f64]) -> Option<(f64, f64)> {
         return None;
     }
     let some = (values.len() / 5).clamp(1, MOST_STEPS);
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
     Some((mean(&values[..some]), mean(&values[values.len() - some..])))
 }
 

@@ -222,7 +222,7 @@ fn flat(config: &str) -> BTreeMap<String, String> {
                 let dotted = |key: &str| {
                     if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") }
                 };
-                table.iter().for_each(|(key, value)| add(&dotted(key), value, flat));
+                table.iter().for_each(|(key, member)| add(&dotted(key), member, flat));
             }
             value => drop(flat.insert(name.to_owned(), value.to_string())),
         }

@@ -79,15 +79,23 @@ fn draw(
     let points = marks.iter().map(|mark| chart.backend_coord(&(mark.x.0, mark.y.0)));
     let mut names = Names::beside(points);
     for mark in marks {
-        let ((x, x_spread), (y, y_spread)) = (mark.x, mark.y);
+        let (mark_x, x_spread) = mark.x;
+        let (mark_y, y_spread) = mark.y;
         let colour = ink::SERIES[mark.series % ink::SERIES.len()];
-        let spreads =
-            [[(x - x_spread, y), (x + x_spread, y)], [(x, y - y_spread), (x, y + y_spread)]];
+        let spreads = [
+            [(mark_x - x_spread, mark_y), (mark_x + x_spread, mark_y)],
+            [(mark_x, mark_y - y_spread), (mark_x, mark_y + y_spread)],
+        ];
         for line in spreads.into_iter().filter(|[start, end]| start != end) {
             chart.draw_series([PathElement::new(line.to_vec(), colour.stroke_width(2 * FINE))])?;
         }
-        chart.draw_series([Circle::new((x, y), 4 * FINE, colour.filled())])?;
-        names.write(area, &mark.name, chart.backend_coord(&(x, y)), x > 0.6 * across)?;
+        chart.draw_series([Circle::new((mark_x, mark_y), 4 * FINE, colour.filled())])?;
+        names.write(
+            area,
+            &mark.name,
+            chart.backend_coord(&(mark_x, mark_y)),
+            mark_x > 0.6 * across,
+        )?;
     }
     Ok(())
 }

@@ -18,10 +18,10 @@ pub fn here(plugin: &Path) -> Option<PathBuf> {
 pub fn find(plugin: &Path) -> Result<PathBuf> {
     let folders = if is_bare(plugin) { search_path() } else { vec![PathBuf::new()] };
     // A pipe or a device is found too, so that loading says what is wrong with it.
-    let found = |plugin: &PathBuf| {
+    let found = |candidate: &PathBuf| {
         folders
             .iter()
-            .map(|folder| folder.join(plugin))
+            .map(|folder| folder.join(candidate))
             .find(|path| path.exists() && !path.is_dir())
     };
     with_extension(plugin).iter().find_map(found).with_context(|| {

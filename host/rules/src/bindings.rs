@@ -46,7 +46,7 @@ pub fn with_lowered<T>(
         completions.iter().flat_map(|completion| completion.golds).map(String::as_str).collect();
     let evidence: Vec<&str> =
         completions.iter().flat_map(|completion| completion.evidence).map(String::as_str).collect();
-    let (mut rest, mut golds, mut evidence) = (&sentences[..], &golds[..], &evidence[..]);
+    let (mut unassigned, mut golds, mut evidence) = (&sentences[..], &golds[..], &evidence[..]);
     let completions = completions.iter().map(|completion| types::Completion {
         question: completion.question,
         golds: next(&mut golds, completion.golds.len()),
@@ -54,7 +54,7 @@ pub fn with_lowered<T>(
         evidence: next(&mut evidence, completion.evidence.len()),
         text: completion.text,
         answer: answer_block(completion.text).unwrap_or(strip(completion.text)),
-        sentences: next(&mut rest, completion.sentences.len()),
+        sentences: next(&mut unassigned, completion.sentences.len()),
     });
     hand_over(&completions.collect::<Vec<_>>())
 }

@@ -113,11 +113,12 @@ fn conform(
     let verdicts = score(&batch, &mut Oracle::Exact.verifiers())?;
 
     // These completions of the batch, judged once more, must earn what they earned.
-    let same = |when, places: &[usize], oracle: Oracle| -> Result<(), NotConformant> {
-        let completions: Vec<Completion<'_>> = places.iter().map(|&place| batch[place]).collect();
-        for (&completion, again) in places.iter().zip(score(&completions, &mut oracle.verifiers())?)
+    let same = |when, rejudged: &[usize], oracle: Oracle| -> Result<(), NotConformant> {
+        let again_judged: Vec<Completion<'_>> =
+            rejudged.iter().map(|&place| batch[place]).collect();
+        for (&number, again) in rejudged.iter().zip(score(&again_judged, &mut oracle.verifiers())?)
         {
-            for (index, (first, then)) in verdicts[completion].iter().zip(&again).enumerate() {
+            for (index, (first, then)) in verdicts[number].iter().zip(&again).enumerate() {
                 // Where counting stops, another count may be the largest, but it must be worth the
                 // same.
                 let equal = if let Oracle::Exact = oracle {
@@ -127,9 +128,9 @@ fn conform(
                 };
                 if !equal {
                     let (first, then) = (shown(first), shown(then));
-                    let text = &sentences[completion][index].text;
+                    let text = &sentences[number][index].text;
                     return Err(NotConformant::Unsteady(format!(
-                        "the verdict on sentence {index} of completion {completion} ({text:?}) is \
+                        "the verdict on sentence {index} of completion {number} ({text:?}) is \
                          {first}; {when} it is {then}. A rule must decide from the completion and \
                          its counts alone"
                     )));

@@ -144,7 +144,7 @@ impl<I: Interface> Ready<I> {
             max_report_bytes: limits.text_bytes,
         };
         let mut store = Store::new(&self.engine, state);
-        store.limiter(|state| &mut state.allowance);
+        store.limiter(|held| &mut held.allowance);
         store.set_hostcall_fuel(limits.output_bytes);
         set_deadline(&mut store, &limits);
         let running = self.pre.instantiate(&mut store);

@@ -116,10 +116,10 @@ fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
              (limits.words_per_query)"
         )));
     }
-    let (limit, got) = (words_per_clause, query.all_of.iter().map(Vec::len).max().unwrap_or(0));
-    if got > limit {
+    let most_words = query.all_of.iter().map(Vec::len).max().unwrap_or(0);
+    if most_words > words_per_clause {
         return Err(Fault::Limit(format!(
-            "asked for a clause of {got} words; at most {limit} are allowed \
+            "asked for a clause of {most_words} words; at most {words_per_clause} are allowed \
              (limits.words_per_clause)"
         )));
     }
@@ -134,10 +134,10 @@ fn check_prompt(prompt: &Prompt, limits: &Limits) -> Result<(), Fault> {
             "asked with {got} messages; from 1 to {limit} are allowed (limits.messages_per_prompt)"
         )));
     }
-    let (limit, got) = (limits.reply_tokens, *max_tokens);
-    if !(1..=limit).contains(&got) {
+    let reply_limit = limits.reply_tokens;
+    if !(1..=reply_limit).contains(max_tokens) {
         return Err(Fault::Limit(format!(
-            "asked for a reply of {got} tokens; from 1 to {limit} are allowed \
+            "asked for a reply of {max_tokens} tokens; from 1 to {reply_limit} are allowed \
              (limits.reply_tokens)"
         )));
     }

@@ -48,9 +48,9 @@ impl Session for Instance<response_grading::Guest> {
 
     fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Grade> {
         let CorpusSize { tokens, documents } = size;
-        let size = types::CorpusSize { tokens, documents };
+        let wire_size = types::CorpusSize { tokens, documents };
         let assessed = with_lowered(completions, |completions| {
-            self.call(|rule, store| rule.call_assess(store, completions, size))
+            self.call(|rule, store| rule.call_assess(store, completions, wire_size))
         });
         raised(assessed)
     }

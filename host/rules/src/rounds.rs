@@ -261,9 +261,9 @@ impl<'a, S: Session> Call<'a, S> {
             )));
         }
         self.num_asking = 0;
-        for (completion, outcomes) in std::mem::take(&mut self.open).into_iter().zip(outcomes) {
+        for (completion, own_outcomes) in std::mem::take(&mut self.open).into_iter().zip(outcomes) {
             let asking_before = self.num_asking;
-            self.take_in_completion(completion, outcomes, allowed)?;
+            self.take_in_completion(completion, own_outcomes, allowed)?;
             if self.num_asking > asking_before {
                 self.open.push(completion);
             }

@@ -55,9 +55,9 @@ impl Session for Instance<sentence_scoring::Guest> {
 
     fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Verdict> {
         let CorpusSize { tokens, documents } = size;
-        let size = types::CorpusSize { tokens, documents };
+        let wire_size = types::CorpusSize { tokens, documents };
         let outcomes = with_lowered(completions, |completions| {
-            self.call(|rule, store| rule.call_score(store, completions, size))
+            self.call(|rule, store| rule.call_score(store, completions, wire_size))
         });
         raised(outcomes)
     }
@@ -87,7 +87,7 @@ fn raised(outcomes: Result<Vec<Vec<types::Outcome>>, Failure>) -> Said<Verdict> 
 }
 
 fn verdict(types::Verdict { reward, credit, count, triplet, note }: types::Verdict) -> Verdict {
-    let point = |types::Point { character, reward }: types::Point| Point { character, reward };
+    let point = |point: types::Point| Point { character: point.character, reward: point.reward };
     let credit = match credit {
         None => Credit::Sentence,
         Some(types::Credit::Points(points)) => {

@@ -120,8 +120,8 @@ impl Server {
             socket.set_reuseaddr(true)?; // a server that was restarted gets its address at once
             socket.bind(address)?;
             let listener = socket.listen(BACKLOG)?;
-            let address = listener.local_addr()?;
-            Ok((listener, address))
+            let bound = listener.local_addr()?;
+            Ok((listener, bound))
         };
         let (listener, address) =
             listen().map_err(|source| ServeError::Listen { address, source })?;

@@ -166,8 +166,9 @@ fn parse_assignment(text: &str) -> Result<Map<String, Value>> {
     let Some((key, value)) = text.split_once('=') else {
         bail!("--set takes section.key=value, not {text:?}");
     };
-    let line =
-        |value: &str| toml::from_str::<Map<String, Value>>(&format!("{} = {value}", key.trim()));
+    let line = |toml_text: &str| {
+        toml::from_str::<Map<String, Value>>(&format!("{} = {toml_text}", key.trim()))
+    };
     let quoted = || line(&Value::String(value.trim().to_owned()).to_string());
     line(value.trim()).or_else(|_| quoted()).with_context(|| format!("--set {text}"))
 }

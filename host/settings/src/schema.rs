@@ -267,8 +267,8 @@ fn check_name(key: &str, value: &Value) -> Result<()> {
     let Value::Object(values) = value else {
         bail!("`{key}` is a section; set one of {}", members(key))
     };
-    for (name, value) in values {
-        check_name(&format!("{key}.{name}"), value)?;
+    for (name, member) in values {
+        check_name(&format!("{key}.{name}"), member)?;
     }
     Ok(())
 }
@@ -277,10 +277,10 @@ fn check_name(key: &str, value: &Value) -> Result<()> {
 fn check_finite(key: &str, value: &Value) -> Result<()> {
     match value {
         Value::Null => bail!("`{key}` is not a finite number"),
-        Value::Array(values) => values.iter().try_for_each(|value| check_finite(key, value)),
+        Value::Array(values) => values.iter().try_for_each(|item| check_finite(key, item)),
         Value::Object(values) => values
             .iter()
-            .try_for_each(|(name, value)| check_finite(&format!("{key}.{name}"), value)),
+            .try_for_each(|(name, member)| check_finite(&format!("{key}.{name}"), member)),
         _ => Ok(()),
     }
 }

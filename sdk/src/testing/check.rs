@@ -95,23 +95,23 @@ pub fn check_with<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>, tex
     };
     let judged: Vec<Vec<Judged>> =
         (0..CASES).map(|number| judge(&Case::new(number, &texts))).collect();
-    for (number, judged) in (0..CASES).zip(judged).rev() {
+    for (number, first) in (0..CASES).zip(judged).rev() {
         let case = Case::new(number, &texts);
-        for reward in judged.iter().filter_map(|judged| judged.reward) {
+        for reward in first.iter().filter_map(|verdict| verdict.reward) {
             assert!(
                 (lowest..=highest).contains(&reward),
                 "the reward {reward} is not within {rewards:?}"
             );
         }
-        assert_eq!(judge(&case), judged, "judged again, the same completion earns something else");
+        assert_eq!(judge(&case), first, "judged again, the same completion earns something else");
         let stopped = settle(rule, &case.completion, case.size, |request| {
             stop(request, case.answer(request, &texts))
         });
         let earned =
-            |judged: &[Judged]| judged.iter().map(|judged| judged.reward).collect::<Vec<_>>();
+            |list: &[Judged]| list.iter().map(|verdict| verdict.reward).collect::<Vec<_>>();
         assert_eq!(
             earned(&stopped),
-            earned(&judged),
+            earned(&first),
             "where counting stops at `enough`, the reward is another"
         );
     }

@@ -48,10 +48,10 @@ pub fn response(question: &str, golds: &[&str], text: &str) -> Completion {
     };
     let body = if think.is_none() && answer.is_none() { Some(text) } else { None };
     let blocks = [(Section::Think, think), (Section::Answer, answer), (Section::Body, body)];
-    let sentence = |(section, text): (Section, Option<&str>)| {
-        let text = text?.trim();
-        (!text.is_empty()).then(|| Sentence {
-            text: text.to_owned(),
+    let sentence = |(section, block): (Section, Option<&str>)| {
+        let trimmed = block?.trim();
+        (!trimmed.is_empty()).then(|| Sentence {
+            text: trimmed.to_owned(),
             section,
             triplets: Vec::new(),
         })

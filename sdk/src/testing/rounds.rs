@@ -25,19 +25,19 @@ pub(super) fn settle<J>(
     for _ in 0..=limits::ROUNDS {
         let answered = replies.iter().zip(&asked);
         let corpora: Vec<Corpus> =
-            answered.map(|(replies, asked)| Corpus::recorded(size, replies, asked)).collect();
+            answered.map(|(own, requests)| Corpus::recorded(size, own, requests)).collect();
         let said = judge(&corpora);
         assert_eq!(said.len(), subjects, "a rule must give one outcome per sentence");
         if said.iter().all(Result::is_ok) {
             return said.into_iter().flatten().zip(asked).collect();
         }
-        for ((replies, asked), said) in replies.iter_mut().zip(&mut asked).zip(said) {
-            for request in said.err().into_iter().flat_map(|Ask(requests)| requests) {
+        for ((own_replies, own_asked), outcome) in replies.iter_mut().zip(&mut asked).zip(said) {
+            for request in outcome.err().into_iter().flat_map(|Ask(requests)| requests) {
                 check(&request, rules.asks);
-                replies.push(answer(&request));
-                asked.push(request);
+                own_replies.push(answer(&request));
+                own_asked.push(request);
             }
-            let (limit, got) = (rules.questions, asked.len());
+            let (limit, got) = (rules.questions, own_asked.len());
             assert!(
                 got <= limit,
                 "{got} questions about one sentence or completion: at most {limit} are allowed"
@@ -78,9 +78,12 @@ fn check(request: &Request, asks: &[Verifier]) {
 fn check_query(query: &Query) {
     let (limit, words) = (limits::WORDS_PER_QUERY, query.words().count());
     assert!((1..=limit).contains(&words), "a query of {words} words: 1 to {limit} are allowed");
-    let (limit, words) =
-        (limits::WORDS_PER_CLAUSE, query.all_of.iter().map(Vec::len).max().unwrap_or(0));
-    assert!(words <= limit, "a clause of {words} words: at most {limit} are allowed");
+    let clause_words = query.all_of.iter().map(Vec::len).max().unwrap_or(0);
+    assert!(
+        clause_words <= limits::WORDS_PER_CLAUSE,
+        "a clause of {clause_words} words: at most {} are allowed",
+        limits::WORDS_PER_CLAUSE
+    );
     let is_empty = query.all_of.iter().any(Vec::is_empty);
     assert!(!is_empty, "a clause without words, which nothing matches: {query:?}");
 }
@@ -89,10 +92,10 @@ fn check_prompt(Prompt { messages, temperature, top_p, max_tokens, .. }: &Prompt
     let (limit, got) = (limits::MESSAGES_PER_PROMPT, messages.len());
     assert!((1..=limit).contains(&got), "a prompt of {got} messages: 1 to {limit} are allowed");
     messages.iter().for_each(|message| check_text(&message.content));
-    let limit = limits::REPLY_TOKENS;
+    let reply_limit = limits::REPLY_TOKENS;
     assert!(
-        (1..=limit).contains(max_tokens),
-        "a reply of {max_tokens} tokens: 1 to {limit} are allowed"
+        (1..=reply_limit).contains(max_tokens),
+        "a reply of {max_tokens} tokens: 1 to {reply_limit} are allowed"
     );
     let is_possible = (0.0..=2.0).contains(temperature) && *top_p > 0.0 && *top_p <= 1.0;
     assert!(

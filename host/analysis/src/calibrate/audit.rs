@@ -138,7 +138,7 @@ impl RuleAudit {
 /// of the interval.
 #[must_use]
 pub fn audit(rule: &str, judged: &[Judged<'_>], buckets: &Buckets, seed: u64) -> Option<RuleAudit> {
-    let paid = |judged: &Judged<'_>| judged.verdict.reward.unwrap_or(0.0);
+    let paid = |sentence: &Judged<'_>| sentence.verdict.reward.unwrap_or(0.0);
     let outcomes: Vec<Outcome> = judged
         .iter()
         .map(|judged| Outcome {
@@ -183,9 +183,9 @@ fn of_question(judged: &Judged<'_>) -> Truth {
 
 fn by_count(judged: &[Judged<'_>], buckets: &Buckets) -> Vec<BucketShare> {
     let mut by_bucket: Vec<Vec<Truth>> = vec![Vec::new(); buckets.number()];
-    for judged in judged {
-        if let Place::In(place) = buckets.place(&judged.verdict) {
-            by_bucket[place].push(of_question(judged));
+    for sentence in judged {
+        if let Place::In(place) = buckets.place(&sentence.verdict) {
+            by_bucket[place].push(of_question(sentence));
         }
     }
     let shares = buckets.iter().zip(by_bucket);
@@ -195,7 +195,8 @@ fn by_count(judged: &[Judged<'_>], buckets: &Buckets) -> Vec<BucketShare> {
 }
 
 fn by_reward(judged: &[Judged<'_>]) -> Vec<Point> {
-    let reward = |judged: &Judged<'_>| Some((judged.verdict.reward? + 0.0, of_question(judged))); // −0 is 0
+    let reward =
+        |sentence: &Judged<'_>| Some((sentence.verdict.reward? + 0.0, of_question(sentence))); // −0 is 0
     let mut paid: Vec<(f32, Truth)> = judged.iter().filter_map(reward).collect();
     paid.sort_by(|one, other| one.0.total_cmp(&other.0));
     let values: Vec<&[(f32, Truth)]> = paid.chunk_by(|one, other| one.0 == other.0).collect();

@@ -197,19 +197,21 @@ impl Pool {
     /// Where there are neither one number nor as many as buckets.
     pub fn draw(self, per_bucket: &[usize], seed: u64) -> Result<Drawn, DrawError> {
         let number = self.by_bucket.len();
-        let wanted = match per_bucket {
+        let wanted_rows = match per_bucket {
             [all] => vec![*all; number],
             each if each.len() == number => each.to_vec(),
             other => return Err(DrawError::Numbers { got: other.len(), buckets: number }),
         };
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let (mut rows, mut buckets) = (Vec::new(), Vec::new());
-        for ((bucket, mut all), wanted) in self.buckets.iter().zip(self.by_bucket).zip(wanted) {
-            let available = all.len();
-            all.shuffle(&mut rng);
-            all.truncate(wanted);
-            buckets.push(DrawnBucket { bucket, wanted, available, drawn: all.len() });
-            rows.extend(all);
+        for ((bucket, mut own_rows), wanted) in
+            self.buckets.iter().zip(self.by_bucket).zip(wanted_rows)
+        {
+            let available = own_rows.len();
+            own_rows.shuffle(&mut rng);
+            own_rows.truncate(wanted);
+            buckets.push(DrawnBucket { bucket, wanted, available, drawn: own_rows.len() });
+            rows.extend(own_rows);
         }
         rows.shuffle(&mut rng);
         Ok(Drawn { rows, buckets, left_out: self.left_out })

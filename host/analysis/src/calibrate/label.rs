@@ -85,12 +85,12 @@ pub fn agreement<'a>(sentences: impl Iterator<Item = &'a [Label]>) -> Option<Agr
     };
     let equal_pairs = |labels: &&[Label]| {
         let n = labels.len() as f64;
-        votes(labels).iter().map(|votes| votes * (votes - 1.0)).sum::<f64>() / (n * (n - 1.0))
+        votes(labels).iter().map(|count| count * (count - 1.0)).sum::<f64>() / (n * (n - 1.0))
     };
     let share = several.iter().map(equal_pairs).sum::<f64>() / several.len() as f64;
     let all = votes(&several.concat());
     let total: f64 = all.iter().sum();
-    let by_chance: f64 = all.iter().map(|votes| (votes / total).powi(2)).sum();
+    let by_chance: f64 = all.iter().map(|count| (count / total).powi(2)).sum();
     let kappa = (by_chance < 1.0).then(|| (share - by_chance) / (1.0 - by_chance));
     Some(Agreement { sentences: several.len(), share, kappa })
 }

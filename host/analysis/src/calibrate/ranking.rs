@@ -236,10 +236,10 @@ pub fn rank_correlation(outcomes: &[Outcome]) -> Option<f64> {
     let [falsehoods, truths] = totals(&histogram);
     let mean_rank = (falsehoods + truths + 1.0) / 2.0;
     let (mut below, mut covariance, mut variance) = (0.0, 0.0, 0.0);
-    for [falsehoods, truths] in histogram.iter().map(|level| level.map(|number| number as f64)) {
-        let number = falsehoods + truths;
+    for [false_here, true_here] in histogram.iter().map(|level| level.map(|number| number as f64)) {
+        let number = false_here + true_here;
         let from_mean = below + (number + 1.0) / 2.0 - mean_rank;
-        covariance += truths * from_mean;
+        covariance += true_here * from_mean;
         variance += number * from_mean * from_mean;
         below += number;
     }

@@ -146,9 +146,9 @@ impl Sampled {
             };
             let question = *known.entry(&row.question).or_insert(sampled.questions.len());
             if question == sampled.questions.len() {
-                let question = row.question.clone();
+                let text = row.question.clone();
                 sampled.questions.push(Question {
-                    question,
+                    question: text,
                     golds: Vec::new(),
                     ..Question::default()
                 });
@@ -190,11 +190,11 @@ impl Sampled {
         verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Judged<'_>>, SampleError> {
         let mut judged = Vec::new();
-        for said in self.said.chunks(TOGETHER) {
+        for chunk in self.said.chunks(TOGETHER) {
             let completions: Vec<Completion<'_>> =
-                said.iter().map(|said| said.completion(&self.questions)).collect();
-            let verdicts = rule.score(&completions, verifiers).map_err(SampleError::Judge)?;
-            for (said, verdicts) in said.iter().zip(verdicts) {
+                chunk.iter().map(|said| said.completion(&self.questions)).collect();
+            let all_verdicts = rule.score(&completions, verifiers).map_err(SampleError::Judge)?;
+            for (said, verdicts) in chunk.iter().zip(all_verdicts) {
                 let of_sentence = said.sentences.iter().zip(&said.truths).zip(verdicts);
                 judged.extend(of_sentence.filter_map(|((sentence, is_true), verdict)| {
                     let (question, sentence) = (said.question, sentence.text.as_str());

@@ -96,7 +96,7 @@ pub enum SheetError {
 fn told(labels: &[(u64, String)]) -> String {
     let [(line, label), others @ ..] = labels else { return String::new() };
     let others: String =
-        others.iter().map(|(line, label)| format!("; line {line}: {label:?}")).collect();
+        others.iter().map(|(at, other)| format!("; line {at}: {other:?}")).collect();
     format!(
         "{line}: {label:?} is no label; write correct, incorrect or unclear, or c, i, u{others}"
     )

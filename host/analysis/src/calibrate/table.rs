@@ -53,7 +53,7 @@ impl Share {
         let (share, clusters) = (correct as f64 / n as f64, questions.len() as f64);
         let squares: f64 = questions
             .values()
-            .map(|&(correct, n)| (correct as f64 - share * n as f64).powi(2))
+            .map(|&(own_correct, own_n)| (own_correct as f64 - share * own_n as f64).powi(2))
             .sum();
         let variance = squares / (n as f64).powi(2) * clusters / (clusters - 1.0);
         let of_one = share * (1.0 - share);

@@ -91,9 +91,9 @@ pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, Answ
         };
         let times = asked.entry(answer.question.clone()).or_default();
         *times += usize::from(answer.sample.is_none_or(|sample| sample == 0));
-        let golds = alike[times.saturating_sub(1).min(alike.len() - 1)];
+        let own_golds = alike[times.saturating_sub(1).min(alike.len() - 1)];
         items.push(Item {
-            golds: golds.to_vec(),
+            golds: own_golds.to_vec(),
             answer: AnswerRule::Paper.extract(&answer.completion).to_owned(),
             question: answer.question,
             completion: answer.completion,

@@ -185,8 +185,8 @@ impl Retriever for Shared<'_> {
     fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
         let mut recorder = self.lock();
         let found = recorder.inner.passages(searches)?;
-        let line = |(search, found): (&Search, &Vec<Passage>)| {
-            Line::exchange(Exchange::Passages { search: search.clone(), found: found.clone() })
+        let line = |(search, passages): (&Search, &Vec<Passage>)| {
+            Line::exchange(Exchange::Passages { search: search.clone(), found: passages.clone() })
         };
         recorder.keep(searches.iter().zip(&found).map(line))?;
         Ok(found)

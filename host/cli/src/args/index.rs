@@ -198,8 +198,8 @@ pub struct VerifyArgs {
 /// A shard or a range of them, the last included.
 fn shards(text: &str) -> Result<RangeInclusive<usize>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let number = |text: &str| {
-        text.parse().map_err(|_| "not the numbers of shards; write 3 or 0-3".to_owned())
+    let number = |digits: &str| {
+        digits.parse().map_err(|_| "not the numbers of shards; write 3 or 0-3".to_owned())
     };
     Ok(number(first)?..=number(last)?)
 }

@@ -103,11 +103,11 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     write(&out.join(COMPARISON), &serde_json::to_string_pretty(&result)?)?;
     let open =
         |arm: &String| seeds.iter().map(|&seed| Run::open(&run_folder(&out, arm, seed))).collect();
-    let runs: Vec<Vec<Run>> = plan.arms.iter().map(open).collect::<Result<_, _>>()?;
+    let finished_runs: Vec<Vec<Run>> = plan.arms.iter().map(open).collect::<Result<_, _>>()?;
     let page = out.join(PAGE);
     let mut tables = Tables::of(&arms, untrained.as_ref(), seeds.len());
     tables.sets = sets.iter().map(QuestionSet::table).collect();
-    corver_report::page::save(&page, &comparison(&arms, &tables, &runs))?;
+    corver_report::page::save(&page, &comparison(&arms, &tables, &finished_runs))?;
     if json {
         return output::json(&result);
     }
@@ -205,8 +205,8 @@ fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
         settings::note_demo();
     }
     let mut others = arms(args)?;
-    let (first, settings) = others.remove(0);
-    let mut arms = vec![(first, settings)];
+    let first_arm = others.remove(0);
+    let mut arms = vec![first_arm];
     for (name, settings) in others {
         let first = &arms[0];
         ensure!(arms.iter().all(|(known, _)| *known != name), "two arms are called {name}");
@@ -230,11 +230,11 @@ fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
         "there is nothing to compare {} with: give rules with --plugin, or settings with --arm",
         arms[0].0
     );
-    for (name, settings) in &arms {
+    for (name, own_settings) in &arms {
         let folder = out.join(name);
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-        write(&folder.join(folder::CONFIG), &toml::to_string_pretty(settings)?)?;
+        write(&folder.join(folder::CONFIG), &toml::to_string_pretty(own_settings)?)?;
     }
     let first_seed = arms[0].1.run.seed;
     let plan = Plan { arms: arms.into_iter().map(|(name, _)| name).collect(), first_seed, seeds };

@@ -80,13 +80,13 @@ fn of_run_folder(args: &ExplainArgs) -> Result<Subject> {
     }
     let run = Run::open(&args.subject)?;
     let of_run = SettingsArgs { config: vec![args.subject.join(folder::CONFIG)], set: Vec::new() };
-    let settings = settings::load(&of_run, &[])?;
-    let reward = settings.reward;
+    let of_training = settings::load(&of_run, &[])?;
+    let run_reward = of_training.reward;
     // An index that is no longer there is no reason to keep the rest of the page back.
-    let corpus = config::resolve::<CorpusConfig>(settings);
+    let corpus = config::resolve::<CorpusConfig>(of_training);
     let corpus = corpus.map(|(_, corpus)| corpus).map_err(|error| format!("{error:#}"));
     let completions = explain::of_step(&run, args.step, args.completion)?;
-    Ok(Subject { corpus, settings: reward, completions })
+    Ok(Subject { corpus, settings: run_reward, completions })
 }
 
 /// Returns one completion of a file, scored as `score` does.

@@ -33,9 +33,9 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
     let seconds = start.elapsed().as_secs_f64();
     let triplets: Vec<Vec<Triplet>> =
         replies.iter().map(|reply| triplets_from_reply(reply)).collect();
-    for ((sentence, reply), triplets) in sentences.iter().zip(&replies).zip(&triplets) {
+    for ((sentence, reply), own_triplets) in sentences.iter().zip(&replies).zip(&triplets) {
         if json {
-            let mut line = json!({"sentence": sentence, "triplets": triplets});
+            let mut line = json!({"sentence": sentence, "triplets": own_triplets});
             if args.raw {
                 line["reply"] = json!(**reply);
             }
@@ -46,7 +46,7 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         if args.raw {
             output::line(format_args!("  reply: {reply:?}"));
         }
-        for triplet in triplets {
+        for triplet in own_triplets {
             output::line(format_args!(
                 "  ({}, {}, {})",
                 triplet.head, triplet.relation, triplet.tail

@@ -96,9 +96,9 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
             &format!("{} questions without a gold answer are left out", asked - questions.len()),
         );
     }
-    memory
-        .iter()
-        .for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&bar, line)));
+    memory.iter().for_each(|memory_plan| {
+        memory_plan.to_string().lines().for_each(|line| output::note(&bar, line))
+    });
     let mut answered = 0;
     let mut progress = |done: usize| {
         answered = done;

@@ -102,10 +102,11 @@ pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
     output::line(format_args!("  {reward}  {text}"));
     verdict.into_iter().flat_map(|verdict| &verdict.lookups).for_each(show_lookup);
     for channel in verdict.into_iter().flat_map(|verdict| &verdict.channels) {
-        let reward = channel.reward.map_or("abstains".to_owned(), |reward| format!("{reward:+.2}"));
+        let channel_reward =
+            channel.reward.map_or("abstains".to_owned(), |own| format!("{own:+.2}"));
         let note = channel.note.as_deref().map_or(String::new(), |note| format!(", {note}"));
         output::line(format_args!(
-            "         {} × {}: {reward}{note}",
+            "         {} × {}: {channel_reward}{note}",
             channel.rule, channel.weight
         ));
     }

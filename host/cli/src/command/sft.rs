@@ -71,9 +71,9 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     };
     let bar = output::progress(steps as u64, "imitating");
     bar.set_position(steps_done as u64);
-    memory
-        .iter()
-        .for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&bar, line)));
+    memory.iter().for_each(|memory_plan| {
+        memory_plan.to_string().lines().for_each(|line| output::note(&bar, line))
+    });
     output::note(
         &bar,
         &format!(

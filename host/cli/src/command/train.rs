@@ -268,9 +268,9 @@ pub fn train_once(
             Box::new(policy)
         }
     };
-    memory
-        .iter()
-        .for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&screen.bar, line)));
+    memory.iter().for_each(|memory_plan| {
+        memory_plan.to_string().lines().for_each(|line| output::note(&screen.bar, line))
+    });
     output::note(
         &screen.bar,
         &format!("rule {}, {} steps, into {}", plan.rewards.rule, plan.steps, run.path().display()),

@@ -132,8 +132,8 @@ impl Estimator {
             Some(baselines) => subtract_baselines(completions, &baselines),
             None => self.generalized(completions, values)?,
         };
-        for (completion, values) in completions.iter().zip(&mut advantages.values) {
-            take_signs(values, &completion.advantage_signs);
+        for (completion, own_values) in completions.iter().zip(&mut advantages.values) {
+            take_signs(own_values, &completion.advantage_signs);
         }
         Ok(Signal::Advantages(advantages))
     }
@@ -170,12 +170,12 @@ impl Estimator {
         }
         let mut advantages = Vec::with_capacity(completions.len());
         let mut targets = Vec::with_capacity(completions.len());
-        for (completion, values) in completions.iter().zip(values) {
-            if values.len() != completion.returns.len() {
+        for (completion, own_values) in completions.iter().zip(values) {
+            if own_values.len() != completion.returns.len() {
                 return Err(NO_CRITIC.into());
             }
-            let own = gae(&completion.returns, &completion.token_rewards, values, settings);
-            targets.push(own.iter().zip(values).map(|(a, v)| a + v).collect());
+            let own = gae(&completion.returns, &completion.token_rewards, own_values, settings);
+            targets.push(own.iter().zip(own_values).map(|(a, v)| a + v).collect());
             advantages.push(own);
         }
         whiten(&mut advantages);

@@ -223,8 +223,8 @@ impl<'a> Builder<'a> {
         let mut batch = inputs.next_batch()?;
         while let Some(lines) = batch {
             // The next lines are read and unpacked while these are tokenised.
-            let (documents, next) = rayon::join(|| lines.tokenise(how), || inputs.next_batch());
-            self.add(&mut streams, &documents?, (lines.read_bytes, inputs.num_bytes()))?;
+            let (tokenised, next) = rayon::join(|| lines.tokenise(how), || inputs.next_batch());
+            self.add(&mut streams, &tokenised?, (lines.read_bytes, inputs.num_bytes()))?;
             let now = streams.totals().text_bytes;
             if now - text_bytes >= self.options.checkpoint_bytes {
                 self.unfinished.add_checkpoint(streams.checkpoint(lines.end)?)?;
@@ -249,9 +249,9 @@ impl<'a> Builder<'a> {
                 streams.push_metadata(shard, metadata)?;
             }
         }
-        let Totals { documents, tokens, text_bytes } = streams.totals();
+        let Totals { documents: num_documents, tokens, text_bytes } = streams.totals();
         self.options.report(Progress::Tokenised {
-            documents,
+            documents: num_documents,
             text_bytes,
             tokens,
             read_bytes,

@@ -93,7 +93,7 @@ fn document(row: Row, text_column: usize) -> Result<Parsed, String> {
     for (number, (name, field)) in row.into_columns().into_iter().enumerate() {
         if number == text_column {
             text = match field {
-                Field::Str(text) => text,
+                Field::Str(value) => value,
                 Field::Bytes(bytes) => String::from_utf8(bytes.data().to_vec())
                     .map_err(|e| format!("the text is no UTF-8: {}", e.utf8_error()))?,
                 _ => return Err("the text is null".to_owned()),

@@ -56,10 +56,10 @@ impl<'a> Plan<'a> {
         let empty =
             |suffix_array| ShardPlan { suffix_array, clauses: Vec::with_capacity(terms.len()) };
         let mut shards: Vec<ShardPlan<'_>> = index.suffix_arrays.iter().map(empty).collect();
-        for (number, terms) in terms.iter().enumerate() {
+        for (number, clause_terms) in terms.iter().enumerate() {
             let mut occurrences = 0;
             for shard in &mut shards {
-                let clause = ShardClause::find(shard.suffix_array, number, terms)?;
+                let clause = ShardClause::find(shard.suffix_array, number, clause_terms)?;
                 occurrences += clause.count;
                 shard.clauses.push(clause);
             }
@@ -116,8 +116,8 @@ impl<'a> Plan<'a> {
         // block.
         let (mut ranges, mut longer) = (Vec::new(), Vec::new());
         while starts.next_block(&mut ranges)? {
-            for neighbours in &mut neighbours {
-                neighbours.extend(&ranges, &mut longer)?;
+            for clause in &mut neighbours {
+                clause.extend(&ranges, &mut longer)?;
                 std::mem::swap(&mut ranges, &mut longer);
                 longer.clear();
             }

@@ -155,7 +155,7 @@ impl<T: Position> Sorted<T> {
                         let rest = start + LANES;
                         rest + self.positions[rest..end.max(rest)].partition_point(below)
                     }
-                    below => start + below,
+                    num_below => start + num_below,
                 }
             }
             None => {

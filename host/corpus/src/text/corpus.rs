@@ -152,8 +152,8 @@ impl Corpus {
 /// # Errors
 /// [`Error::InvalidArgument`] where nothing stands on one side of an operator.
 pub fn parse_query(text: &str) -> Result<Vec<Vec<String>>> {
-    let clause = |text: &str| -> Vec<String> {
-        text.split(" OR ").map(|word| word.trim().to_owned()).collect()
+    let clause = |part: &str| -> Vec<String> {
+        part.split(" OR ").map(|word| word.trim().to_owned()).collect()
     };
     let all_of: Vec<Vec<String>> = text.split(" AND ").map(clause).collect();
     let is_operator = |word: Option<&str>| matches!(word, Some("AND" | "OR"));

@@ -112,11 +112,14 @@ impl Corpus {
             .iter()
             .filter_map(|terms| first_of(&text, terms))
             .map(|word| {
-                let (start, end) = (position + word.start as u64, position + word.end as u64);
-                let (start, end) =
-                    (start.saturating_sub(CONTEXT), end.saturating_add(CONTEXT).min(tokens.end));
+                let word_start = position + word.start as u64;
+                let word_end = position + word.end as u64;
+                let (start, until) = (
+                    word_start.saturating_sub(CONTEXT),
+                    word_end.saturating_add(CONTEXT).min(tokens.end),
+                );
                 Ok(self.word_start(document, start.max(tokens.start), Step::Back)?
-                    ..self.word_start(document, end, Step::Ahead)?)
+                    ..self.word_start(document, until, Step::Ahead)?)
             })
             .collect::<Result<_>>()?;
         excerpts.sort_unstable_by_key(|excerpt| excerpt.start);

@@ -13,17 +13,17 @@ pub(super) struct Asked {
 pub(super) fn divide(asked: Vec<Asked>, most: usize, most_bytes: usize) -> Vec<Vec<Asked>> {
     let mut parts: Vec<Vec<Asked>> = Vec::new();
     let mut bytes = 0;
-    for asked in asked {
-        let text = serde_json::to_string(&asked.text).expect("a text is plain JSON");
+    for query in asked {
+        let text = serde_json::to_string(&query.text).expect("a text is plain JSON");
         let more = text.len() + ",".len();
         match parts.last_mut() {
             Some(part) if part.len() < most && bytes + more <= most_bytes => {
                 bytes += more;
-                part.push(asked);
+                part.push(query);
             }
             _ => {
                 bytes = more;
-                parts.push(vec![asked]);
+                parts.push(vec![query]);
             }
         }
     }

@@ -208,10 +208,12 @@ impl Remote {
             return Ok(Some(counts));
         }
         let (first, second) = part.split_at(part.len() / 2);
-        let Some(mut counts) = self.ask_part(first, enough, failure)? else { return Ok(None) };
+        let Some(mut first_counts) = self.ask_part(first, enough, failure)? else {
+            return Ok(None);
+        };
         let Some(more) = self.ask_part(second, enough, failure)? else { return Ok(None) };
-        counts.extend(more);
-        Ok(Some(counts))
+        first_counts.extend(more);
+        Ok(Some(first_counts))
     }
 
     /// Writes answers to the cache, if there is one. A cache that cannot be written does not stop a

@@ -47,7 +47,7 @@ pub fn train_tokenizer(text: &[String]) -> tokenizers::Result<Tokenizer> {
             .build()?;
     tokenizer.train(&mut trainer, text.iter())?;
     let json = tokenizer.to_string(false)?;
-    let mut tokenizer = Tokenizer::from_bytes(json)?;
-    tokenizer.add_tokens(FRAME.map(|token| AddedToken::from(token, false)))?;
-    Ok(tokenizer)
+    let mut trained = Tokenizer::from_bytes(json)?;
+    trained.add_tokens(FRAME.map(|token| AddedToken::from(token, false)))?;
+    Ok(trained)
 }

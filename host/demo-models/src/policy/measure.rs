@@ -59,16 +59,14 @@ fn shares(
     seed: u64,
 ) -> Result<(f64, f64)> {
     let (mut right, mut refused, mut all) = (0, 0, 0);
-    for questions in questions.chunks(64) {
-        let prompts: Vec<Vec<u32>> = questions
-            .iter()
-            .map(|q| tokenizer.prompt(None, &q.question))
-            .collect::<Result<_, _>>()?;
+    for chunk in questions.chunks(64) {
+        let prompts: Vec<Vec<u32>> =
+            chunk.iter().map(|q| tokenizer.prompt(None, &q.question)).collect::<Result<_, _>>()?;
         let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         let completions = sample(model, &prompts, sampling, tokenizer.stop_tokens(), seed)?;
         for (n, completion) in completions.iter().enumerate() {
             let text = tokenizer.decode(&completion.tokens)?;
-            match AnswerRule::Paper.grade(&text, &questions[n / sampling.num_generations].golds) {
+            match AnswerRule::Paper.grade(&text, &chunk[n / sampling.num_generations].golds) {
                 Label::Good => right += 1,
                 Label::NotAttempted => refused += 1,
                 Label::Bad => {}

@@ -88,7 +88,7 @@ impl DemoChat {
         let lines: Vec<String> =
             clauses.iter().map(|clause| format!("- {}.", sentence_case(&clause.text))).collect();
         let listed =
-            |lines: &[String]| if lines.is_empty() { NONE.to_owned() } else { lines.join("\n") };
+            |chosen: &[String]| if chosen.is_empty() { NONE.to_owned() } else { chosen.join("\n") };
         let without =
             |left_out: usize| listed(&[&lines[..left_out], &lines[left_out + 1..]].concat());
         let words: Vec<&str> = text.split_whitespace().collect();

@@ -42,8 +42,8 @@ impl DemoNli {
         let stated = self.reader.facts(hypothesis, about.as_ref());
         let has_another_value = |fact: &Stated| {
             let is_of_fact =
-                |known: &&Stated| known.head == fact.head && known.relation == fact.relation;
-            !known.contains(fact) && known.iter().any(|known| is_of_fact(&known))
+                |other: &&Stated| other.head == fact.head && other.relation == fact.relation;
+            !known.contains(fact) && known.iter().any(|other| is_of_fact(&other))
         };
         if stated.iter().any(has_another_value) {
             CONTRADICT

@@ -46,9 +46,9 @@ pub(crate) fn open(
     let (encoder, labels) = encoder(folder, &config, settings.max_tokens)?;
     let gpu = crate::onnx::gpu(settings.device, runtime)?;
     let session = match form {
-        Form::Graph(path) => {
-            let session = session::open(&path, gpu, runtime)?;
-            check_graph(&session, labels.count, &path)?;
+        Form::Graph(graph) => {
+            let session = session::open(&graph, gpu, runtime)?;
+            check_graph(&session, labels.count, &graph)?;
             session
         }
         Form::Weights => {
@@ -157,8 +157,8 @@ fn check_graph(session: &Session, classes: usize, path: &Path) -> Result<()> {
         return Err(wrong("64-bit integers as inputs", input.dtype().to_string()));
     }
     let Some(logits) = session.outputs().iter().find(|output| output.name() == "logits") else {
-        let names: Vec<&str> = session.outputs().iter().map(|output| output.name()).collect();
-        return Err(wrong("an output logits", names.join(", ")));
+        let outputs: Vec<&str> = session.outputs().iter().map(|output| output.name()).collect();
+        return Err(wrong("an output logits", outputs.join(", ")));
     };
     let shape = logits.dtype().tensor_shape().map(|shape| shape.to_vec()).unwrap_or_default();
     let fits = |last: i64| last < 0 || last == classes as i64;

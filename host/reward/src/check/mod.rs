@@ -92,12 +92,12 @@ impl Scorer {
     /// Where a part fails, or the index is on a server and passages are asked for.
     pub fn check(&mut self, texts: &[Text], passages: usize) -> Result<Vec<Checked>> {
         let mut read = self.read(texts)?;
-        let verdicts = self.judge(texts, &read)?;
+        let all_verdicts = self.judge(texts, &read)?;
         let lookups = self.look_up(&read)?;
         let mut lookups = lookups.into_iter();
         let settings = self.check;
         let mut all = Vec::with_capacity(texts.len());
-        for (one, verdicts) in read.iter_mut().zip(verdicts) {
+        for (one, verdicts) in read.iter_mut().zip(all_verdicts) {
             let asked = one.entities.as_ref().map_or(0, Vec::len);
             let of_question = lookups.by_ref().take(asked).collect();
             let question =
@@ -138,13 +138,13 @@ impl Scorer {
         let read = texts.iter().zip(&sentences).map(|(text, sentences)| {
             let entities = (!text.question.is_empty()).then(|| support::entities(next()));
             let tested = support::tested(sentences);
-            let sentences = sentences.iter().enumerate().map(|(n, text)| {
+            let of_text = sentences.iter().enumerate().map(|(n, sentence)| {
                 let all = next();
                 let is_tested = n < tested;
                 let claims = if is_tested { all.clone() } else { Vec::new() };
-                SentenceRead { text: (*text).to_owned(), is_tested, claims, all }
+                SentenceRead { text: (*sentence).to_owned(), is_tested, claims, all }
             });
-            Read { entities, sentences: sentences.collect() }
+            Read { entities, sentences: of_text.collect() }
         });
         Ok(read.collect())
     }
@@ -152,11 +152,11 @@ impl Scorer {
     /// What the rule says of every sentence.
     fn judge(&mut self, texts: &[Text], read: &[Read]) -> Result<Vec<Vec<Verdict>>> {
         let sentences: Vec<Vec<Sentence>> = read.iter().map(Read::as_completion).collect();
-        let texts = texts.iter().zip(&sentences).filter(|(_, sentences)| !sentences.is_empty());
-        let completions = texts.map(|(Text { text, question }, sentences)| Completion {
+        let with_sentences = texts.iter().zip(&sentences).filter(|(_, cut)| !cut.is_empty());
+        let completions = with_sentences.map(|(Text { text, question }, cut)| Completion {
             question,
             text,
-            sentences,
+            sentences: cut,
             ..Completion::default()
         });
         let completions: Vec<_> = completions.collect();

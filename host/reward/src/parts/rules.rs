@@ -171,7 +171,7 @@ impl<'a> Loader<'a> {
         let mut rules: Vec<Rule> = Vec::new();
         for Plugin { path, .. } in plugins {
             let path = plugin::find(path)?;
-            let load = |settings: &Value| self.sandbox.load(&path, Some(&self.cache), settings);
+            let load = |own: &Value| self.sandbox.load(&path, Some(&self.cache), own);
             let rule = load(&Value::Null)?;
             if rules.iter().any(|other| other.name() == rule.name()) {
                 bail!(

@@ -85,7 +85,7 @@ fn conform(
         if first == then {
             return Ok(());
         }
-        let shown = |grade: &Grade| format!("{:+} {}", grade.reward, grade.label);
+        let shown = |graded: &Grade| format!("{:+} {}", graded.reward, graded.label);
         let text: String = completion.text.chars().take(80).collect();
         Err(NotConformant::Unsteady(format!(
             "the completion {text:?} is graded {}; {when} it is {}. A rule must decide from the \
@@ -110,10 +110,10 @@ fn conform(
         )?;
     }
 
-    let mut labels: Vec<String> = grades.iter().map(|grade| grade.label.clone()).collect();
+    let mut labels: Vec<String> = grades.iter().map(|graded| graded.label.clone()).collect();
     labels.sort_unstable();
     labels.dedup();
-    let rewards = || grades.iter().map(|grade| grade.reward);
+    let rewards = || grades.iter().map(|graded| graded.reward);
     Ok(ResponseConformance {
         completions: grades.len(),
         labels,

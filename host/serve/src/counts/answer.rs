@@ -31,7 +31,7 @@ fn num_tokens(ids: &TokenIds) -> usize {
 
 /// The vocabulary's piece for every id; `None` where there is none.
 fn pieces(ids: &TokenIds, corpus: &Corpus) -> Nested<Option<String>> {
-    let pieces = |ids: &Vec<u32>| ids.iter().map(|&id| corpus.tokenizer().piece(id)).collect();
+    let pieces = |group: &Vec<u32>| group.iter().map(|&id| corpus.tokenizer().piece(id)).collect();
     match ids {
         Nested::Ngram(ids) => Nested::Ngram(pieces(ids)),
         Nested::Cnf(clauses) => {
@@ -69,10 +69,10 @@ pub(super) fn answer(served: &Served, body: &[u8]) -> Result<Reply, Refusal> {
         (request.query.take(), request.query_ids.take(), request.queries.take());
     match (request.query_type == COUNTS, query, ids, queries) {
         (false, Some(text), None, None) => {
-            let ids = served
+            let query_ids = served
                 .read(&text)?
                 .ok_or_else(|| Refusal::bad(format!("a word of {text:?} has no tokens")))?;
-            served.count(ids, &options, request.enough).map(|answer| Reply::json(&answer))
+            served.count(query_ids, &options, request.enough).map(|answer| Reply::json(&answer))
         }
         (false, None, Some(ids), None) => {
             served.check(&ids)?;
@@ -145,13 +145,13 @@ impl Served {
             )?;
         places.into_iter().zip(counts).for_each(|(place, count)| found[place] = Some(count));
         index.check_sizes()?;
-        let counted = |found: CnfCount| Counted {
-            count: found.count,
-            approx: found.approx,
-            exact: found.is_exact(),
+        let counted = |count: CnfCount| Counted {
+            count: count.count,
+            approx: count.approx,
+            exact: count.is_exact(),
         };
         Ok(Counts {
-            counts: found.into_iter().map(|found| found.map(counted)).collect(),
+            counts: found.into_iter().map(|count| count.map(counted)).collect(),
             latency: millis(start),
         })
     }

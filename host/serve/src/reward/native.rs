@@ -64,8 +64,8 @@ async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, body: Bytes) -> Result<
         return Err(Refusal::bad("there is no completion"));
     }
     let has_tokens: Vec<bool> = given.iter().map(|one| one.tokens.is_some()).collect();
-    let one = |(index, given): (usize, Given)| {
-        let completion = completion(given)
+    let one = |(index, record): (usize, Given)| {
+        let completion = completion(record)
             .map_err(|problem| Refusal::bad(format!("completions[{index}]: {problem}")))?;
         completion.check(&queue.limits).map(|()| completion)
     };

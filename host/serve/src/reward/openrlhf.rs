@@ -112,7 +112,7 @@ async fn answer<S: Send + 'static>(
     let mut paid = scored.into_iter().flatten();
     let figures = readable.into_iter().map(|readable| {
         let earned = if readable { paid.next() } else { None };
-        earned.map_or_else(Figures::neutral, |paid| Figures::of(&paid, &queue.settings))
+        earned.map_or_else(Figures::neutral, |completion| Figures::of(&completion, &queue.settings))
     });
     Ok(Reply::json(&Rewards::of(&figures.collect::<Vec<_>>())))
 }

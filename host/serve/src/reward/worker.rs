@@ -49,9 +49,9 @@ impl<S> Worker<S> {
                 Task::Score(first) => {
                     let mut batch = vec![first];
                     while next.is_none()
-                        && let Ok(task) = tasks.try_recv()
+                        && let Ok(further) = tasks.try_recv()
                     {
-                        match task {
+                        match further {
                             Task::Score(job) if self.fits(&batch, &job) => batch.push(job),
                             other => next = Some(other),
                         }
@@ -82,7 +82,7 @@ impl<S> Worker<S> {
                 for job in batch.into_iter().filter(Job::is_awaited) {
                     match self.score(std::slice::from_ref(&job)) {
                         Ok(mut paid) => job.end(Ok(paid.pop().unwrap_or_default())),
-                        Err(error) => self.fail(job, &error),
+                        Err(own_error) => self.fail(job, &own_error),
                     }
                 }
             }

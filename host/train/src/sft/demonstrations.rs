@@ -66,8 +66,8 @@ impl Demonstrations {
                 let form = "a line is {\"question\": …, \"completion\": …}";
                 invalid(&path, line, format!("{error}; {form}"))
             })?;
-            for (what, text) in [("question", &question), ("completion", &completion)] {
-                if text.trim().is_empty() {
+            for (what, part) in [("question", &question), ("completion", &completion)] {
+                if part.trim().is_empty() {
                     return Err(invalid(&path, line, format!("the {what} is empty")));
                 }
             }

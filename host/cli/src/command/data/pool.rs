@@ -38,8 +38,8 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
     manifest.set("near", settings.near.to_string());
     manifest.set("max_chars", settings.max_chars.to_string());
-    for (what, sources) in [("questions", &sources), ("not in", &not_in)] {
-        for Source { file, questions } in sources {
+    for (what, set) in [("questions", &sources), ("not in", &not_in)] {
+        for Source { file, questions } in set {
             manifest.set(
                 &format!("{what}: {file}"),
                 text_fingerprint(&serde_json::to_string(questions)?),
@@ -47,7 +47,7 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
         }
     }
     let index =
-        corpus.as_ref().map(|(sources, _)| corver_counts::fingerprint(sources)).transpose()?;
+        corpus.as_ref().map(|(indexes, _)| corver_counts::fingerprint(indexes)).transpose()?;
     manifest.set("index", index.unwrap_or_else(|| "not asked".to_owned()));
     let resolved =
         toml::to_string_pretty(&resolved).context("writing the resolved configuration")?;

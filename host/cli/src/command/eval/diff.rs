@@ -82,14 +82,14 @@ fn show(diff: &Diff) {
                 "second − first, points (95 %)",
             ],
             diff.by_popularity.iter().map(|group| {
-                let [first, second] =
+                let [of_first, of_second] =
                     group.grades.map(|grades| output::percent(grades.rate(grades.correct)));
                 let quarter = group.quarter.map_or("all".to_owned(), |quarter| quarter.to_string());
                 let (range, number) = (
                     format!("{} to {}", group.from, group.to),
                     group.grades[0].total().to_string(),
                 );
-                [quarter, range, number, first, second, change(group.accuracy)]
+                [quarter, range, number, of_first, of_second, change(group.accuracy)]
             }),
         );
     }

@@ -16,7 +16,7 @@ pub fn run(args: &SearchArgs, json: bool) -> Result<()> {
     let SearchArgs { query, index, dir, title, k } = args;
     let index: Vec<PathBuf> = match index.as_slice() {
         [] => vec![folder(None)?],
-        named => named.iter().map(|index| folder(Some(index))).collect::<Result<_>>()?,
+        named => named.iter().map(|own| folder(Some(own))).collect::<Result<_>>()?,
     };
     let places = index.iter().map(|index| Place::new(index, dir.as_deref()));
     let passages = Passages::open(&places.collect::<Result<Vec<_>, PassageError>>()?)?;

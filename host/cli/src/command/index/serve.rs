@@ -18,8 +18,8 @@ pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     let options = OpenOptions { cache_bytes: args.cache, shards, ..OpenOptions::default() };
     let corpus = open_folder(&path, args.tokenizer.as_deref(), options)?;
     let mut name = name_of(&path, args.name.as_deref(), is_demo(args.index.as_deref()))?;
-    if let (Some(shards), None) = (&args.shards, &args.name) {
-        name = part_name(&name, shards);
+    if let (Some(range), None) = (&args.shards, &args.name) {
+        name = part_name(&name, range);
     }
     let info = corpus.index().info();
     let mut server = bind(&args.server, args.server.limits(), Metrics::default())?;

@@ -104,7 +104,7 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     let resolved = toml::to_string_pretty(&file).context("writing the judge's settings")?;
     let run = resumed::create(&path, &manifest, &resolved)?;
 
-    let JudgeFile { judge, chat: settings } = file;
+    let JudgeFile { judge, chat: chat_settings } = file;
     let bar = output::progress(prompts.len() as u64, "judging");
     let replies = chat.ask_all(
         &prompts,
@@ -117,7 +117,8 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
         replies.into_iter().map(|ChatReply { content, .. }| content).collect();
     let (unlabelled, spent) =
         (replies.iter().filter(|reply| judge.read(reply).is_none()).count(), chat.spent());
-    let (cost, cost_in_all) = (spent.now.cost(settings.prices), spent.cost(settings.prices));
+    let (cost, cost_in_all) =
+        (spent.now.cost(chat_settings.prices), spent.cost(chat_settings.prices));
     let bill = Bill { model, unlabelled, spent, cost, cost_in_all };
     Ok(Asked { run, judge, replies, bill })
 }

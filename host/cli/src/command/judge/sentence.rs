@@ -100,8 +100,8 @@ fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
         let buckets = calibration.iter().flat_map(|calibration| &calibration.buckets);
         buckets.into_iter().find(|own| own.bucket == bucket).map(|own| own.share)
     };
-    let told = |share: Option<Share>| match share.as_ref().map(cells) {
-        Some([n, share, interval]) => [format!("{share} of {n}"), interval],
+    let told = |shown: Option<Share>| match shown.as_ref().map(cells) {
+        Some([n, part, interval]) => [format!("{part} of {n}"), interval],
         None => ["–".to_owned(), String::new()],
     };
     let buckets: BTreeSet<Bucket> = rows.iter().map(|row| row.bucket).collect();
@@ -109,8 +109,7 @@ fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
     let columns = if correct_by_count.is_some() { header.len() } else { 3 };
     let row = |bucket: Bucket| {
         let missed = share(missed_by_count, bucket);
-        let missed =
-            missed.map_or("–".to_owned(), |share| format!("{} of {}", share.correct, share.n));
+        let missed = missed.map_or("–".to_owned(), |own| format!("{} of {}", own.correct, own.n));
         let affirmed = told(share(affirmed_by_count, bucket));
         let correct = told(share(correct_by_count, bucket));
         let mut cells = [&[bucket.to_string()][..], &affirmed, &correct, &[missed]].concat();

@@ -72,17 +72,17 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let completion = Completion { sentences: &sentences, ..Completion::default() };
     let verdicts = rule.score(&[completion], &mut verifiers)?.concat();
     for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
-        let Sentence { text, section, triplets, .. } = sentence;
+        let Sentence { text: sentence_text, section, triplets, .. } = sentence;
         if json {
             output::json(&SentenceTrace {
-                text,
+                text: sentence_text,
                 section,
                 triplets,
                 verdict: Some(verdict),
                 tokens: None,
             })?;
         } else {
-            score::show_sentence(&text, Some(&verdict));
+            score::show_sentence(&sentence_text, Some(&verdict));
         }
     }
     Ok(())

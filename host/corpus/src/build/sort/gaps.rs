@@ -104,10 +104,10 @@ pub(super) fn count_gaps(
     let mut walks: Vec<Walk<'_>> = starts
         .into_iter()
         .zip(greater.words_from(block.positions.end).chunks_mut(walk))
-        .map(|((begin, end, rank, greater_than_tail), words)| Walk {
+        .map(|((begin, walk_end, rank, greater_than_tail), walk_words)| Walk {
             begin,
-            left: end - begin,
-            words,
+            left: walk_end - begin,
+            words: walk_words,
             symbols: Vec::new(),
             rank,
             greater_than_tail,
@@ -116,22 +116,22 @@ pub(super) fn count_gaps(
 
     let gaps = Gaps::new(ranks.len());
     let done = AtomicU64::new(0);
-    walks.par_chunks_mut(WALKS_PER_THREAD).try_for_each(|walks| {
-        let mut walks: Vec<&mut Walk<'_>> = walks.iter_mut().collect();
+    walks.par_chunks_mut(WALKS_PER_THREAD).try_for_each(|own| {
+        let mut active: Vec<&mut Walk<'_>> = own.iter_mut().collect();
         loop {
-            walks.retain(|walk| walk.left > 0);
-            for walk in &mut walks {
-                walk.read(file)?;
+            active.retain(|current| current.left > 0);
+            for current in &mut active {
+                current.read(file)?;
             }
-            let Some(steps) = walks.iter().map(|walk| walk.symbols.len()).min() else {
+            let Some(steps) = active.iter().map(|current| current.symbols.len()).min() else {
                 return Ok(());
             };
             for _ in 0..steps {
-                for walk in &mut walks {
-                    walk.step(ranks, &gaps);
+                for current in &mut active {
+                    current.step(ranks, &gaps);
                 }
             }
-            let new = (steps * walks.len()) as u64;
+            let new = (steps * active.len()) as u64;
             report(done.fetch_add(new, Relaxed) + new);
         }
     })?;

@@ -231,10 +231,11 @@ fn sort_in_blocks(
         let mut bits = unfinished.create_file(&bits_name(shard, block.begin))?;
         greater.write(&mut bits)?;
         bits.finish()?;
-        let (outdated, begin) = (bits_name(shard, end), block.begin);
+        let outdated = bits_name(shard, end);
+        let next_end = block.begin;
         unfinished.update(|state| state.blocks.entry(shard).or_default().push(block))?;
         unfinished.remove_file(&outdated)?;
-        end = begin;
+        end = next_end;
     }
     drop(greater);
 
@@ -246,8 +247,9 @@ fn sort_in_blocks(
     let blocks: Vec<BlockFiles> = unfinished.blocks(shard).iter().rev().map(files).collect();
     let table = unfinished.create_file(&Family::Table.file_name(shard))?;
     let mut table = PointerFile::new(table, width, pointer_bytes);
-    let report = |merged: u64| options.report(Progress::Merging { shard, shards, tokens, merged });
-    merge::merge(&blocks, tokens, &mut table, &report)?;
+    let report_merged =
+        |merged: u64| options.report(Progress::Merging { shard, shards, tokens, merged });
+    merge::merge(&blocks, tokens, &mut table, &report_merged)?;
     let table = table.finish()?;
     let begins: Vec<u64> = blocks.iter().map(|block| block.begin).collect();
     unfinished.update(|state| {

@@ -72,8 +72,8 @@ impl Continued {
         }
         // A GPU computes in the type that such models are stored in.
         let float = if gpu.is_none() { Float::F32 } else { Float::Bf16 };
-        let decoder = graph::decoder(config, float, prompt.len() + max_own);
-        let session = session::build(&decoder, folder, gpu, runtime)?;
+        let written = graph::decoder(config, float, prompt.len() + max_own);
+        let session = session::build(&written, folder, gpu, runtime)?;
         let place = graph::place(config.num_kv_heads, config.head_dim, float);
         let place = session::build(&place, folder, gpu, runtime)?;
         let mut decoder = Self {
@@ -170,14 +170,14 @@ impl Continued {
         };
         let (sources, targets) = (slots(|pair| pair.0)?, slots(|pair| pair.1)?);
         let width = Tensor::from_array(([1], vec![width as i64]))?;
-        for (rows, into) in from.tensors.iter().zip(&mut into.tensors) {
+        for (rows, target) in from.tensors.iter().zip(&mut into.tensors) {
             let mut binding = self.place.create_binding()?;
-            binding.bind_input("into", into)?;
+            binding.bind_input("into", target)?;
             binding.bind_input("rows", rows)?;
             binding.bind_input("from", &sources)?;
             binding.bind_input("to", &targets)?;
             binding.bind_input("width", &width)?;
-            binding.bind_output("placed", into)?;
+            binding.bind_output("placed", target)?;
             self.place.run_binding(&binding)?;
         }
         Ok(())

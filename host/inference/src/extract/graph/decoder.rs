@@ -245,8 +245,8 @@ impl Writer<'_> {
         let normed = self.norm(x, &format!("{prefix}.input_layernorm.weight"));
         let mixed = self.attention(&prefix, &normed, caches);
         let x = self.graph.op("Add", &[x, &mixed]);
-        let normed = self.norm(&x, &format!("{prefix}.post_attention_layernorm.weight"));
-        let fed = self.feed_forward(&prefix, &normed);
+        let normed_again = self.norm(&x, &format!("{prefix}.post_attention_layernorm.weight"));
+        let fed = self.feed_forward(&prefix, &normed_again);
         self.graph.op("Add", &[&x, &fed])
     }
 
@@ -266,10 +266,10 @@ impl Writer<'_> {
         let (query, key, value) =
             (project("q", num_heads), project("k", num_kv_heads), project("v", num_kv_heads));
         let Self { graph, shared, .. } = self;
-        let rotate = |graph: &mut Graph, x: &Value| {
-            graph.microsoft(
+        let rotate = |onnx: &mut Graph, heads: &Value| {
+            onnx.microsoft(
                 "RotaryEmbedding",
-                &[x, &shared.positions, &shared.cos, &shared.sin],
+                &[heads, &shared.positions, &shared.cos, &shared.sin],
                 Vec::new(),
             )
         };
@@ -286,13 +286,14 @@ impl Writer<'_> {
             });
         let kept: Vec<Value> = kept.collect();
 
-        let turned = graph.op_with("Transpose", &[&query], vec![ints("perm", &[2, 0, 1, 3, 4])]);
-        let turned = graph.op("Reshape", &[&turned, &shared.folded]); // [Hkv, B · N · G, Dh]
-        let prompt_scores = graph.op("MatMul", &[&turned, &caches.prompt[0]]); // [Hkv, B · N · G, P]
-        let turned = graph.op_with("Transpose", &[&query], vec![ints("perm", &[0, 2, 1, 3, 4])]);
-        let turned = graph.op("Reshape", &[&turned, &shared.by_row]); // [B, Hkv, N · G, Dh]
+        let for_prompt =
+            graph.op_with("Transpose", &[&query], vec![ints("perm", &[2, 0, 1, 3, 4])]);
+        let for_prompt = graph.op("Reshape", &[&for_prompt, &shared.folded]); // [Hkv, B · N · G, Dh]
+        let prompt_scores = graph.op("MatMul", &[&for_prompt, &caches.prompt[0]]); // [Hkv, B · N · G, P]
+        let for_own = graph.op_with("Transpose", &[&query], vec![ints("perm", &[0, 2, 1, 3, 4])]);
+        let for_own = graph.op("Reshape", &[&for_own, &shared.by_row]); // [B, Hkv, N · G, Dh]
         let keys = graph.op_with("Transpose", &[&kept[0]], vec![ints("perm", &[0, 1, 3, 2])]);
-        let own_scores = graph.op("MatMul", &[&turned, &keys]);
+        let own_scores = graph.op("MatMul", &[&for_own, &keys]);
         let own_scores = graph.op("Reshape", &[&own_scores, &shared.own_scores]); // [B, Hkv, N, G, C]
         let own_scores = graph.op("Where", &[&shared.visible, &own_scores, &shared.hidden_score]);
         let own_scores =

@@ -30,10 +30,10 @@ pub(crate) fn deberta(config: &Deberta, classes: usize, most: usize) -> Written 
     for layer in 0..config.num_hidden_layers {
         x = writer.layer(layer, &x, &distances);
     }
-    let graph = &mut writer.graph;
-    let pooled = linear(graph, "pooler.dense", &x, [width, width], true);
-    let pooled = graph.microsoft("Gelu", &[&pooled], Vec::new());
-    head(graph, "classifier", &pooled, [width, classes]);
+    let tail = &mut writer.graph;
+    let pooled = linear(tail, "pooler.dense", &x, [width, width], true);
+    let pooled = tail.microsoft("Gelu", &[&pooled], Vec::new());
+    head(tail, "classifier", &pooled, [width, classes]);
     writer.graph.finish()
 }
 
@@ -68,11 +68,11 @@ impl Writer<'_> {
         let prefix = format!("deberta.encoder.layer.{layer}");
         let is_last = layer + 1 == self.config.num_hidden_layers;
         let asking = if is_last { self.batch.first(&mut self.graph, x, width) } else { x.clone() };
-        let mut project = |part: &str, x: &Value| {
+        let mut project = |part: &str, rows: &Value| {
             linear(
                 &mut self.graph,
                 &format!("{prefix}.attention.self.{part}_proj"),
-                x,
+                rows,
                 [width, width],
                 true,
             )
@@ -98,18 +98,18 @@ impl Writer<'_> {
             true,
         );
         let mixed = self.graph.op("Add", &[&mixed, &asking]);
-        let x = self.norm(&mixed, &format!("{prefix}.attention.output.LayerNorm"));
+        let attended = self.norm(&mixed, &format!("{prefix}.attention.output.LayerNorm"));
         let fed = linear(
             &mut self.graph,
             &format!("{prefix}.intermediate.dense"),
-            &x,
+            &attended,
             [width, wide],
             true,
         );
         let fed = self.graph.microsoft("Gelu", &[&fed], Vec::new());
         let fed =
             linear(&mut self.graph, &format!("{prefix}.output.dense"), &fed, [wide, width], true);
-        let fed = self.graph.op("Add", &[&fed, &x]);
+        let fed = self.graph.op("Add", &[&fed, &attended]);
         self.norm(&fed, &format!("{prefix}.output.LayerNorm"))
     }
 
@@ -132,8 +132,8 @@ impl Writer<'_> {
         let (heads, dim) = (self.config.num_attention_heads as i64, self.head_dim() as i64);
         let rows = self.batch.by_row(&mut self.graph, x, self.config.hidden_size);
         let shape = self.graph.ints("by_head", &[4], &[0, 0, heads, dim]);
-        let x = self.graph.op("Reshape", &[&rows, &shape]);
-        self.graph.op_with("Transpose", &[&x], vec![ints("perm", &[0, 2, 1, 3])])
+        let by_token = self.graph.op("Reshape", &[&rows, &shape]);
+        self.graph.op_with("Transpose", &[&by_token], vec![ints("perm", &[0, 2, 1, 3])])
     }
 
     /// `[B, H, N, N]`
@@ -172,8 +172,8 @@ impl Writer<'_> {
         let products = graph.op("Mul", &[&key, &asked_by]);
         let axis = graph.ints("axis", &[1], &[-1]);
         let sums = graph.op_with("ReduceSum", &[&products, &axis], vec![int("keepdims", 0)]); // [B, H, N]
-        let axis = graph.ints("axis", &[1], &[2]);
-        let from_distance = graph.op("Unsqueeze", &[&sums, &axis]);
+        let columns_axis = graph.ints("axis", &[1], &[2]);
+        let from_distance = graph.op("Unsqueeze", &[&sums, &columns_axis]);
         graph.op("Add", &[&to_distance, &from_distance])
     }
 

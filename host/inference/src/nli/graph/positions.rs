@@ -38,10 +38,10 @@ impl Positions {
         let last = graph.op("Sub", &[columns, &one]); // N − 1
         let start = graph.op("Sub", &[&middle, &last]);
         let rising = graph.op("Add", &[&steps, &start]);
-        let start = graph.op("Add", &[&middle, &last]);
-        let falling = graph.op("Sub", &[&start, &steps]);
-        let steps = graph.range(columns);
-        let of_first = graph.op("Sub", &[&middle, &steps]);
+        let end_of_falling = graph.op("Add", &[&middle, &last]);
+        let falling = graph.op("Sub", &[&end_of_falling, &steps]);
+        let first_steps = graph.range(columns);
+        let of_first = graph.op("Sub", &[&middle, &first_steps]);
         let [rising, falling, of_first] =
             [rising, falling, of_first].map(|at| graph.op("Gather", &[&table, &at]));
 
@@ -75,7 +75,7 @@ impl Positions {
         let axis = graph.ints("axis", &[1], &[2]);
         let flat = graph.op("Slice", &[&flat, &self.skipped, &self.end, &axis]);
         let rows = graph.op("Reshape", &[&flat, &self.narrow]);
-        let (zero, axis) = (graph.ints("zero", &[1], &[0]), graph.ints("axis", &[1], &[3]));
-        graph.op("Slice", &[&rows, &zero, &self.columns, &axis])
+        let (zero, column_axis) = (graph.ints("zero", &[1], &[0]), graph.ints("axis", &[1], &[3]));
+        graph.op("Slice", &[&rows, &zero, &self.columns, &column_axis])
     }
 }

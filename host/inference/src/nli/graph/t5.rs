@@ -135,11 +135,11 @@ impl Writer {
             true => (batch.first(graph, x, width), batch.first(graph, &normed, width), &bias.first),
             false => (x.clone(), normed.clone(), &bias.all),
         };
-        let mut project = |part: &str, x: &Value| {
-            linear(graph, &format!("{prefix}.SelfAttention.{part}"), x, [width, inner], false)
+        let mut project = |part: &str, rows: &Value| {
+            linear(graph, &format!("{prefix}.SelfAttention.{part}"), rows, [width, inner], false)
         };
-        let [query, key, value] =
-            [("q", &asking), ("k", &normed), ("v", &normed)].map(|(part, x)| project(part, x));
+        let [query, key, value] = [("q", &asking), ("k", &normed), ("v", &normed)]
+            .map(|(part, rows)| project(part, rows));
         // Scores are not scaled.
         let attention =
             Attention { query: &query, key: &key, value: &value, bias, num_heads, scale: 1.0 };
