@@ -207,6 +207,8 @@ bench-serve: build ## rewards over HTTP at 1, 8 and 64 clients, and with too man
 lint: setup ## formatting, clippy and links in the documentation; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(PROFILE) --workspace --all-targets -- -D warnings
+	@# A name means one thing in a function. Tests may shadow.
+	$(CARGO) clippy $(PROFILE) --workspace --lib --bins -- -D warnings -W clippy::shadow_unrelated
 	$(CARGO) clippy $(PROFILE) -p corver-host --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(PROFILE) --workspace --no-deps
 
