@@ -41,6 +41,7 @@ fn about(index: &str) -> Value {
 /// A server of counts in this process. A GET request reads its description; counts are requested
 /// with POST.
 struct CountServer {
+    /// Address, with a slash at its end.
     url: String,
     server: Server,
 }

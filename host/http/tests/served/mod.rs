@@ -81,6 +81,20 @@ struct Log {
     max_in_flight: AtomicUsize,
 }
 
+impl Log {
+    /// Returns the request that is recorded. A body that is not JSON poisons the lock: from then
+    /// on the server answers nothing, and the test fails.
+    fn record(&self, head: String, body: &[u8]) -> Request {
+        let mut requests = self.requests.lock().unwrap();
+        let mut request = Request { arrived: Instant::now(), head, body: Value::Null };
+        if request.method() != "GET" {
+            request.body = serde_json::from_slice(body).expect("a body of JSON");
+        }
+        requests.push(request.clone());
+        request
+    }
+}
+
 impl Server {
     /// Starts a server that responds as the script says. Each connection has a thread of its own,
     /// on which the script runs: it may sleep.
@@ -129,9 +143,9 @@ impl Server {
 /// Answers the requests of one connection until one side closes it.
 fn serve(mut stream: TcpStream, script: &dyn Fn(&Request) -> Response, log: &Log) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    while let Some(request) = next_request(&mut reader) {
+    while let Some((head, body)) = next_request(&mut reader) {
         log.max_in_flight.fetch_max(log.in_flight.fetch_add(1, SeqCst) + 1, SeqCst);
-        log.requests.lock().unwrap().push(request.clone());
+        let request = log.record(head, &body);
         let response = script(&request);
         if let Response::LateAnswer(wait, _) = &response {
             std::thread::sleep(*wait);
@@ -157,8 +171,9 @@ fn answer(status: u16, headers: &str, length: usize, body: &str) -> String {
     format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\n\r\n{body}")
 }
 
-/// Returns the next request of a connection; `None` where the client has closed it.
-fn next_request(reader: &mut impl BufRead) -> Option<Request> {
+/// Returns head and body of the next request of a connection; `None` where the client has closed
+/// it.
+fn next_request(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
     let (mut length, mut head) = (0, String::new());
     loop {
         let mut line = String::new();
@@ -175,9 +190,5 @@ fn next_request(reader: &mut impl BufRead) -> Option<Request> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
-    let mut request = Request { arrived: Instant::now(), head, body: Value::Null };
-    if request.method() != "GET" {
-        request.body = serde_json::from_slice(&body).expect("a body of JSON");
-    }
-    Some(request)
+    Some((head, body))
 }
