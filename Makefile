@@ -48,9 +48,9 @@ endif
 	$(MAKE) --no-print-directory test-wheel
 	$(MAKE) --no-print-directory bench-gpu DEVICE=cpu
 
-# Light crates alone: the method, the settings, the files, the SDK and the plan of the house.
+# Light crates alone: the method, the settings, the files, and the SDK.
 QUICK := $(foreach crate,core settings files runs data eval train analysis sdk,-p corver-$(crate))
-test-quick: ## under a minute once compiled: unit tests of the method, of runs and of the SDK, and the plan of the house; no libtorch
+test-quick: ## under a minute once compiled: unit tests of the method, of runs and of the SDK; no libtorch
 	$(CARGO) test --locked $(QUICK)
 
 conformance: setup plugins ## golden vectors and real text, in CORVER_SHARED=DIR

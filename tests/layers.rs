@@ -1,4 +1,4 @@
-//! The plan of the house: a heavy library is named by one crate alone, light crates reach nothing
+//! The crate graph: a heavy library is named by one crate alone, light crates reach nothing
 //! heavy, and the files of a crate import each other in one direction.
 
 use std::collections::{BTreeMap, BTreeSet};

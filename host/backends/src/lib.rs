@@ -1,4 +1,4 @@
-//! What answers a rule's requests, beside counts.
+//! Backends that answer a rule's requests other than counts.
 //!
 //! ```text
 //! passages     passages of the corpus, by BM25

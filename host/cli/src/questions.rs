@@ -180,7 +180,7 @@ fn utf8(path: &Path) -> Result<&str> {
 
 fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
     let DemoOr::Own(path) = place else { return Ok(of_demo()) };
-    let files = QuestionPlace::find(utf8(path)?)?.read()?;
+    let files = QuestionPlace::parse(utf8(path)?).read()?;
     Ok(files.into_iter().flat_map(|(_, questions)| questions).collect())
 }
 

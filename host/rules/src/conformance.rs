@@ -114,10 +114,8 @@ fn conform(
 
     // These completions of the batch, judged once more, must earn what they earned.
     let same = |when, rejudged: &[usize], oracle: Oracle| -> Result<(), NotConformant> {
-        let again_judged: Vec<Completion<'_>> =
-            rejudged.iter().map(|&place| batch[place]).collect();
-        for (&number, again) in rejudged.iter().zip(score(&again_judged, &mut oracle.verifiers())?)
-        {
+        let repeated: Vec<Completion<'_>> = rejudged.iter().map(|&place| batch[place]).collect();
+        for (&number, again) in rejudged.iter().zip(score(&repeated, &mut oracle.verifiers())?) {
             for (index, (first, then)) in verdicts[number].iter().zip(&again).enumerate() {
                 // Where counting stops, another count may be the largest, but it must be worth the
                 // same.

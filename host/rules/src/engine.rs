@@ -36,9 +36,9 @@ pub(crate) fn engine(limits: &Limits, inlining: Inlining) -> wasmtime::Result<En
     let engine = Engine::new(config(limits, inlining).allocation_strategy(pool()))?;
     let clock = engine.weak();
     std::thread::Builder::new().name("rule clock".into()).spawn(move || {
-        while let Some(ticked) = clock.upgrade() {
-            ticked.increment_epoch();
-            drop(ticked);
+        while let Some(live) = clock.upgrade() {
+            live.increment_epoch();
+            drop(live);
             std::thread::sleep(TICK);
         }
     })?;

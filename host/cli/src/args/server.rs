@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use corver_serve::Limits;
 
-/// Where a server listens, and who may use it.
+/// Address, access token and limits of a server.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
     /// Address and port. There is no TLS: outside a trusted network, put a proxy with TLS in front.

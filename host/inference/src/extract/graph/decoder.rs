@@ -245,8 +245,8 @@ impl Writer<'_> {
         let normed = self.norm(x, &format!("{prefix}.input_layernorm.weight"));
         let mixed = self.attention(&prefix, &normed, caches);
         let x = self.graph.op("Add", &[x, &mixed]);
-        let normed_again = self.norm(&x, &format!("{prefix}.post_attention_layernorm.weight"));
-        let fed = self.feed_forward(&prefix, &normed_again);
+        let post_attention = self.norm(&x, &format!("{prefix}.post_attention_layernorm.weight"));
+        let fed = self.feed_forward(&prefix, &post_attention);
         self.graph.op("Add", &[&x, &fed])
     }
 
@@ -266,8 +266,8 @@ impl Writer<'_> {
         let (query, key, value) =
             (project("q", num_heads), project("k", num_kv_heads), project("v", num_kv_heads));
         let Self { graph, shared, .. } = self;
-        let rotate = |onnx: &mut Graph, heads: &Value| {
-            onnx.microsoft(
+        let rotate = |writer: &mut Graph, heads: &Value| {
+            writer.microsoft(
                 "RotaryEmbedding",
                 &[heads, &shared.positions, &shared.cos, &shared.sin],
                 Vec::new(),

@@ -30,10 +30,10 @@ pub(crate) fn deberta(config: &Deberta, classes: usize, most: usize) -> Written 
     for layer in 0..config.num_hidden_layers {
         x = writer.layer(layer, &x, &distances);
     }
-    let tail = &mut writer.graph;
-    let pooled = linear(tail, "pooler.dense", &x, [width, width], true);
-    let pooled = tail.microsoft("Gelu", &[&pooled], Vec::new());
-    head(tail, "classifier", &pooled, [width, classes]);
+    let graph_end = &mut writer.graph;
+    let pooled = linear(graph_end, "pooler.dense", &x, [width, width], true);
+    let pooled = graph_end.microsoft("Gelu", &[&pooled], Vec::new());
+    head(graph_end, "classifier", &pooled, [width, classes]);
     writer.graph.finish()
 }
 
