@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use corver_core::PartError;
-use corver_http::Patience;
+use corver_http::RetryPolicy;
 use corver_pretrained::PretrainedError;
 
 use crate::error::{EngineError, Result};
@@ -62,7 +62,7 @@ impl Adapters {
         for entry in fs::read_dir(here).map_err(PretrainedError::io("list", here))? {
             let entry = entry.map_err(PretrainedError::io("list", here))?;
             if let Some(name) = entry.file_name().to_str().filter(|name| is_version(name)) {
-                forget(server, &entry.path(), name, &Patience::new(Duration::ZERO, None))?;
+                forget(server, &entry.path(), name, &RetryPolicy::new(Duration::ZERO, None))?;
             }
         }
         let nanoseconds =
@@ -145,9 +145,12 @@ impl Adapters {
 
     /// What remains of an adapter that nothing uses any more is no reason to end a run.
     fn forget_or_tell(&self, server: &Server, name: &str) {
-        if let Err(error) =
-            forget(server, &self.place.here.join(name), name, &Patience::new(Duration::ZERO, None))
-        {
+        if let Err(error) = forget(
+            server,
+            &self.place.here.join(name),
+            name,
+            &RetryPolicy::new(Duration::ZERO, None),
+        ) {
             tracing::warn!(%error, name, "an adapter was not removed");
         }
     }
@@ -185,7 +188,7 @@ fn is_version(name: &str) -> bool {
 
 /// Unloads an adapter, if the server has it, and deletes its folder. A server that was restarted
 /// has forgotten it.
-fn forget(server: &Server, folder: &Path, name: &str, patience: &Patience) -> Result<()> {
+fn forget(server: &Server, folder: &Path, name: &str, patience: &RetryPolicy) -> Result<()> {
     match server.unload_adapter(name, patience) {
         Ok(_) => {}
         Err(error @ (EngineError::Away(_) | EngineError::Refused { .. })) => {

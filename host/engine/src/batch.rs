@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use corver_http::{FirstFailure, Patience, each};
+use corver_http::{FirstFailure, RetryPolicy, for_each_concurrent};
 
 use crate::draw::{Completion, Draw};
 use crate::error::{EngineError, Result};
@@ -40,7 +40,7 @@ pub(crate) fn draw_all(
                 }
                 Ok(())
             };
-            each(draws, at_a_time, ask)
+            for_each_concurrent(draws, at_a_time, ask)
         });
         let mut result = Ok(());
         while result.is_ok() {
@@ -60,6 +60,6 @@ pub(crate) fn draw_all(
 }
 
 fn no_model(server: &Server, model: &str) -> EngineError {
-    let served = server.models(&Patience::new(Duration::ZERO, None)).unwrap_or_default();
+    let served = server.models(&RetryPolicy::new(Duration::ZERO, None)).unwrap_or_default();
     server.no_model(model, &served)
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use corver_core::{Decoding, PartError, Question, Rollout, Sampler, Sampling};
-use corver_http::Patience;
+use corver_http::RetryPolicy;
 use corver_pretrained::{Dialogue, PretrainedError};
 
 use crate::adapters::{AdapterPlace, Adapters};
@@ -61,7 +61,7 @@ impl Engine {
         let server = Server::new(settings)?;
         let model = settings.model.clone();
         // At the start nobody waits: whoever started the run is there to start the server.
-        let served = server.models(&Patience::new(Duration::ZERO, None))?;
+        let served = server.models(&RetryPolicy::new(Duration::ZERO, None))?;
         let Some(base) = served.iter().find(|served| served.id == model) else {
             return Err(server.no_model(&model, &served));
         };

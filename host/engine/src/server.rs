@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use corver_http::{Answer, Client, Failure, FirstFailure, Host, Patience, Token, Unanswered};
+use corver_http::{
+    AttemptError, Client, FirstFailure, Host, HttpResponse, RequestError, RetryPolicy, Token,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -24,7 +26,7 @@ pub(crate) struct Server {
     model: String,
     token: Option<Token>,
     timeout: Duration,
-    patience: Patience,
+    patience: RetryPolicy,
     generate: Client,
 }
 
@@ -53,7 +55,7 @@ impl Server {
     pub(crate) fn new(settings: &EngineSettings) -> Result<Self> {
         let EngineSettings { kind, url, model, token, concurrency, timeout, patience } =
             settings.clone();
-        let host = Host::of(&url)?;
+        let host = Host::from_url(&url)?;
         let root = url.trim_end_matches('/').to_owned();
         if token.is_some() && !host.is_encrypted && !host.is_loopback() {
             return Err(EngineError::InvalidSettings(format!(
@@ -67,7 +69,7 @@ impl Server {
         };
         let generate =
             Client::new(&format!("{root}{route}"), concurrency, timeout, token.as_ref())?;
-        let patience = Patience::new(patience, None);
+        let patience = RetryPolicy::new(patience, None);
         Ok(Self {
             kind,
             root,
@@ -75,7 +77,7 @@ impl Server {
             token,
             timeout,
             patience,
-            generate: generate.with_answers_of(REPLY_BYTES),
+            generate: generate.with_max_response_bytes(REPLY_BYTES),
         })
     }
 
@@ -95,13 +97,14 @@ impl Server {
     }
 
     /// The base model and its adapters.
-    pub(crate) fn models(&self, patience: &Patience) -> Result<Vec<ServedModel>> {
+    pub(crate) fn models(&self, patience: &RetryPolicy) -> Result<Vec<ServedModel>> {
         let client = self.client("/v1/models")?;
-        let read = |answer: &Answer| {
+        let read = |answer: &HttpResponse| {
             let list: Option<ModelList> = serde_json::from_slice(&answer.body).ok();
-            list.map(|list| list.data).ok_or_else(|| answer.refusal())
+            list.map(|list| list.data)
+                .ok_or_else(|| AttemptError::Refused(answer.refusal_message()))
         };
-        let list = patience.ask(client.url(), &FirstFailure::<()>::default(), || {
+        let list = patience.run(client.url(), &FirstFailure::<()>::default(), || {
             answered(client.get()?).and_then(|answer| read(&answer))
         });
         Ok(list.map_err(|unanswered| failed(client.url(), unanswered))?.unwrap_or_default())
@@ -125,9 +128,9 @@ impl Server {
             Kind::Sglang => sglang::request(draw, &self.model),
         };
         let url = self.generate.url();
-        let reply = self.patience.ask(url, batch, || match stop.load(Ordering::Relaxed) {
+        let reply = self.patience.run(url, batch, || match stop.load(Ordering::Relaxed) {
             false => post(&self.generate, &request),
-            true => Err(Failure::Refused("stopped, as asked".into())),
+            true => Err(AttemptError::Refused("stopped, as asked".into())),
         });
         let answer = match reply.map_err(|unanswered| failed(url, unanswered))? {
             None => return Ok(None),
@@ -160,7 +163,7 @@ impl Server {
     }
 
     /// Has the server forget an adapter.
-    pub(crate) fn unload_adapter(&self, name: &str, patience: &Patience) -> Result<Reply<()>> {
+    pub(crate) fn unload_adapter(&self, name: &str, patience: &RetryPolicy) -> Result<Reply<()>> {
         self.about_adapters("unload_lora_adapter", &json!({ "lora_name": name }), patience)
     }
 
@@ -168,14 +171,14 @@ impl Server {
         &self,
         action: &str,
         request: &Value,
-        patience: &Patience,
+        patience: &RetryPolicy,
     ) -> Result<Reply<()>> {
         let client = self.client(&match self.kind {
             Kind::Vllm => format!("/v1/{action}"),
             Kind::Sglang => format!("/{action}"),
         })?;
         let reply =
-            patience.ask(client.url(), &FirstFailure::<()>::default(), || post(&client, request));
+            patience.run(client.url(), &FirstFailure::<()>::default(), || post(&client, request));
         match reply.map_err(|unanswered| failed(client.url(), unanswered))? {
             Some(Reply::NotFound(message)) => Ok(Reply::NotFound(message)),
             Some(Reply::Done(_)) | None => Ok(Reply::Done(())), // nothing fails beside it
@@ -203,30 +206,34 @@ fn problem_of(completion: &Completion, draw: &Draw<'_>) -> Option<String> {
     odd.map(|log_prob| format!("a token whose log-probability is {log_prob}"))
 }
 
-fn post(client: &Client, request: &Value) -> std::result::Result<Reply<Answer>, Failure> {
+fn post(
+    client: &Client,
+    request: &Value,
+) -> std::result::Result<Reply<HttpResponse>, AttemptError> {
     let answer = client.post(request)?;
     if answer.is_not_found() {
-        let Failure::Refused(message) = answer.refusal() else { unreachable!("a refusal") };
-        return Ok(Reply::NotFound(message));
+        return Ok(Reply::NotFound(answer.refusal_message()));
     }
     answered(answer).map(Reply::Done)
 }
 
-fn answered(answer: Answer) -> std::result::Result<Answer, Failure> {
-    match answer.passing() {
+fn answered(answer: HttpResponse) -> std::result::Result<HttpResponse, AttemptError> {
+    match answer.transient_error() {
         Some(passing) => Err(passing),
         None if answer.is_success() => Ok(answer),
-        None => Err(answer.refusal()),
+        None => Err(AttemptError::Refused(answer.refusal_message())),
     }
 }
 
-fn failed(url: &str, unanswered: Unanswered) -> EngineError {
+fn failed(url: &str, unanswered: RequestError) -> EngineError {
     match unanswered {
-        Unanswered::Refused(message) => EngineError::Refused { url: url.to_owned(), message },
-        Unanswered::GaveUp { attempts, seconds, last } => EngineError::Away(format!(
-            "the engine {url} did not answer in {attempts} attempts and {seconds:.0} s \
-             (engine.patience_s); at last: {last}"
-        )),
+        RequestError::Refused(message) => EngineError::Refused { url: url.to_owned(), message },
+        RequestError::RetriesExhausted { attempts, seconds, last_error } => {
+            EngineError::Away(format!(
+                "the engine {url} did not answer in {attempts} attempts and {seconds:.0} s \
+             (engine.patience_s); last error: {last_error}"
+            ))
+        }
     }
 }
 

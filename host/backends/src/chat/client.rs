@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use corver_core::{ChatModel, ChatReply, PartError, Prompt, Usage};
-use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each, excerpt};
+use corver_http::{
+    AttemptError, Client, FirstFailure, RequestError, RetryPolicy, excerpt, for_each_concurrent,
+};
 use corver_settings::{ChatSettings, is_temperature, is_top_p};
 
 use crate::chat::kept::{self, Kept, Said};
@@ -18,7 +20,7 @@ use crate::chat::{ChatError, Spent};
 #[derive(Debug)]
 pub struct Chat {
     client: Client,
-    patience: Patience,
+    patience: RetryPolicy,
     /// The endpoint's name for the model.
     model: String,
     settings: ChatSettings,
@@ -42,7 +44,7 @@ impl Chat {
         let key = settings::key(&settings, &endpoint, section)?;
         let timeout = Duration::from_secs_f64(settings.timeout_s);
         let client = Client::new(&url, settings.connections, timeout, key.as_ref())?;
-        let patience = Patience::new(
+        let patience = RetryPolicy::new(
             Duration::from_secs_f64(settings.patience_s),
             settings.requests_per_second,
         );
@@ -71,7 +73,7 @@ impl Chat {
             }
         }
         let replies = Mutex::new((0, vec![None; prompts.len()]));
-        each(distinct, self.settings.connections, |(request, places), failure| {
+        for_each_concurrent(distinct, self.settings.connections, |(request, places), failure| {
             let Some(mut reply) = self.ask_twice(&request, &accepts, failure)? else {
                 return Ok(());
             };
@@ -152,7 +154,7 @@ impl Chat {
                 self.check_ceiling()?;
                 let answer = self
                     .patience
-                    .ask(self.client.url(), failure, || exchange(&self.client, request));
+                    .run(self.client.url(), failure, || exchange(&self.client, request));
                 let Some(said) = answer.map_err(|unanswered| self.failed(unanswered))? else {
                     return Ok(None);
                 };
@@ -186,15 +188,17 @@ impl Chat {
         }
     }
 
-    fn failed(&self, unanswered: Unanswered) -> ChatError {
+    fn failed(&self, unanswered: RequestError) -> ChatError {
         let url = self.client.url();
         match unanswered {
-            Unanswered::Refused(message) => {
+            RequestError::Refused(message) => {
                 ChatError::Refused(format!("{url} refuses the model {}: {message}", self.model))
             }
-            Unanswered::GaveUp { attempts, seconds, last } => ChatError::GaveUp(format!(
-                "{url} did not answer in {attempts} attempts and {seconds:.0} s; at last: {last}"
-            )),
+            RequestError::RetriesExhausted { attempts, seconds, last_error } => {
+                ChatError::GaveUp(format!(
+                    "{url} did not answer in {attempts} attempts and {seconds:.0} s; last error: {last_error}"
+                ))
+            }
         }
     }
 }
@@ -234,21 +238,21 @@ fn sum(one: Usage, other: Usage) -> Usage {
     }
 }
 
-fn exchange(client: &Client, request: &Request<'_>) -> Result<Said, Failure> {
+fn exchange(client: &Client, request: &Request<'_>) -> Result<Said, AttemptError> {
     let answer = client.post(request)?;
     // “Too many requests” is also said where the money is used up; waiting does not help then.
     let is_out_of_money = answer.error_code().is_some_and(|code| code == "insufficient_quota");
-    if let Some(passing) = answer.passing().filter(|_| !is_out_of_money) {
+    if let Some(passing) = answer.transient_error().filter(|_| !is_out_of_money) {
         return Err(passing);
     }
     if !answer.is_success() {
-        return Err(answer.refusal());
+        return Err(AttemptError::Refused(answer.refusal_message()));
     }
     let completion: Option<Completion> = serde_json::from_slice(&answer.body).ok();
     let Some((choice, usage)) =
         completion.and_then(|mut whole| Some((whole.choices.pop()?, whole.usage)))
     else {
-        return Err(Failure::passing(format!(
+        return Err(AttemptError::transient(format!(
             "this is not a chat completion: {}",
             excerpt(&answer.body)
         )));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
 use corver_core::Usage;
-use corver_http::Lines;
+use corver_http::JsonLines;
 use serde::{Deserialize, Serialize};
 
 use crate::chat::wire::Request;
@@ -28,7 +28,7 @@ pub(crate) struct Said {
 
 #[derive(Debug)]
 pub(crate) struct Kept {
-    lines: Lines,
+    lines: JsonLines,
     state: Mutex<State>,
 }
 
@@ -55,7 +55,7 @@ impl Kept {
         let learn = |Line { key, said }: Line| {
             drop(state.known.insert(key, Known { said, is_counted: false, is_told: false }))
         };
-        let lines = Lines::open(path, learn).map_err(failed("open"))?;
+        let lines = JsonLines::open(path, learn).map_err(failed("open"))?;
         Ok(Self { lines, state: Mutex::new(state) })
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn key(
     endpoint: &str,
     section: &'static str,
 ) -> Result<Option<Token>, ChatError> {
-    let host = Host::of(endpoint)?;
+    let host = Host::from_url(endpoint)?;
     let key = Token::load(settings.key_file.as_deref(), variable_for(settings, &host))?;
     if key.is_some() && !host.is_encrypted && !host.is_loopback() {
         return Err(ChatError::InvalidArgument(format!(
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn openai_key_variable_applies_only_to_openai() {
         let variable = |settings: &ChatSettings, url: &str| {
-            variable_for(settings, &Host::of(url).unwrap()).map(str::to_owned)
+            variable_for(settings, &Host::from_url(url).unwrap()).map(str::to_owned)
         };
         let default = ChatSettings::default();
         assert_eq!(
