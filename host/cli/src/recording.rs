@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use corver_backends::passages::{PassageManifest, Place as PassagePlace};
 use corver_backends::recording::{Recording, go_on, record};
 use corver_core::Verifiers;
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_reward::config::{CorpusConfig, DemoOr, Problems, Resolve, VerifierConfig};
 use corver_reward::parts;
 use corver_runs::{RunManifest, fingerprint, text_fingerprint};
@@ -19,7 +19,7 @@ pub enum Origin {
     /// The corpus, and models beside it.
     Corpus {
         /// Of counts.
-        sources: Vec<Source>,
+        sources: Vec<CorpusSource>,
         /// Of the models and the searches.
         others: Vec<(&'static str, String)>,
     },

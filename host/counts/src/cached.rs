@@ -1,45 +1,46 @@
-//! What was counted before.
+//! An in-memory cache of counts.
 
 use std::collections::{HashMap, HashSet};
 
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
 
-/// Answers kept before the memory starts anew.
-const MAX_ANSWERS: usize = 1 << 20;
+/// Number of cached counts at which the cache is cleared.
+const MAX_COUNTS: usize = 1 << 20;
 
-/// Passes each different query on once, and remembers the answer: the samples of a group speak of
-/// the same entities.
-pub struct Memo {
+/// A counter with an in-memory cache: it passes each distinct query on once. The completions of a
+/// group mention the same entities, so most queries repeat.
+pub struct CachedCounter {
     inner: Box<dyn Counter>,
-    known: HashMap<Query, Count>,
+    cache: HashMap<Query, Count>,
 }
 
-impl Memo {
-    /// Remembers what `inner` answers.
+impl CachedCounter {
+    /// Creates a counter with an empty cache.
     #[must_use]
     pub fn new(inner: Box<dyn Counter>) -> Self {
-        Self { inner, known: HashMap::new() }
+        Self { inner, cache: HashMap::new() }
     }
 }
 
-impl Counter for Memo {
+impl Counter for CachedCounter {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        if self.known.len() >= MAX_ANSWERS {
-            self.known.clear();
+        if self.cache.len() >= MAX_COUNTS {
+            self.cache.clear();
         }
-        let mut seen = HashSet::new();
-        let unknown: Vec<Query> = queries
-            .iter()
-            .filter(|&query| !self.known.contains_key(query) && seen.insert(query))
-            .cloned()
-            .collect();
-        if !unknown.is_empty() {
-            let counts = self.inner.count(&unknown)?;
-            self.known.extend(unknown.into_iter().zip(counts));
+        let mut distinct = HashSet::new();
+        let mut misses = Vec::new();
+        for query in queries {
+            if !self.cache.contains_key(query) && distinct.insert(query) {
+                misses.push(query.clone());
+            }
         }
-        // Shorter than `queries` where the inner counter left answers out: that is for the caller
-        // to report.
-        Ok(queries.iter().filter_map(|query| self.known.get(query).copied()).collect())
+        if !misses.is_empty() {
+            let counts = self.inner.count(&misses)?;
+            self.cache.extend(misses.into_iter().zip(counts));
+        }
+        // Shorter than `queries` if the inner counter returned too few counts; the caller reports
+        // that.
+        Ok(queries.iter().filter_map(|query| self.cache.get(query).copied()).collect())
     }
 
     fn size(&self) -> CorpusSize {
@@ -53,7 +54,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts the words of a query, and notes how many it was asked.
+    /// Counts the words of a query, and records the sizes of its batches.
     struct Words(&'static Mutex<Vec<usize>>);
 
     impl Counter for Words {
@@ -72,20 +73,22 @@ mod tests {
     }
 
     #[test]
-    fn memo_counts_each_query_once() {
-        static ASKED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-        let (pair, one) = (
-            Query::new([&["red", "crimson"][..], &["fox"]].map(<[_]>::to_vec)),
-            Query::new([["den"]]),
-        );
-        let mut memo = Memo::new(Box::new(Words(&ASKED)));
+    fn cached_counter_counts_each_query_once() {
+        static BATCH_SIZES: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+        let pair = Query::new([&["red", "crimson"][..], &["fox"]].map(<[_]>::to_vec));
+        let one = Query::new([["den"]]);
+        let mut cached = CachedCounter::new(Box::new(Words(&BATCH_SIZES)));
         let mut count = |queries: &[Query]| -> Vec<Option<u64>> {
-            memo.count(queries).unwrap().iter().map(|count| count.occurrences).collect()
+            cached.count(queries).unwrap().iter().map(|count| count.occurrences).collect()
         };
         assert_eq!(count(&[pair.clone(), one.clone(), pair.clone()]), [Some(3), Some(1), Some(3)]);
         assert_eq!(count(&[one.clone(), pair]), [Some(1), Some(3)]);
         assert_eq!(count(&[one.with_enough(Some(2))]), [Some(1)]);
-        assert_eq!(*ASKED.lock().unwrap(), [2, 1], "another `enough` may have another answer");
-        assert_eq!(memo.size().tokens, Some(7));
+        assert_eq!(
+            *BATCH_SIZES.lock().unwrap(),
+            [2, 1],
+            "another `enough` may have another answer"
+        );
+        assert_eq!(cached.size().tokens, Some(7));
     }
 }

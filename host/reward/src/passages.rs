@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use corver_corpus::{CnfOptions, Corpus, Passage};
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 
 use crate::config::CorpusConfig;
 use crate::parts;
@@ -25,8 +25,8 @@ impl Passages {
     /// Where that fails.
     pub fn new(config: &CorpusConfig) -> Result<Self> {
         let folder = |source| match source {
-            Source::Folder(folder) => Some(folder),
-            Source::Remote { .. } => None,
+            CorpusSource::Folder(folder) => Some(folder),
+            CorpusSource::Remote { .. } => None,
         };
         let folders = parts::sources(&config.sources)?.into_iter().filter_map(folder).collect();
         Ok(Self { folders, corpora: OnceCell::new(), options: config.counting })

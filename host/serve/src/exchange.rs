@@ -137,7 +137,7 @@ impl Service {
     fn admits(&self, request: &Request<Incoming>) -> Result<(), Refusal> {
         let Some(token) = &self.token else { return Ok(()) };
         let message = match request.headers().get(AUTHORIZATION) {
-            Some(header) if token.is_shown_by(header.as_bytes()) => return Ok(()),
+            Some(header) if token.is_in_header(header.as_bytes()) => return Ok(()),
             Some(_) => "this server's bearer token is another one",
             None => "this server asks for a bearer token",
         };

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use corver_core::sentence::split_sentences;
 use corver_core::with_causes;
 use corver_corpus::OpenOptions;
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_reward::check::{Checked, Text};
 use corver_reward::config::{self, DemoOr, RewardConfig};
 use corver_reward::{Scorer, parts};
@@ -47,7 +47,7 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let mut server = bind(&args.server, limits, metrics)?;
     server.route([get_reward(&queue, args.strict), score(&queue)]);
     server.route([between_batches(&queue, "/v1/check", of_queue.completion_bytes, CHECK, check)]);
-    if let [Source::Folder(path)] = parts::sources(&config.corpus.sources)?.as_slice() {
+    if let [CorpusSource::Folder(path)] = parts::sources(&config.corpus.sources)?.as_slice() {
         let corpus = open_folder(path, None, OpenOptions::default())?;
         let is_demo = matches!(config.corpus.sources[..], [DemoOr::Demo]);
         server.route(counts(

@@ -1,38 +1,39 @@
-//! Answers kept on disk, one file of JSON lines per server and index.
+//! The on-disk cache of counts: one file of JSON lines for each server and index.
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use corver_corpus::CnfOptions;
-use corver_http::Lines;
+use corver_http::JsonLines;
 use serde::{Deserialize, Serialize};
 
 use super::RemoteError;
-use crate::wire::Counted;
+use crate::wire::CountResult;
 
-/// One line of the file: what was asked of the index, and the answer.
+/// A line of the file: a query of the index, and its count.
 #[derive(Debug, Serialize, Deserialize)]
-struct Line {
+struct CacheRecord {
     query: String,
     options: CnfOptions,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    enough: Option<u64>,
+    /// Limit of the query; `None` if it has none.
+    #[serde(rename = "enough", default, skip_serializing_if = "Option::is_none")]
+    limit: Option<u64>,
     #[serde(flatten)]
-    counted: Counted,
+    result: CountResult,
 }
 
-/// What the server's index answers with certain options.
+/// The cached counts of a server's index, for one set of options.
 #[derive(Debug)]
-pub(super) struct Cache {
-    lines: Lines,
+pub(super) struct DiskCache {
+    lines: JsonLines,
     options: CnfOptions,
-    /// By query, and what is enough.
-    known: Mutex<HashMap<(String, Option<u64>), Counted>>,
+    /// Counts by query and limit.
+    results: Mutex<HashMap<(String, Option<u64>), CountResult>>,
 }
 
-impl Cache {
-    /// Opens the file of a server's index in `dir`, which is created if need be.
+impl DiskCache {
+    /// Opens the cache of a server's index in the folder `dir`, which is created if it is missing.
     pub(super) fn open(
         dir: &Path,
         url: &str,
@@ -40,58 +41,63 @@ impl Cache {
         options: CnfOptions,
     ) -> Result<Self, RemoteError> {
         let path = dir.join(file_name(url, index));
-        let failed = |action| {
-            let path = path.clone();
-            move |source| RemoteError::Io { action, path, source }
-        };
-        std::fs::create_dir_all(dir).map_err(failed("create"))?;
-        let mut known = HashMap::new();
-        let learn = |line: Line| {
-            if line.options == options {
-                known.insert((line.query, line.enough), line.counted);
+        std::fs::create_dir_all(dir).map_err(|error| io_error("create", &path, error))?;
+        let mut results = HashMap::new();
+        let lines = JsonLines::open(&path, |record: CacheRecord| {
+            if record.options == options {
+                results.insert((record.query, record.limit), record.result);
             }
-        };
-        let lines = Lines::open(&path, learn).map_err(failed("open"))?;
-        Ok(Self { lines, options, known: Mutex::new(known) })
+        })
+        .map_err(|error| io_error("open", &path, error))?;
+        Ok(Self { lines, options, results: Mutex::new(results) })
     }
 
-    pub(super) fn get(&self, query: &str, enough: Option<u64>) -> Option<Counted> {
-        self.lock().get(&(query.to_owned(), enough)).copied()
+    pub(super) fn get(&self, query: &str, limit: Option<u64>) -> Option<CountResult> {
+        self.lock().get(&(query.to_owned(), limit)).copied()
     }
 
     pub(super) fn put(
         &self,
         query: &str,
-        enough: Option<u64>,
-        counted: Counted,
+        limit: Option<u64>,
+        result: CountResult,
     ) -> Result<(), RemoteError> {
-        let line = Line { query: query.to_owned(), options: self.options, enough, counted };
-        self.lines.append(&line).map_err(|source| RemoteError::Io {
-            action: "append to",
-            path: self.lines.path().to_owned(),
-            source,
-        })?;
-        self.lock().insert((line.query, enough), counted);
+        let record = CacheRecord { query: query.to_owned(), options: self.options, limit, result };
+        self.lines
+            .append(&record)
+            .map_err(|error| io_error("append to", self.lines.path(), error))?;
+        self.lock().insert((record.query, limit), result);
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Option<u64>), Counted>> {
-        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // answers are inserted whole
+    fn lock(&self) -> MutexGuard<'_, HashMap<(String, Option<u64>), CountResult>> {
+        // Nothing panics between the parts of an insertion, so a poisoned lock is usable.
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The index's name for people, and a hash of server and index.
+fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> RemoteError {
+    RemoteError::Io { action, path: path.to_owned(), source }
+}
+
+/// Returns the file name of an index's cache: the index's name, made portable, and a hash of server
+/// and index.
 fn file_name(url: &str, index: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' || c == '-' { c } else { '_' };
-    let readable: String = index.chars().map(plain).take(64).collect();
+    let mut readable = String::new();
+    for c in index.chars().take(64) {
+        let is_portable = c.is_ascii_alphanumeric() || c == '.' || c == '-';
+        readable.push(if is_portable { c } else { '_' });
+    }
     format!("{readable}-{:016x}.jsonl", fnv1a(format!("{url}#{index}").as_bytes()))
 }
 
-/// Tells a handful of servers apart.
+/// Returns the FNV-1a hash, which suffices to distinguish a few servers.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
-    })
+    let mut hash = 0xCBF2_9CE4_8422_2325;
+    for &byte in bytes {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3);
+    }
+    hash
 }
 
 #[cfg(test)]
@@ -103,9 +109,10 @@ mod tests {
     #[test]
     fn count_cache_survives_restart_and_keys_every_option() {
         let folder = tempfile::tempdir().unwrap();
-        let open = |url, index, options| Cache::open(folder.path(), url, index, options).unwrap();
+        let open =
+            |url, index, options| DiskCache::open(folder.path(), url, index, options).unwrap();
         let (query, options) = ("red AND fox", CnfOptions::default());
-        let counted = Counted { count: 9, approx: true, exact: false };
+        let counted = CountResult { count: 9, approx: true, exact: false };
         open("http://host/", "wiki", options).put(query, None, counted).unwrap();
         let cache = open("http://host/", "wiki", options);
         assert_eq!(cache.get(query, None), Some(counted));

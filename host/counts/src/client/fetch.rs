@@ -1,68 +1,78 @@
 //! One exchange with a server of counts.
 
-use corver_http::{Client, Failure, excerpt};
+use corver_http::{AttemptError, Client, HttpResponse, excerpt};
 use serde::de::DeserializeOwned;
 
-use crate::wire::{About, Answer, Counted, Counts, Reply, Request};
+use crate::wire::{CountReply, CountRequest, CountResult, Counts, Reply, ServerInfo};
 
-/// Asks for one count.
-pub(super) fn count(client: &Client, request: &Request) -> Result<Counted, Failure> {
-    let Answer { count, approx, exact, .. } = read(&client.post(request)?)?;
-    Ok(Counted { count, approx, exact: exact.unwrap_or(!approx) })
+/// Requests one count.
+pub(super) fn fetch_count(
+    client: &Client,
+    request: &CountRequest,
+) -> Result<CountResult, AttemptError> {
+    let CountReply { count, approx, exact, .. } = parse(&client.post(request)?)?;
+    Ok(CountResult { count, approx, exact: exact.unwrap_or(!approx) })
 }
 
-/// Asks for so many counts; `None` where they are too many at once.
-pub(super) fn counts(
+/// Requests `num_queries` counts. Returns `None` if the server asks for a smaller request.
+pub(super) fn fetch_counts(
     client: &Client,
-    request: &Request,
-    number: usize,
-) -> Result<Option<Vec<Option<Counted>>>, Failure> {
-    let answer = client.post(request)?;
-    if number > 1 && answer.is_too_large() {
+    request: &CountRequest,
+    num_queries: usize,
+) -> Result<Option<Vec<Option<CountResult>>>, AttemptError> {
+    let response = client.post(request)?;
+    if num_queries > 1 && response.is_too_large() {
         return Ok(None);
     }
-    let Counts { counts, .. } = read(&answer)?;
+    let Counts { counts, .. } = parse(&response)?;
     match counts.len() {
-        got if got == number => Ok(Some(counts)),
-        got => Err(Failure::passing(format!("{got} counts for {number} queries"))),
+        number if number == num_queries => Ok(Some(counts)),
+        number => {
+            Err(AttemptError::transient(format!("{number} counts for {num_queries} queries")))
+        }
     }
 }
 
-fn read<T: DeserializeOwned>(answer: &corver_http::Answer) -> Result<T, Failure> {
-    if let Some(passing) = answer.passing() {
-        return Err(passing);
+fn parse<T: DeserializeOwned>(response: &HttpResponse) -> Result<T, AttemptError> {
+    if let Some(transient) = response.transient_error() {
+        return Err(transient);
     }
-    match serde_json::from_slice(&answer.body) {
-        Ok(Reply::Error { error }) => Err(Failure::Refused(error)),
-        Ok(Reply::Answer(told)) if answer.is_success() => Ok(told),
-        _ if answer.is_success() => Err(Failure::passing(format!(
-            "no answer of Infini-gram's API, but {}",
-            excerpt(&answer.body)
+    match serde_json::from_slice(&response.body) {
+        // The public API reports errors with status 200, too.
+        Ok(Reply::Error { error }) => Err(AttemptError::Refused(error)),
+        Ok(Reply::Success(reply)) if response.is_success() => Ok(reply),
+        // A proxy's page, for example: a retry may reach the server.
+        _ if response.is_success() => Err(AttemptError::transient(format!(
+            "this is not a reply of Infini-gram's API: {}",
+            excerpt(&response.body)
         ))),
-        _ => Err(answer.refusal()),
+        _ => Err(AttemptError::Refused(response.refusal_message())),
     }
 }
 
-/// What the server says about itself; `None` where it is none of ours: others may have any status
-/// for this. A server that says `Retry-After` is busy, and so is any that has a passing failure
-/// where it `must_be_ours`.
-pub(super) fn about(client: &Client, must_be_ours: bool) -> Result<Option<About>, Failure> {
-    let answer = client.get()?;
-    if answer.is_unauthorized() {
-        return Err(Failure::Refused(excerpt(&answer.body)));
+/// Requests the server's description. Returns `None` if it has none: other servers of the API may
+/// respond with any status. A server that sends `Retry-After` is only busy, and so is one with any
+/// transient error if `info_required`.
+pub(super) fn fetch_info(
+    client: &Client,
+    info_required: bool,
+) -> Result<Option<ServerInfo>, AttemptError> {
+    let response = client.get()?;
+    if response.is_unauthorized() {
+        return Err(AttemptError::Refused(excerpt(&response.body)));
     }
-    match answer.passing() {
-        Some(Failure::Passing { problem, retry_after })
-            if retry_after.is_zero() && !must_be_ours =>
+    match response.transient_error() {
+        Some(AttemptError::Transient { problem, retry_after })
+            if retry_after.is_zero() && !info_required =>
         {
             tracing::warn!(
                 url = client.url(),
                 problem,
-                "does not say what it serves, and is asked for one count at a time"
+                "the server does not describe itself; sending it one query per request"
             );
         }
-        Some(passing) => return Err(passing),
+        Some(transient) => return Err(transient),
         None => {}
     }
-    Ok(serde_json::from_slice(&answer.body).ok().filter(|_| answer.is_success()))
+    Ok(serde_json::from_slice(&response.body).ok().filter(|_| response.is_success()))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use corver_corpus::{CnfOptions, Mode};
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_settings::{CountMode, RemoteSettings, Settings};
 
 use super::place::source;
@@ -13,7 +13,7 @@ use super::{DemoOr, Problems, Resolve};
 #[derive(Debug, Clone)]
 pub struct CorpusConfig {
     /// Indexes whose counts are added. Not empty.
-    pub sources: Vec<DemoOr<Source>>,
+    pub sources: Vec<DemoOr<CorpusSource>>,
     /// Definition of a match.
     pub counting: CnfOptions,
     /// Memory for the positions of frequent words, in MiB.
@@ -33,12 +33,12 @@ impl Resolve for CorpusConfig {
         let mut sources = Vec::new();
         for text in &mut corpus.index {
             let Some(found) = problems.record("corpus.index", source(text)) else { continue };
-            if let DemoOr::Own(Source::Folder(folder)) = &found {
+            if let DemoOr::Own(CorpusSource::Folder(folder)) = &found {
                 problems.look_for("corpus.index", folder);
             }
             *text = found.written(|source| match source {
-                Source::Folder(folder) => folder.display().to_string(),
-                Source::Remote { url, index } => format!("{url}#{index}"),
+                CorpusSource::Folder(folder) => folder.display().to_string(),
+                CorpusSource::Remote { url, index } => format!("{url}#{index}"),
             });
             sources.push(found);
         }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_data::hub;
 use corver_settings::DEMO;
 
@@ -35,7 +35,7 @@ impl<T> DemoOr<T> {
 ///
 /// # Errors
 /// If a URL names no index.
-pub fn sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
+pub fn sources(texts: &[String]) -> Result<Vec<DemoOr<CorpusSource>>> {
     if texts.is_empty() {
         return Ok(vec![DemoOr::Demo]);
     }
@@ -43,13 +43,13 @@ pub fn sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
 }
 
 /// Returns the index folder, the index on a server, or the demo's, that a text names.
-pub(super) fn source(text: &str) -> Result<DemoOr<Source>> {
+pub(super) fn source(text: &str) -> Result<DemoOr<CorpusSource>> {
     if text == DEMO {
         return Ok(DemoOr::Demo);
     }
     Ok(DemoOr::Own(match text.parse()? {
-        Source::Folder(path) => Source::Folder(absolute(&path)?),
-        remote @ Source::Remote { .. } => remote,
+        CorpusSource::Folder(path) => CorpusSource::Folder(absolute(&path)?),
+        remote @ CorpusSource::Remote { .. } => remote,
     }))
 }
 

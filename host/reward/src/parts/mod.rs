@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use corver_core::Counter;
 use corver_corpus::OpenOptions;
-use corver_counts::{Memo, OpenSettings, Source};
+use corver_counts::{CachedCounter, CorpusSource, OpenSettings};
 use corver_inference::extract::{Extractor, RuntimeLibrary};
 
 use crate::config::{CorpusConfig, DemoOr, ExtractorConfig, PolicyConfig};
@@ -70,9 +70,9 @@ pub fn renderer() -> Result<Command> {
 }
 
 /// The sources of counts; the demo's index is built on first use.
-pub fn sources(sources: &[DemoOr<Source>]) -> Result<Vec<Source>> {
-    let source = |source: &DemoOr<Source>| match source {
-        DemoOr::Demo => demo_index().map(Source::Folder),
+pub fn sources(sources: &[DemoOr<CorpusSource>]) -> Result<Vec<CorpusSource>> {
+    let source = |source: &DemoOr<CorpusSource>| match source {
+        DemoOr::Demo => demo_index().map(CorpusSource::Folder),
         DemoOr::Own(source) => Ok(source.clone()),
     };
     sources.iter().map(source).collect()
@@ -82,7 +82,7 @@ pub fn sources(sources: &[DemoOr<Source>]) -> Result<Vec<Source>> {
 ///
 /// # Errors
 /// If an index cannot be opened.
-pub fn corpus(config: &CorpusConfig) -> Result<(Vec<Source>, Box<dyn Counter>)> {
+pub fn corpus(config: &CorpusConfig) -> Result<(Vec<CorpusSource>, Box<dyn Counter>)> {
     let sources = sources(&config.sources)?;
     let settings = OpenSettings {
         options: config.counting,
@@ -95,7 +95,7 @@ pub fn corpus(config: &CorpusConfig) -> Result<(Vec<Source>, Box<dyn Counter>)> 
         cache_dir: Some(folders::cache()?.join("counts")),
     };
     let counter = corver_counts::open(&sources, &settings)?;
-    Ok((sources, Box::new(Memo::new(counter))))
+    Ok((sources, Box::new(CachedCounter::new(counter))))
 }
 
 /// Returns the folder of the policy's model.

@@ -8,7 +8,7 @@ use corver_backends::passages::{
     BuildOptions, PassageError, Passages, Place as PassagePlace, build,
 };
 use corver_core::{Graders, SentenceScorer as _, Verifier, Verifiers};
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_demo::{DemoChat, DemoNli, Errors, demo_world};
 use corver_inference::nli::Nli;
 
@@ -27,7 +27,7 @@ const CHAT: &str = "verify.chat";
 pub fn verifiers(
     corpus: &CorpusConfig,
     others: &VerifierConfig,
-) -> Result<(Vec<Source>, Verifiers<'static>)> {
+) -> Result<(Vec<CorpusSource>, Verifiers<'static>)> {
     let (sources, counter) = super::corpus(corpus)?;
     Ok((sources, with_models(Verifiers::counting(counter), others)?))
 }

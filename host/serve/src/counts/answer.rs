@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use corver_corpus::{Cnf, CnfCount, CnfOptions, Corpus, Error, parse_query};
-use corver_counts::wire::{Answer, COUNT, COUNTS, Counted, Counts, Nested, Request, TokenIds};
+use corver_counts::wire::{
+    COUNT, COUNTS, CountReply, CountRequest, CountResult, Counts, Nested, TokenIds,
+};
 
 use super::CountLimits;
 use crate::{Refusal, Reply};
@@ -50,7 +52,7 @@ pub(super) struct Served {
 
 /// Answers a request.
 pub(super) fn answer(served: &Served, body: &[u8]) -> Result<Reply, Refusal> {
-    let mut request: Request = serde_json::from_slice(body)
+    let mut request: CountRequest = serde_json::from_slice(body)
         .map_err(|error| Refusal::bad(format!("Invalid request: {error}")))?;
     if ![COUNT, COUNTS].contains(&request.query_type.as_str()) {
         let asked = request.query_type;
@@ -72,14 +74,14 @@ pub(super) fn answer(served: &Served, body: &[u8]) -> Result<Reply, Refusal> {
             let query_ids = served
                 .read(&text)?
                 .ok_or_else(|| Refusal::bad(format!("a word of {text:?} has no tokens")))?;
-            served.count(query_ids, &options, request.enough).map(|answer| Reply::json(&answer))
+            served.count(query_ids, &options, request.limit).map(|answer| Reply::json(&answer))
         }
         (false, None, Some(ids), None) => {
             served.check(&ids)?;
-            served.count(ids, &options, request.enough).map(|answer| Reply::json(&answer))
+            served.count(ids, &options, request.limit).map(|answer| Reply::json(&answer))
         }
         (true, None, None, Some(queries)) => {
-            served.count_many(&queries, &options, request.enough).map(|counts| Reply::json(&counts))
+            served.count_many(&queries, &options, request.limit).map(|counts| Reply::json(&counts))
         }
         (false, ..) => Err(Refusal::bad("Exactly one of query and query_ids must be present")),
         (true, ..) => Err(Refusal::bad("queries must be present, and neither query nor query_ids")),
@@ -92,7 +94,7 @@ impl Served {
         ids: TokenIds,
         options: &CnfOptions,
         enough: Option<u64>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<CountReply, Refusal> {
         let (start, index) = (Instant::now(), self.corpus.index());
         let found = match &ids {
             Nested::Ngram(ids) => CnfCount { count: index.count(ids)?, ..CnfCount::default() },
@@ -103,7 +105,14 @@ impl Served {
         index.check_sizes()?;
         let (count, approx, exact) = (found.count, found.approx, Some(found.is_exact()));
         let tokens = Some(pieces(&ids, &self.corpus));
-        Ok(Answer { count, approx, exact, latency: millis(start), tokens, token_ids: Some(ids) })
+        Ok(CountReply {
+            count,
+            approx,
+            exact,
+            latency: millis(start),
+            tokens,
+            token_ids: Some(ids),
+        })
     }
 
     fn count_many(
@@ -145,7 +154,7 @@ impl Served {
             )?;
         places.into_iter().zip(counts).for_each(|(place, count)| found[place] = Some(count));
         index.check_sizes()?;
-        let counted = |count: CnfCount| Counted {
+        let counted = |count: CnfCount| CountResult {
             count: count.count,
             approx: count.approx,
             exact: count.is_exact(),
@@ -207,7 +216,7 @@ fn millis(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }
 
-fn options(request: &Request, limits: &CountLimits) -> Result<CnfOptions, Refusal> {
+fn options(request: &CountRequest, limits: &CountLimits) -> Result<CnfOptions, Refusal> {
     let within =
         |name: &str, asked: Option<u64>, default: u64, limit: u64| match asked.unwrap_or(default) {
             value if (1..=limit).contains(&value) => Ok(value),

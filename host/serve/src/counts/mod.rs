@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corver_corpus::{Corpus, Mode};
-use corver_counts::wire::{About, COUNT, COUNTS};
+use corver_counts::wire::{COUNT, COUNTS, ServerInfo};
 use hyper::body::Bytes;
 
 use crate::route::{Blocking, Reply, Route};
@@ -73,9 +73,9 @@ pub fn counts(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Route> {
 }
 
 /// That the server is there, and what it has.
-fn about(corpus: &Corpus, name: &str, limits: &CountLimits) -> About {
+fn about(corpus: &Corpus, name: &str, limits: &CountLimits) -> ServerInfo {
     let info = corpus.index().info();
-    About {
+    ServerInfo {
         index: name.to_owned(),
         documents: info.documents,
         tokens: info.tokens,

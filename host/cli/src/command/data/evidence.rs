@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use corver_backends::passages::Place;
 use corver_core::{Question, Search};
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_data::QuestionRecord;
 use corver_reward::config::{self, CorpusConfig, DemoOr};
 use corver_reward::parts;
@@ -63,10 +63,10 @@ fn places(corpus: &CorpusConfig, args: &EvidenceArgs) -> Result<Vec<DemoOr<Place
     for source in &corpus.sources {
         places.push(match source {
             DemoOr::Demo => DemoOr::Demo,
-            DemoOr::Own(Source::Folder(folder)) => {
+            DemoOr::Own(CorpusSource::Folder(folder)) => {
                 DemoOr::Own(Place::new(folder, args.dir.as_deref())?)
             }
-            DemoOr::Own(server @ Source::Remote { .. }) => {
+            DemoOr::Own(server @ CorpusSource::Remote { .. }) => {
                 bail!("{server} only counts; passages are of an index here")
             }
         });

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use corver_corpus::{CnfCount, CnfOptions, Mode, OpenOptions, Passage, parse_query};
-use corver_counts::{Local, OpenSettings, Opened, RemoteSettings, Source};
+use corver_counts::{CorpusSource, Local, OpenSettings, OpenedSource, RemoteSettings};
 use corver_reward::config::{self, DemoOr};
 use corver_reward::parts;
 use serde_json::json;
@@ -19,7 +19,7 @@ const PATIENCE_S: f64 = 5.0;
 
 /// Returns the window if none is given: the paper's, or the demo's for its own index, whose
 /// articles are short.
-fn window(sources: &[DemoOr<Source>]) -> u64 {
+fn window(sources: &[DemoOr<CorpusSource>]) -> u64 {
     if sources == [DemoOr::Demo] { corver_demo::WINDOW } else { 1_000 }
 }
 
@@ -39,12 +39,13 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let remote = RemoteSettings { cache, patience_s, token_file, ..RemoteSettings::default() };
     corver_counts::check_token(&sources, &remote)?;
     if *show > 0
-        && let Some(server) = sources.iter().find(|source| matches!(source, Source::Remote { .. }))
+        && let Some(server) =
+            sources.iter().find(|source| matches!(source, CorpusSource::Remote { .. }))
     {
         bail!("{server} has no text to --show: the API only counts");
     }
     let open = |source| open(source, tokenizer.as_deref(), options, &remote);
-    let corpora: Vec<Opened> = sources.iter().map(open).collect::<Result<_>>()?;
+    let corpora: Vec<OpenedSource> = sources.iter().map(open).collect::<Result<_>>()?;
     corver_counts::check_parts(sources.iter().zip(&corpora))?;
     let start = Instant::now();
     let counts =
@@ -80,17 +81,17 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
 }
 
 fn open(
-    source: &Source,
+    source: &CorpusSource,
     tokenizer: Option<&Path>,
     options: CnfOptions,
     remote: &RemoteSettings,
-) -> Result<Opened> {
+) -> Result<OpenedSource> {
     match source {
-        Source::Folder(folder) => {
+        CorpusSource::Folder(folder) => {
             let corpus = open_folder(folder, tokenizer, OpenOptions::default())?;
-            Ok(Opened::Local(Local::new(corpus, options)))
+            Ok(OpenedSource::Local(Local::new(corpus, options)))
         }
-        Source::Remote { .. } => Ok(source.open(&OpenSettings {
+        CorpusSource::Remote { .. } => Ok(source.open(&OpenSettings {
             options,
             remote: remote.clone(),
             ..OpenSettings::default()
@@ -110,7 +111,7 @@ fn sum(one: CnfCount, other: CnfCount) -> CnfCount {
 
 /// Up to `limit` matches: as many as the first folder has, then the second, and so on.
 fn passages(
-    corpora: &[Opened],
+    corpora: &[OpenedSource],
     words: &[Vec<String>],
     options: &CnfOptions,
     limit: usize,
@@ -119,7 +120,7 @@ fn passages(
     for corpus in corpora {
         let wanted = limit - passages.len();
         if wanted > 0
-            && let Opened::Local(local) = corpus
+            && let OpenedSource::Local(local) = corpus
         {
             passages.extend(local.corpus().passages(words, options, wanted)?);
         }
