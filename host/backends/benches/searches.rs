@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use corver_backends::passages::{BuildOptions, Passages, Place, build};
 use corver_core::{Retriever, Search};
-use corver_corpus::{BuildOptions as IndexOptions, Corpus, Tokenizer, build_from_documents};
+use corver_corpus::{BuildOptions as IndexOptions, TextIndex, Tokenizer, build_from_documents};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::{Map, json};
 
@@ -52,7 +52,7 @@ fn made_up(folder: &Path) -> PathBuf {
 }
 
 fn queries(index: &Path) -> Vec<Search> {
-    let corpus = Corpus::open(index).expect("an index");
+    let corpus = TextIndex::open(index).expect("an index");
     let documents = corpus.index().info().documents as usize;
     let query = |document: corver_corpus::Result<_>| {
         let text = corpus.text(&document.expect("a whole index")).expect("text");

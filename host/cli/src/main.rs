@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         .event_format(tracing_subscriber::fmt::format().without_time().with_target(false))
         .with_span_events(FmtSpan::CLOSE) // with -v: how long each stage took
         .init();
-    if let Err(error) = corver_corpus::name_lost_files() {
+    if let Err(error) = corver_corpus::report_truncated_files() {
         tracing::warn!(%error, "an index file that is truncated while it is in use will not be named");
     }
     match run(arguments) {

@@ -1,4 +1,4 @@
-//! What queries and the building of the table cost, on a text made here: `cargo bench -p
+//! Times of queries and of building the table, on a generated text: `cargo bench -p
 //! corver-corpus`.
 //!
 //! Two million tokens in documents of 500, drawn from 30,000 ids so that id `i` is about as
@@ -70,7 +70,7 @@ fn queries(c: &mut Criterion) {
     }
 }
 
-/// What a training step asks: many pairs, as a batch and one by one.
+/// The queries of a training step: many pairs, as a batch and one by one.
 fn batches(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("index");

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
-use corver_corpus::{CnfCount, CnfOptions, Corpus, Error};
+use corver_corpus::{CnfCount, CnfOptions, Error, TextIndex};
 
 /// A counter of an index on this machine. All counts have the same options.
 #[derive(Debug)]
 pub struct Local {
-    corpus: Corpus,
+    corpus: TextIndex,
     options: CnfOptions,
     /// Longest time of a batch; `None` sets no limit.
     max_batch_time: Option<Duration>,
@@ -34,7 +34,7 @@ pub struct TooSlow {
 impl Local {
     /// Creates a counter without a time limit.
     #[must_use]
-    pub fn new(corpus: Corpus, options: CnfOptions) -> Self {
+    pub fn new(corpus: TextIndex, options: CnfOptions) -> Self {
         Self { corpus, options, max_batch_time: None }
     }
 
@@ -47,14 +47,14 @@ impl Local {
 
     /// Returns the index with its tokenizer.
     #[must_use]
-    pub fn corpus(&self) -> &Corpus {
+    pub fn corpus(&self) -> &TextIndex {
         &self.corpus
     }
 
     /// Returns a count without a limit, with the index's flags; `None` if a word has no tokens.
     ///
     /// # Errors
-    /// Fails as [`Corpus::count_words`] does.
+    /// Fails as [`TextIndex::count_words`] does.
     pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, Error> {
         self.corpus.count_words(all_of, &self.options, None)
     }
@@ -132,7 +132,7 @@ mod tests {
         build_from_documents(["red fox"; 5], &tokenizer, &path, &BuildOptions::default()).unwrap();
         for (mode, max_diff_tokens) in [(Mode::Compatible, 1), (Mode::Exact, 1), (Mode::Span, 2)] {
             let options = CnfOptions { mode, max_diff_tokens, ..CnfOptions::default() };
-            let mut local = Local::new(Corpus::open(&path).unwrap(), options);
+            let mut local = Local::new(TextIndex::open(&path).unwrap(), options);
             let pair = Query::new([["red"], ["fox"]]);
             let nothing: [&[&str]; 2] = [&["red"], &[]];
             let queries = [

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
-use corver_corpus::{CnfCount, CnfOptions, Corpus, OpenOptions, Part};
+use corver_corpus::{CnfCount, CnfOptions, OpenOptions, Part, TextIndex};
 
 use crate::{Local, Remote, RemoteError, RemoteSettings};
 
@@ -91,7 +91,7 @@ impl CorpusSource {
     pub fn open(&self, settings: &OpenSettings) -> Result<OpenedSource, SourceError> {
         match self {
             Self::Folder(folder) => {
-                let corpus = Corpus::open_with(folder, settings.index.clone())?;
+                let corpus = TextIndex::open_with(folder, settings.index.clone())?;
                 let local = Local::new(corpus, settings.options).within(settings.count_time);
                 Ok(OpenedSource::Local(local))
             }
@@ -117,7 +117,7 @@ impl CorpusSource {
     }
 }
 
-/// An open source.
+/// An open source, ready to count.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a run opens a handful")]
 pub enum OpenedSource {

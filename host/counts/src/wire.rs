@@ -1,6 +1,6 @@
 //! The JSON of Infini-gram's HTTP API, shared by client and server.
 //!
-//! A POST request has the body [`CountRequest`], and its response [`Reply`]. A GET request returns
+//! A POST request has the body [`CountRequest`], and its response [`ApiReply`]. A GET request returns
 //! a [`ServerInfo`].
 //!
 //! Extensions to the public API are optional, so that either side works with other programs. A
@@ -99,7 +99,7 @@ fn is_default(mode: &Mode) -> bool {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Nested<T> {
-    /// Consecutive elements.
+    /// Elements that are consecutive in the text.
     Ngram(Vec<T>),
     /// AND of clauses, each an OR of n-grams.
     Cnf(Vec<Vec<Vec<T>>>),
@@ -111,13 +111,13 @@ pub type TokenIds = Nested<u32>;
 /// The body of a response: a [`CountReply`] or [`Counts`], or an error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Reply<T> {
-    /// The request failed.
+pub enum ApiReply<T> {
+    /// The request failed; the server may use any status.
     Error {
-        /// Human-readable reason.
+        /// Reason for people, with the remedy.
         error: String,
     },
-    /// The request succeeded.
+    /// The request succeeded, with status 2xx.
     Success(T),
 }
 
@@ -130,7 +130,7 @@ pub struct CountReply {
     pub approx: bool,
     /// True if `count` is the number of matches. `None` if the server is not `corver-host`.
     pub exact: Option<bool>,
-    /// Processing time, milliseconds.
+    /// Time that the server needed, milliseconds.
     #[serde(skip_deserializing)]
     pub latency: f64,
     /// Token ids of the query.
@@ -146,7 +146,7 @@ pub struct CountReply {
 pub struct Counts {
     /// Count of each query, in order; `null` if a word has no tokens.
     pub counts: Vec<Option<CountResult>>,
-    /// Processing time, milliseconds.
+    /// Time that the server needed, milliseconds.
     #[serde(skip_deserializing)]
     pub latency: f64,
 }
@@ -215,19 +215,19 @@ mod tests {
 
     #[test]
     fn count_replies_match_public_api() {
-        let read = |json: &str| serde_json::from_str::<Reply<CountReply>>(json);
+        let read = |json: &str| serde_json::from_str::<ApiReply<CountReply>>(json);
         let public = r#"{"count":2349754,"approx":false,"latency":0.73,"token_ids":[3014],"tokens":["▁University"]}"#;
         assert_eq!(
             read(public).unwrap(),
-            Reply::Success(CountReply { count: 2_349_754, ..CountReply::default() })
+            ApiReply::Success(CountReply { count: 2_349_754, ..CountReply::default() })
         );
         assert_eq!(
             read(r#"{"count":9,"approx":false,"exact":false,"token_ids":"in another form"}"#)
                 .unwrap(),
-            Reply::Success(CountReply { count: 9, exact: Some(false), ..CountReply::default() })
+            ApiReply::Success(CountReply { count: 9, exact: Some(false), ..CountReply::default() })
         );
         let error = r#"{"error":"no such index","latency":1}"#;
-        assert_eq!(read(error).unwrap(), Reply::Error { error: "no such index".into() });
+        assert_eq!(read(error).unwrap(), ApiReply::Error { error: "no such index".into() });
         for garbage in ["{}", "[]", "7", r#"{"count":-1,"approx":false}"#, r#"{"count":7}"#] {
             assert!(read(garbage).is_err(), "{garbage}");
         }

@@ -1,23 +1,23 @@
 //! The demo's articles in a real index: do the counts tell true pairs from false ones, in all four
 //! tiers?
 
-use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer, build_from_documents};
+use corver_corpus::{BuildOptions, CnfOptions, TextIndex, Tokenizer, build_from_documents};
 use corver_demo::{WINDOW, World, demo_world, materialise};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-fn index(world: &World, folder: &std::path::Path) -> Corpus {
+fn index(world: &World, folder: &std::path::Path) -> TextIndex {
     let policy = materialise(&folder.join("cache")).unwrap().policy;
     let tokenizer = Tokenizer::from_file(policy.join("tokenizer.json")).unwrap();
     let articles: Vec<_> = world.articles().collect();
     let texts = articles.iter().map(|article| article.text.as_str());
     build_from_documents(texts, &tokenizer, &folder.join("index"), &BuildOptions::default())
         .unwrap();
-    Corpus::open(folder.join("index")).unwrap()
+    TextIndex::open(folder.join("index")).unwrap()
 }
 
 /// What the shipped rules ask for: all words of both names.
-fn count(corpus: &Corpus, head: &str, tail: &str) -> u64 {
+fn count(corpus: &TextIndex, head: &str, tail: &str) -> u64 {
     let mut words: Vec<Vec<String>> = Vec::new();
     for word in head.split(' ').chain(tail.split(' ')) {
         if !words.iter().any(|known| known[0] == word) {

@@ -47,8 +47,9 @@ pub struct HttpResponse {
 impl HttpResponse {
     fn new(response: &Response<Body>, body: Vec<u8>) -> Self {
         let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let retry_after = header.and_then(|value| parse_retry_after(value, SystemTime::now()));
-        let retry_after = retry_after.unwrap_or_default();
+        let retry_after = header
+            .and_then(|value| parse_retry_after(value, SystemTime::now()))
+            .unwrap_or_default();
         Self { body, status: response.status(), retry_after }
     }
 

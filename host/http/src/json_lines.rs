@@ -27,8 +27,8 @@ impl JsonLines {
     pub fn open<L: DeserializeOwned>(path: &Path, mut on_line: impl FnMut(L)) -> Result<Self> {
         let file = File::options().create(true).read(true).append(true).open(path)?;
         let mut num_skipped = 0_u64;
-        for bytes in BufReader::new(file.try_clone()?).split(b'\n') {
-            let bytes = bytes?;
+        for result in BufReader::new(file.try_clone()?).split(b'\n') {
+            let bytes = result?;
             match serde_json::from_slice(&bytes) {
                 Ok(line) => on_line(line),
                 Err(_) => num_skipped += u64::from(!bytes.is_empty()),

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use corver_corpus::{CnfOptions, Corpus, Passage};
+use corver_corpus::{CnfOptions, MatchPassage, TextIndex};
 use corver_counts::CorpusSource;
 
 use crate::config::CorpusConfig;
@@ -14,7 +14,7 @@ use crate::parts;
 #[derive(Debug)]
 pub struct Passages {
     folders: Vec<PathBuf>,
-    corpora: OnceCell<Vec<Corpus>>,
+    corpora: OnceCell<Vec<TextIndex>>,
     options: CnfOptions,
 }
 
@@ -36,11 +36,11 @@ impl Passages {
     ///
     /// # Errors
     /// Where one is not there or damaged.
-    pub fn open(&self) -> Result<&[Corpus]> {
+    pub fn open(&self) -> Result<&[TextIndex]> {
         if let Some(opened) = self.corpora.get() {
             return Ok(opened);
         }
-        let opened = self.folders.iter().map(Corpus::open).collect::<Result<_, _>>()?;
+        let opened = self.folders.iter().map(TextIndex::open).collect::<Result<_, _>>()?;
         Ok(self.corpora.get_or_init(|| opened))
     }
 
@@ -56,7 +56,7 @@ impl Passages {
     /// # Errors
     /// Where every index is on a server, which counts and has no text to show, or an index is
     /// damaged.
-    pub fn of(&self, all_of: &[Vec<String>], limit: usize) -> Result<Vec<Passage>> {
+    pub fn of(&self, all_of: &[Vec<String>], limit: usize) -> Result<Vec<MatchPassage>> {
         let mut passages = Vec::new();
         ensure!(
             !self.is_empty(),

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use corver_core::{Counter, Query};
-use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer, build_from_documents};
+use corver_corpus::{BuildOptions, CnfOptions, TextIndex, Tokenizer, build_from_documents};
 use corver_counts::{Local, Remote, RemoteSettings};
 use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -29,8 +29,8 @@ fn requests(c: &mut Criterion) {
     )
     .expect("an index");
     let options = CnfOptions::default();
-    let mut local = Local::new(Corpus::open(&path).expect("an index"), options);
-    let served = Corpus::open(&path).expect("an index");
+    let mut local = Local::new(TextIndex::open(&path).expect("an index"), options);
+    let served = TextIndex::open(&path).expect("an index");
     let address = "127.0.0.1:0".parse().expect("an address");
     let mut server =
         Server::bind(address, Limits::default(), None, Metrics::default()).expect("a free port");

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use corver_core::Query;
-use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer, build_from_documents};
+use corver_corpus::{BuildOptions, CnfOptions, TextIndex, Tokenizer, build_from_documents};
 use corver_counts::{Remote, RemoteSettings};
 use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -46,7 +46,7 @@ fn serve(limits: Limits) -> Running {
     let document = "red fox den hen ".repeat(2_500);
     build_from_documents([document.as_str(); 40], &tokenizer, &path, &BuildOptions::default())
         .unwrap();
-    let corpus = Corpus::open(&path).unwrap();
+    let corpus = TextIndex::open(&path).unwrap();
     let mut server =
         Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
     server.route(counts(corpus, "wiki", CountLimits::default()));

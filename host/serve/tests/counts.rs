@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use corver_core::{Counter, Query};
 use corver_corpus::{
-    BuildOptions, CnfOptions, Corpus, Mode, OpenOptions, Tokenizer, build_from_documents,
+    BuildOptions, CnfOptions, Mode, OpenOptions, TextIndex, Tokenizer, build_from_documents,
 };
 use corver_counts::{Local, Remote, RemoteError, RemoteSettings, Sum, Token};
 use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
@@ -20,14 +20,14 @@ const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_
     "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
     "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3,"hen":4},"unk_token":"[UNK]"}}"#;
 
-fn corpus(folder: &Path) -> Corpus {
+fn corpus(folder: &Path) -> TextIndex {
     let path = folder.join("index");
     if !path.exists() {
         let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
         let documents = ["red fox", "fox den", "red fox and a red den", "hen hen hen hen"];
         build_from_documents(documents, &tokenizer, &path, &BuildOptions::with_shards(2)).unwrap();
     }
-    Corpus::open(path).unwrap()
+    TextIndex::open(path).unwrap()
 }
 
 /// A server of counts, with its index.
@@ -262,7 +262,7 @@ fn distributed_shards_count_like_one_index() {
             let address = "127.0.0.1:0".parse().unwrap();
             let mut server =
                 Server::bind(address, Limits::default(), None, Metrics::default()).unwrap();
-            let corpus = Corpus::open_with(&path, part).unwrap();
+            let corpus = TextIndex::open_with(&path, part).unwrap();
             server.route(counts(corpus, &format!("wiki-{shard}"), CountLimits::default()));
             Running::new(server)
         })
@@ -280,7 +280,7 @@ fn distributed_shards_count_like_one_index() {
     for mode in [Mode::Exact, Mode::Span] {
         for max_diff_tokens in [1, 2, 5, 1_000] {
             let options = CnfOptions { mode, max_diff_tokens, ..CnfOptions::default() };
-            let mut whole = Local::new(Corpus::open(&path).unwrap(), options);
+            let mut whole = Local::new(TextIndex::open(&path).unwrap(), options);
             let mut parts = sum(options, 20.0);
             let counts = parts.count(&queries()).unwrap();
             assert_eq!(counts, whole.count(&queries()).unwrap(), "{options:?}");

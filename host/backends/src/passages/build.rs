@@ -9,7 +9,7 @@ use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use corver_corpus::{Corpus, Document};
+use corver_corpus::{Document, TextIndex};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use tantivy::directory::MmapDirectory;
 use tantivy::indexer::NoMergePolicy;
@@ -58,7 +58,7 @@ pub fn build(place: &Place, options: &BuildOptions<'_>) -> Result<PassageManifes
         let problem = format!("a passage of {words} words: it must have at least 1");
         return Err(PassageError::InvalidArgument(problem));
     }
-    let corpus = Corpus::open(place.index())?;
+    let corpus = TextIndex::open(place.index())?;
     let mut manifest = PassageManifest::new(corver_corpus::fingerprint(place.index())?, words);
     check_target(place.folder())?;
     let unfinished = Unfinished::create(place.folder())?;
@@ -131,7 +131,7 @@ struct Titled {
 }
 
 impl Titled {
-    fn read(corpus: &Corpus, document: &Document) -> Result<Self, corver_corpus::Error> {
+    fn read(corpus: &TextIndex, document: &Document) -> Result<Self, corver_corpus::Error> {
         let metadata = corpus.index().document_metadata(document)?;
         let title = metadata.as_deref().and_then(title).unwrap_or_default();
         Ok(Self { title, text: corpus.text(document)? })

@@ -155,7 +155,7 @@ fn open(config: &CorpusConfig) -> Result<Passages> {
     Ok(passages)
 }
 
-fn passage(passage: &corver_corpus::Passage) -> Passage {
+fn passage(passage: &corver_corpus::MatchPassage) -> Passage {
     let pieces =
         passage.spans.iter().map(|span| Piece { text: span.text.clone(), matched: span.matched });
     Passage { origin: origin(passage), pieces: pieces.collect() }

@@ -3,9 +3,9 @@
 use corver_http::{AttemptError, Client, HttpResponse, excerpt};
 use serde::de::DeserializeOwned;
 
-use crate::wire::{CountReply, CountRequest, CountResult, Counts, Reply, ServerInfo};
+use crate::wire::{ApiReply, CountReply, CountRequest, CountResult, Counts, ServerInfo};
 
-/// Requests one count.
+/// Requests the count of one query.
 pub(super) fn fetch_count(
     client: &Client,
     request: &CountRequest,
@@ -39,8 +39,8 @@ fn parse<T: DeserializeOwned>(response: &HttpResponse) -> Result<T, AttemptError
     }
     match serde_json::from_slice(&response.body) {
         // The public API reports errors with status 200, too.
-        Ok(Reply::Error { error }) => Err(AttemptError::Refused(error)),
-        Ok(Reply::Success(reply)) if response.is_success() => Ok(reply),
+        Ok(ApiReply::Error { error }) => Err(AttemptError::Refused(error)),
+        Ok(ApiReply::Success(reply)) if response.is_success() => Ok(reply),
         // A proxy's page, for example: a retry may reach the server.
         _ if response.is_success() => Err(AttemptError::transient(format!(
             "this is not a reply of Infini-gram's API: {}",

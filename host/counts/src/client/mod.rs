@@ -190,8 +190,8 @@ impl Remote {
         let results = Mutex::new(Vec::new());
         for_each_concurrent(batches, self.connections, |batch, failure| {
             if let Some(counts) = self.count_batch(&batch.queries, batch.limit, failure)? {
-                let mut results = results.lock().expect("no thread panics with it");
-                results.extend(batch.queries.iter().map(|query| query.index).zip(counts));
+                let indices = batch.queries.iter().map(|query| query.index);
+                results.lock().expect("no thread panics with it").extend(indices.zip(counts));
             }
             Ok(())
         })?;

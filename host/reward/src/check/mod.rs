@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use corver_core::sentence::split_sentences;
 use corver_core::triplet::claims_from_reply;
 use corver_core::{Claim, Completion, Lookup, Query, Section, Sentence, SentenceScorer, Verdict};
-use corver_corpus::Passage;
+use corver_corpus::MatchPassage;
 use serde::{Deserialize, Serialize};
 
 use crate::Scorer;
@@ -82,7 +82,7 @@ pub struct CheckedClaim {
     /// `None` where the corpus has no answer.
     pub supported: Option<bool>,
     /// Of a supported claim, what matches it; of another, what the corpus says of the head.
-    pub passages: Vec<Passage>,
+    pub passages: Vec<MatchPassage>,
 }
 
 impl Scorer {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use corver_corpus::{Cnf, CnfCount, CnfOptions, Corpus, Error, parse_query};
+use corver_corpus::{Cnf, CnfCount, CnfOptions, Error, TextIndex, parse_query};
 use corver_counts::wire::{
     COUNT, COUNTS, CountReply, CountRequest, CountResult, Counts, Nested, TokenIds,
 };
@@ -32,7 +32,7 @@ fn num_tokens(ids: &TokenIds) -> usize {
 }
 
 /// The vocabulary's piece for every id; `None` where there is none.
-fn pieces(ids: &TokenIds, corpus: &Corpus) -> Nested<Option<String>> {
+fn pieces(ids: &TokenIds, corpus: &TextIndex) -> Nested<Option<String>> {
     let pieces = |group: &Vec<u32>| group.iter().map(|&id| corpus.tokenizer().piece(id)).collect();
     match ids {
         Nested::Ngram(ids) => Nested::Ngram(pieces(ids)),
@@ -44,7 +44,7 @@ fn pieces(ids: &TokenIds, corpus: &Corpus) -> Nested<Option<String>> {
 
 /// What is served, and to whom.
 pub(super) struct Served {
-    pub(super) corpus: Corpus,
+    pub(super) corpus: TextIndex,
     /// What clients call it.
     pub(super) name: String,
     pub(super) limits: CountLimits,
@@ -261,7 +261,7 @@ mod tests {
         build_from_documents(["red fox"], &tokenizer, &path, &BuildOptions::default()).unwrap();
         let limits = CountLimits { time: Duration::ZERO, ..CountLimits::default() };
         let served =
-            Served { corpus: Corpus::open(&path).unwrap(), name: "wiki".to_owned(), limits };
+            Served { corpus: TextIndex::open(&path).unwrap(), name: "wiki".to_owned(), limits };
         let status = |queries: &str| {
             let body = format!(r#"{{"index":"wiki","query_type":"counts","queries":{queries}}}"#);
             answer(&served, body.as_bytes()).map(|_| ()).unwrap_err().status

@@ -6,7 +6,7 @@ mod answer;
 use std::sync::Arc;
 use std::time::Duration;
 
-use corver_corpus::{Corpus, Mode};
+use corver_corpus::{Mode, TextIndex};
 use corver_counts::wire::{COUNT, COUNTS, ServerInfo};
 use hyper::body::Bytes;
 
@@ -58,7 +58,7 @@ impl Default for CountLimits {
 
 /// `POST /`: counts in `corpus`, which clients know as `name`. `GET /`: what is served.
 #[must_use]
-pub fn counts(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Route> {
+pub fn counts(corpus: TextIndex, name: &str, limits: CountLimits) -> Vec<Route> {
     let about = about(&corpus, name, &limits);
     let blocking = Blocking::within(limits.time);
     let served = Arc::new(Served { corpus, name: name.to_owned(), limits });
@@ -73,7 +73,7 @@ pub fn counts(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Route> {
 }
 
 /// That the server is there, and what it has.
-fn about(corpus: &Corpus, name: &str, limits: &CountLimits) -> ServerInfo {
+fn about(corpus: &TextIndex, name: &str, limits: &CountLimits) -> ServerInfo {
     let info = corpus.index().info();
     ServerInfo {
         index: name.to_owned(),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use corver_corpus::{CnfCount, CnfOptions, Mode, OpenOptions, Passage, parse_query};
+use corver_corpus::{CnfCount, CnfOptions, MatchPassage, Mode, OpenOptions, parse_query};
 use corver_counts::{CorpusSource, Local, OpenSettings, OpenedSource, RemoteSettings};
 use corver_reward::config::{self, DemoOr};
 use corver_reward::parts;
@@ -115,7 +115,7 @@ fn passages(
     words: &[Vec<String>],
     options: &CnfOptions,
     limit: usize,
-) -> Result<Vec<Passage>> {
+) -> Result<Vec<MatchPassage>> {
     let mut passages = Vec::new();
     for corpus in corpora {
         let wanted = limit - passages.len();
@@ -128,14 +128,14 @@ fn passages(
     Ok(passages)
 }
 
-fn show_passage(passage: &Passage) {
+fn show_passage(passage: &MatchPassage) {
     output::line("");
     output::line(origin(passage));
     output::running_text(passage.spans.iter().map(|span| (span.text.as_str(), span.matched)));
 }
 
 /// Where a passage comes from: as much as the index kept.
-pub fn origin(passage: &Passage) -> String {
+pub fn origin(passage: &MatchPassage) -> String {
     let number = format!("document {} of shard {}", passage.document, passage.shard);
     let Some(metadata) = &passage.metadata else { return number };
     let mut parts = Vec::new();
