@@ -59,12 +59,12 @@ fn queries(c: &mut Criterion) {
             (Mode::Exact, Some(20)),
             (Mode::Span, None),
         ];
-        for (mode, enough) in ways {
+        for (mode, limit) in ways {
             // A cap that cuts the frequent ids, as the default cuts those of a real corpus.
             let options = CnfOptions { mode, max_clause_freq: 10_000, max_diff_tokens: 100 };
-            let enough_name = if enough.is_some() { ", enough" } else { "" };
-            c.bench_function(&format!("cnf/{name}/{mode:?}{enough_name}"), |b| {
-                b.iter(|| index.count_cnf(black_box(&cnf), &options, enough).ok());
+            let limit_name = if limit.is_some() { ", enough" } else { "" };
+            c.bench_function(&format!("cnf/{name}/{mode:?}{limit_name}"), |b| {
+                b.iter(|| index.count_cnf(black_box(&cnf), &options, limit).ok());
             });
         }
     }

@@ -586,11 +586,11 @@ fn index_stores_and_checks_its_tokenizer() {
     let all_of = all_of.map(words);
     let queries: Vec<&[Vec<String>]> = all_of.iter().map(Vec::as_slice).collect();
     let options = CnfOptions::default();
-    for enough in [None, Some(1)] {
+    for limit in [None, Some(1)] {
         let alone =
-            queries.iter().map(|all_of| corpus.count_words(all_of, &options, enough).unwrap());
+            queries.iter().map(|all_of| corpus.count_words(all_of, &options, limit).unwrap());
         assert_eq!(
-            corpus.count_words_batch(&queries, &options, enough, None).unwrap(),
+            corpus.count_words_batch(&queries, &options, limit, None).unwrap(),
             alone.collect::<Vec<_>>()
         );
     }

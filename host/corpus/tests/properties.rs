@@ -182,16 +182,16 @@ proptest! {
             // boundaries.)
             let compatible = CnfOptions { max_clause_freq: 1 << 40, mode: Mode::Compatible, ..exact };
             prop_assert_eq!(index.count_cnf(&cnf, &compatible, None).unwrap(), answer);
-            for enough in 1..5 {
-                let early = index.count_cnf(&cnf, &exact, Some(enough)).unwrap();
-                prop_assert_eq!(early.count.min(enough), expected.min(enough));
+            for limit in 1..5 {
+                let early = index.count_cnf(&cnf, &exact, Some(limit)).unwrap();
+                prop_assert_eq!(early.count.min(limit), expected.min(limit));
             }
             // A sampled count stops as well: where it would report enough, and nowhere else.
             let sampled = CnfOptions { max_clause_freq: 3, mode: Mode::Compatible, ..exact };
             let whole = index.count_cnf(&cnf, &sampled, None).unwrap();
-            for enough in 1..9 {
-                let early = index.count_cnf(&cnf, &sampled, Some(enough)).unwrap();
-                prop_assert_eq!(early.count.min(enough), whole.count.min(enough));
+            for limit in 1..9 {
+                let early = index.count_cnf(&cnf, &sampled, Some(limit)).unwrap();
+                prop_assert_eq!(early.count.min(limit), whole.count.min(limit));
                 prop_assert!(early.at_least || early == whole);
                 prop_assert_eq!((early.approx, early.sampled), (whole.approx, whole.sampled));
             }
@@ -225,9 +225,9 @@ proptest! {
             clauses.reverse();
             let cnf = Cnf::new(clauses).unwrap();
             prop_assert_eq!(index.count_cnf(&cnf, &options, None).unwrap(), answer);
-            for enough in 1..5 {
-                let early = index.count_cnf(&cnf, &options, Some(enough)).unwrap();
-                prop_assert_eq!(early.count, expected.min(enough));
+            for limit in 1..5 {
+                let early = index.count_cnf(&cnf, &options, Some(limit)).unwrap();
+                prop_assert_eq!(early.count, expected.min(limit));
                 prop_assert!(early.at_least || early == answer);
             }
             let found = index.find_cnf(&cnf, &options).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
 
 /// Number of cached counts at which the cache is cleared.
 const MAX_COUNTS: usize = 1 << 20;
@@ -23,7 +23,7 @@ impl CachedCounter {
 }
 
 impl Counter for CachedCounter {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         if self.cache.len() >= MAX_COUNTS {
             self.cache.clear();
         }
@@ -58,13 +58,10 @@ mod tests {
     struct Words(&'static Mutex<Vec<usize>>);
 
     impl Counter for Words {
-        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
             self.0.lock().unwrap().push(queries.len());
             let words = |query: &Query| query.all_of.iter().map(Vec::len).sum::<usize>() as u64;
-            Ok(queries
-                .iter()
-                .map(|query| Count { occurrences: Some(words(query)), exact: true })
-                .collect())
+            Ok(queries.iter().map(|query| Count::exact(Some(words(query)))).collect())
         }
 
         fn size(&self) -> CorpusSize {
@@ -83,11 +80,11 @@ mod tests {
         };
         assert_eq!(count(&[pair.clone(), one.clone(), pair.clone()]), [Some(3), Some(1), Some(3)]);
         assert_eq!(count(&[one.clone(), pair]), [Some(1), Some(3)]);
-        assert_eq!(count(&[one.with_enough(Some(2))]), [Some(1)]);
+        assert_eq!(count(&[one.with_limit(Some(2))]), [Some(1)]);
         assert_eq!(
             *BATCH_SIZES.lock().unwrap(),
             [2, 1],
-            "another `enough` may have another answer"
+            "another limit may have another count"
         );
         assert_eq!(cached.size().tokens, Some(7));
     }

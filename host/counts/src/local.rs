@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_core::{BoxError, CorpusSize, Count, CountPrecision, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Error, TextIndex};
 
 /// A counter of an index on this machine. All counts have the same options.
@@ -60,7 +60,7 @@ impl Local {
     }
 
     /// Returns the error of a batch of `num_queries` queries that failed after `num_counted`.
-    fn batch_error(&self, error: Error, num_counted: usize, num_queries: usize) -> PartError {
+    fn batch_error(&self, error: Error, num_counted: usize, num_queries: usize) -> BoxError {
         match (error, self.max_batch_time) {
             (Error::Deadline { counted, .. }, Some(max_batch_time)) => TooSlow {
                 limit_ms: max_batch_time.as_millis(),
@@ -74,7 +74,7 @@ impl Local {
 }
 
 impl Counter for Local {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let deadline = self.max_batch_time.and_then(|time| Instant::now().checked_add(time));
         let mut counts = vec![to_count(None); queries.len()];
         let mut num_counted = 0;
@@ -82,7 +82,7 @@ impl Counter for Local {
         let mut by_limit: BTreeMap<Option<u64>, Vec<usize>> = BTreeMap::new();
         for (number, query) in queries.iter().enumerate() {
             if !query.all_of.is_empty() && query.all_of.iter().all(|words| !words.is_empty()) {
-                by_limit.entry(query.enough).or_default().push(number);
+                by_limit.entry(query.limit).or_default().push(number);
             }
         }
         for (limit, numbers) in by_limit {
@@ -106,12 +106,15 @@ impl Counter for Local {
     }
 }
 
-/// Converts the index's count. A missing count is not an estimate, and so is `exact`.
+/// Converts the index's count; `None` is a query that cannot be counted.
 fn to_count(found: Option<CnfCount>) -> Count {
-    Count {
-        occurrences: found.map(|count| count.count),
-        exact: found.is_none_or(|count| count.is_exact()),
-    }
+    let Some(found) = found else { return Count::exact(None) };
+    let precision = match found {
+        CnfCount { sampled: true, .. } => CountPrecision::Estimate,
+        CnfCount { at_least: true, .. } => CountPrecision::AtLeast,
+        _ => CountPrecision::Exact,
+    };
+    Count { occurrences: Some(found.count), precision }
 }
 
 #[cfg(test)]
@@ -125,7 +128,7 @@ mod tests {
         "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3},"unk_token":"[UNK]"}}"#;
 
     #[test]
-    fn local_index_honours_enough_and_time_limit() {
+    fn local_index_honours_limit_and_deadline() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index");
         let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
@@ -137,15 +140,15 @@ mod tests {
             let nothing: [&[&str]; 2] = [&["red"], &[]];
             let queries = [
                 pair.clone(),
-                pair.with_enough(Some(2)),
+                pair.with_limit(Some(2)),
                 Query::new([["red"], [""]]),
                 Query::new(nothing.map(<[&str]>::to_vec)),
-                Query { all_of: Vec::new(), enough: None },
+                Query { all_of: Vec::new(), limit: None },
             ];
             let counts = local.count(&queries).unwrap();
-            assert_eq!(counts[0], Count { occurrences: Some(5), exact: true }, "{mode:?}");
+            assert_eq!(counts[0], Count::exact(Some(5)), "{mode:?}");
             assert!(counts[1].occurrences.unwrap() >= 2, "{mode:?}");
-            assert_eq!(counts[2..], [Count { occurrences: None, exact: true }; 3], "{mode:?}");
+            assert_eq!(counts[2..], [Count::exact(None); 3], "{mode:?}");
             assert_eq!(local.size(), CorpusSize { tokens: Some(15), documents: Some(5) });
             let error = local.within(Some(Duration::ZERO)).count(&queries).unwrap_err().to_string();
             assert!(

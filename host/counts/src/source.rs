@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, OpenOptions, Part, TextIndex};
 
 use crate::{Local, Remote, RemoteError, RemoteSettings};
@@ -149,7 +149,7 @@ impl OpenedSource {
 }
 
 impl Counter for OpenedSource {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         match self {
             Self::Local(local) => local.count(queries),
             Self::Remote(remote) => remote.count(queries),

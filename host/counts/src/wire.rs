@@ -7,6 +7,7 @@
 //! request may have a mode, a limit, and many queries; a reply may say if the count is exact, which
 //! `approx` alone does not. The client uses only the extensions that [`ServerInfo`] lists.
 
+use corver_core::{Count, CountPrecision};
 use corver_corpus::{CnfOptions, Mode, Part};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -160,6 +161,21 @@ pub struct CountResult {
     pub approx: bool,
     /// True if `count` is the number of matches.
     pub exact: bool,
+}
+
+impl CountResult {
+    /// Converts the count of a query with this limit. The reply does not report why a count is not
+    /// exact: one that reaches the limit, and was not extrapolated, is taken for a lower bound.
+    #[must_use]
+    pub fn to_count(self, limit: Option<u64>) -> Count {
+        let reached_limit = limit.is_some_and(|limit| self.count >= limit);
+        let precision = match (self.exact, self.approx) {
+            (true, _) => CountPrecision::Exact,
+            (false, false) if reached_limit => CountPrecision::AtLeast,
+            (false, _) => CountPrecision::Estimate,
+        };
+        Count { occurrences: Some(self.count), precision }
+    }
 }
 
 /// The description of a `corver-host` server.

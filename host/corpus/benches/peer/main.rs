@@ -54,19 +54,19 @@ struct Way {
     /// True if sorted lists of frequent clauses are cached between queries.
     cached: bool,
     mode: Mode,
-    enough: Option<u64>,
+    limit: Option<u64>,
 }
 
 const COMPATIBLE: usize = 0;
 const EXACT: usize = 1;
 const ENOUGH: usize = 2;
 const WAYS: [Way; 6] = [
-    Way { name: "compatible", cached: true, mode: Mode::Compatible, enough: None },
-    Way { name: "exact", cached: true, mode: Mode::Exact, enough: None },
-    Way { name: "exact, enough = 20", cached: true, mode: Mode::Exact, enough: Some(20) },
-    Way { name: "span", cached: true, mode: Mode::Span, enough: None },
-    Way { name: "compatible, no cache", cached: false, mode: Mode::Compatible, enough: None },
-    Way { name: "exact, no cache", cached: false, mode: Mode::Exact, enough: None },
+    Way { name: "compatible", cached: true, mode: Mode::Compatible, limit: None },
+    Way { name: "exact", cached: true, mode: Mode::Exact, limit: None },
+    Way { name: "exact, enough = 20", cached: true, mode: Mode::Exact, limit: Some(20) },
+    Way { name: "span", cached: true, mode: Mode::Span, limit: None },
+    Way { name: "compatible, no cache", cached: false, mode: Mode::Compatible, limit: None },
+    Way { name: "exact, no cache", cached: false, mode: Mode::Exact, limit: None },
 ];
 
 /// The index with the default cache, and without a cache.
@@ -213,7 +213,7 @@ fn ask(index: &Index, query: &Query, way: &Way) -> CnfCount {
                 max_diff_tokens: *max_diff_tokens,
                 mode: way.mode,
             };
-            index.count_cnf(cnf, &options, way.enough).expect("the index is sound")
+            index.count_cnf(cnf, &options, way.limit).expect("the index is sound")
         }
     }
 }

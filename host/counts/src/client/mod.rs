@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode, Part};
 use corver_http::{
     AttemptError, Client, FirstFailure, RequestError, RetryPolicy, for_each_concurrent,
@@ -136,7 +136,7 @@ impl Remote {
     /// # Errors
     /// Fails if the server refuses the query, or the retries are exhausted.
     pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, RemoteError> {
-        let query = Query { all_of: all_of.to_vec(), enough: None };
+        let query = Query { all_of: all_of.to_vec(), limit: None };
         let result = self.count_all(&[query])?.pop().flatten();
         Ok(result.map(|CountResult { count, approx, exact }| CnfCount {
             count,
@@ -152,7 +152,7 @@ impl Remote {
         let mut pending: BTreeMap<Option<u64>, Vec<PendingQuery>> = BTreeMap::new();
         for (index, query) in queries.iter().enumerate() {
             let Some(text) = query_text(&query.all_of) else { continue };
-            let limit = query.enough.filter(|_| self.info.is_some());
+            let limit = query.limit.filter(|_| self.info.is_some());
             results[index] = self.cache.as_ref().and_then(|cache| cache.get(&text, limit));
             if results[index].is_none() {
                 pending.entry(limit).or_default().push(PendingQuery { index, text });
@@ -281,12 +281,12 @@ impl Remote {
 }
 
 impl Counter for Remote {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let mut counts = Vec::with_capacity(queries.len());
-        for result in self.count_all(queries)? {
-            counts.push(Count {
-                occurrences: result.map(|result| result.count),
-                exact: result.is_none_or(|result| result.exact),
+        for (query, result) in queries.iter().zip(self.count_all(queries)?) {
+            counts.push(match result {
+                Some(result) => result.to_count(query.limit),
+                None => Count::exact(None),
             });
         }
         Ok(counts)
