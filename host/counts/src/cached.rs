@@ -81,11 +81,7 @@ mod tests {
         assert_eq!(count(&[pair.clone(), one.clone(), pair.clone()]), [Some(3), Some(1), Some(3)]);
         assert_eq!(count(&[one.clone(), pair]), [Some(1), Some(3)]);
         assert_eq!(count(&[one.with_limit(Some(2))]), [Some(1)]);
-        assert_eq!(
-            *BATCH_SIZES.lock().unwrap(),
-            [2, 1],
-            "another limit may have another count"
-        );
+        assert_eq!(*BATCH_SIZES.lock().unwrap(), [2, 1], "another limit may have another count");
         assert_eq!(cached.size().tokens, Some(7));
     }
 }

@@ -228,10 +228,10 @@ impl<'a> Builder<'a> {
             let (tokenised, read) =
                 rayon::join(|| batch.tokenise(tokenisation), || inputs.next_batch());
             self.add(&mut streams, &tokenised?, batch.read_bytes, inputs.num_bytes())?;
-            let text_bytes = streams.totals().text_bytes;
-            if text_bytes - checkpoint_at >= self.options.checkpoint_bytes {
+            let bytes_so_far = streams.totals().text_bytes;
+            if bytes_so_far - checkpoint_at >= self.options.checkpoint_bytes {
                 self.unfinished.add_checkpoint(streams.checkpoint(batch.end)?)?;
-                checkpoint_at = text_bytes;
+                checkpoint_at = bytes_so_far;
             }
             next_batch = read?;
         }

@@ -130,18 +130,18 @@ impl UnfinishedIndex {
         let (path, lock) = lock(target, !recipe.from_files)?;
         let saved = if restart { None } else { load(&path)? };
         // Documents from memory cannot be compared with those of an earlier call.
-        let resumable = saved.filter(|saved| saved.recipe.from_files);
+        let resumable = saved.filter(|state| state.recipe.from_files);
         let is_new = resumable.is_none();
         let state = match resumable {
-            Some(saved) => {
-                if let Some(option) = saved.recipe.difference(&recipe) {
+            Some(resumed) => {
+                if let Some(option) = resumed.recipe.difference(&recipe) {
                     return Err(Error::OutputTaken(format!(
                         "{} holds an unfinished build that differs in {option}: repeat the \
                          command that began it, or start again and discard it",
                         path.display()
                     )));
                 }
-                saved.with_inputs(inputs)
+                resumed.with_inputs(inputs)
             }
             None => BuildState {
                 recipe,

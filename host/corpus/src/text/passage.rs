@@ -115,10 +115,10 @@ impl TextIndex {
         let mut excerpts: Vec<Range<u64>> = Vec::new();
         for terms in clauses {
             let Some(word) = first_occurrence(&text, terms) else { continue };
-            let start = (position + word.start as u64).saturating_sub(CONTEXT).max(tokens.start);
-            let end = (position + word.end as u64).saturating_add(CONTEXT).min(tokens.end);
-            let excerpt_start = self.nearest_word_start(document, start, CutDirection::Back)?;
-            let excerpt_end = self.nearest_word_start(document, end, CutDirection::Ahead)?;
+            let left = (position + word.start as u64).saturating_sub(CONTEXT).max(tokens.start);
+            let right = (position + word.end as u64).saturating_add(CONTEXT).min(tokens.end);
+            let excerpt_start = self.nearest_word_start(document, left, CutDirection::Back)?;
+            let excerpt_end = self.nearest_word_start(document, right, CutDirection::Ahead)?;
             excerpts.push(excerpt_start..excerpt_end);
         }
         excerpts.sort_unstable_by_key(|excerpt| excerpt.start);

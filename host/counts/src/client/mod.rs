@@ -159,9 +159,9 @@ impl Remote {
             }
         }
         let mut batches = Vec::new();
-        for (limit, limit_queries) in pending {
-            for queries in self.split_into_batches(limit_queries) {
-                batches.push(QueryBatch { limit, queries });
+        for (limit, pending_queries) in pending {
+            for batch in self.split_into_batches(pending_queries) {
+                batches.push(QueryBatch { limit, queries: batch });
             }
         }
         for (index, result) in self.count_batches(batches)? {

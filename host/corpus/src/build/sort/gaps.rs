@@ -56,8 +56,8 @@ impl Gaps {
         let mut overflows = high.into_iter().peekable();
         let mut chunk = Vec::with_capacity((1 << 16) + 16);
         for (rank, low) in self.low.into_iter().enumerate() {
-            let high = overflows.next_if(|&(at, _)| at == rank).map_or(0, |(_, high)| high);
-            let mut count = high << 8 | u64::from(low.into_inner());
+            let high_bits = overflows.next_if(|&(at, _)| at == rank).map_or(0, |(_, bits)| bits);
+            let mut count = high_bits << 8 | u64::from(low.into_inner());
             while count >= 0x80 {
                 chunk.push(count as u8 | 0x80);
                 count >>= 7;

@@ -76,10 +76,11 @@ pub(super) fn write_tables(
     }
     let budget = Budget::new(options);
     let mut remaining = &shards[..];
-    while let Some((shard, file)) = remaining.first() {
+    while let Some((first, first_file)) = remaining.first() {
         let num_parallel = budget.num_parallel(remaining);
         if num_parallel == 0 {
-            sort_in_blocks(unfinished, *shard, file, budget.block_tokens(file)?, width, options)?;
+            let block_tokens = budget.block_tokens(first_file)?;
+            sort_in_blocks(unfinished, *first, first_file, block_tokens, width, options)?;
             remaining = &remaining[1..];
             continue;
         }
