@@ -10,7 +10,7 @@
 //!  this machine      of `corver-host index serve`
 //! ```
 //!
-//! A [`CorpusSource`] names an index folder or a server's index; [`open`] opens several as one
+//! A [`CorpusSource`] names an index folder or a server's index; [`open()`] opens several as one
 //! counter. The client needs the feature `client`. [`wire`] is the JSON that it shares with
 //! servers.
 

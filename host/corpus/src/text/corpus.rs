@@ -17,7 +17,7 @@ pub struct TextIndex {
 }
 
 impl TextIndex {
-    /// Opens an index with the tokenizer in its folder, as [`crate::build`] writes it.
+    /// Opens an index with the tokenizer in its folder, as [`crate::build()`] writes it.
     ///
     /// # Errors
     /// Fails as [`Index::open`] does, or if the folder holds no tokenizer or another one than the

@@ -179,6 +179,7 @@ fn symbol_bytes(file: &SymbolFile) -> u64 {
     if file.num_symbols() + block::ROOM <= 1 << 16 { 2 } else { 4 }
 }
 
+/// Sorts the suffixes of a shard with one call of the library.
 fn sort_in_one_piece<S: Symbol>(
     file: &SymbolFile,
     shard: usize,
@@ -201,6 +202,8 @@ fn suffix_array<S: Symbol>(symbols: &mut [S], shard: usize) -> Result<Vec<i32>> 
     })
 }
 
+/// Sorts the suffixes of a shard block by block, and merges the blocks. An interrupted build resumes
+/// after its last block.
 fn sort_in_blocks(
     unfinished: &mut UnfinishedIndex,
     shard: usize,
@@ -242,6 +245,8 @@ fn sort_in_blocks(
                 &report_ranked,
             )?,
         };
+        // Crash safety: the bits are synced before the state lists the block, and the old bits are
+        // removed after it.
         let mut bits = unfinished.create_file(&bits_name(shard, block.begin))?;
         greater.write(&mut bits)?;
         bits.finish()?;
