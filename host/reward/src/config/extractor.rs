@@ -31,7 +31,7 @@ impl Resolve for ExtractorConfig {
         }
         let text =
             problems.required("extract.model", section.model.as_mut(), "--extractor DIR|NAME")?;
-        let model = problems.record("extract.model", hub_place(hub::Kind::Model, text))?;
+        let model = problems.record("extract.model", hub_place(hub::RepoKind::Model, text))?;
         *text = model.written(|path| path.display().to_string());
         Some(Self {
             model,
