@@ -73,7 +73,7 @@ fn words(replies: Vec<ChatReply>) -> Vec<String> {
     replies.into_iter().map(|reply| reply.content).collect()
 }
 
-fn ask(chat: &ChatClient, number: usize) -> Result<Vec<String>, ChatError> {
+fn request(chat: &ChatClient, number: usize) -> Result<Vec<String>, ChatError> {
     chat.reply_all(&prompts(number), |reply| reply == "CORRECT", |_| ()).map(words)
 }
 
@@ -89,7 +89,7 @@ fn request_matches_openai_api_and_carries_key() {
     std::fs::write(&key_file, "sk-0123456789abcdef\n").unwrap();
     let chat =
         open(ChatSettings { key_file: Some(key_file), ..endpoint.settings() }, folder.path());
-    assert_eq!(ask(&chat, 1).unwrap(), ["CORRECT"]);
+    assert_eq!(request(&chat, 1).unwrap(), ["CORRECT"]);
     let Request { head, body, .. } = endpoint.0.requests().remove(0);
     assert!(head.starts_with("POST /v1/chat/completions "), "{head}");
     assert!(
@@ -205,7 +205,7 @@ fn transient_failures_are_retried() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::new(vec![failure, says("CORRECT")]);
-        assert_eq!(ask(&open(endpoint.settings(), folder.path()), 1).unwrap(), ["CORRECT"]);
+        assert_eq!(request(&open(endpoint.settings(), folder.path()), 1).unwrap(), ["CORRECT"]);
         assert_eq!(endpoint.num_requests(), 2);
     }
 }
@@ -217,7 +217,7 @@ fn retry_after_header_delays_retry() {
         Response::Answer(429, "Retry-After: 2\r\n", String::new()),
         says("CORRECT"),
     ]);
-    ask(&open(endpoint.settings(), folder.path()), 1).unwrap();
+    request(&open(endpoint.settings(), folder.path()), 1).unwrap();
     let requests = endpoint.0.requests();
     assert!(requests[1].arrived - requests[0].arrived >= Duration::from_secs(2));
 }
@@ -231,7 +231,7 @@ fn refusal_is_not_retried_and_names_reason() {
     {
         let folder = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::new(vec![Response::Answer(status, "", body.into())]);
-        let error = ask(&open(endpoint.settings(), folder.path()), 1).unwrap_err();
+        let error = request(&open(endpoint.settings(), folder.path()), 1).unwrap_err();
         assert!(matches!(&error, ChatError::NoReply(message) if message.contains(why)), "{error}");
         assert_eq!(endpoint.num_requests(), 1);
     }
@@ -242,11 +242,11 @@ fn unaccepted_reply_is_requested_once_more() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("Well,"), says("CORRECT"), says("Hm"), says("Perhaps")]);
     let chat = open(endpoint.settings(), folder.path());
-    let replies = ask(&chat, 2).unwrap();
+    let replies = request(&chat, 2).unwrap();
     assert_eq!(replies, ["CORRECT", "Perhaps"]);
     assert_eq!((endpoint.num_requests(), chat.spending().now.replies), (4, 4));
     // Both attempts are cached.
-    assert_eq!(ask(&open(endpoint.settings(), folder.path()), 2).unwrap(), replies);
+    assert_eq!(request(&open(endpoint.settings(), folder.path()), 2).unwrap(), replies);
     assert_eq!(endpoint.num_requests(), 4);
 }
 
@@ -257,7 +257,7 @@ fn interrupted_batch_resumes_from_stored_replies() {
     responses.push(Response::Answer(400, "", "broken".into()));
     responses.push(says("CORRECT"));
     let endpoint = Endpoint::new(responses);
-    assert!(ask(&open(endpoint.settings(), folder.path()), 8).is_err());
+    assert!(request(&open(endpoint.settings(), folder.path()), 8).is_err());
     assert_eq!(endpoint.num_requests(), 6);
     // As a killed process leaves it.
     let path = folder.path().join("replies.jsonl");
@@ -265,7 +265,7 @@ fn interrupted_batch_resumes_from_stored_replies() {
     cached.extend(b"{\"key\": \"torn");
     std::fs::write(&path, cached).unwrap();
     let chat = open(endpoint.settings(), folder.path());
-    assert_eq!(ask(&chat, 8).unwrap().len(), 8);
+    assert_eq!(request(&chat, 8).unwrap().len(), 8);
     assert_eq!(
         (chat.spending().before.replies, chat.spending().now.replies, endpoint.num_requests()),
         (5, 3, 9)
@@ -273,7 +273,7 @@ fn interrupted_batch_resumes_from_stored_replies() {
     // Another model has its own replies.
     let other =
         open(ChatSettings { model: Some("other".into()), ..endpoint.settings() }, folder.path());
-    ask(&other, 1).unwrap();
+    request(&other, 1).unwrap();
     assert_eq!(other.spending().before.replies, 0);
 }
 
@@ -285,7 +285,7 @@ fn cost_ceiling_stops_requests() {
     let prices = ChatPrices { prompt: 10.0, completion: 500.0 };
     let settings =
         |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
-    let error = ask(&open(settings(0.005), folder.path()), 10).unwrap_err();
+    let error = request(&open(settings(0.005), folder.path()), 10).unwrap_err();
     assert!(
         matches!(error, ChatError::CostCeiling { cost, .. } if (cost - 0.006).abs() < 1e-9),
         "{error}"
@@ -301,14 +301,14 @@ fn cost_ceiling_stops_requests() {
     );
     assert_eq!((again.spending().now.replies, endpoint.num_requests()), (0, 3));
     // Cached replies are returned whatever their cost, and a higher ceiling resumes.
-    assert_eq!(ask(&open(settings(0.005), folder.path()), 3).unwrap().len(), 3);
+    assert_eq!(request(&open(settings(0.005), folder.path()), 3).unwrap().len(), 3);
     let chat = open(settings(1.0), folder.path());
-    assert_eq!(ask(&chat, 10).unwrap().len(), 10);
+    assert_eq!(request(&chat, 10).unwrap().len(), 10);
     assert_eq!((chat.spending().before.replies, chat.spending().now.prompt_tokens), (3, 700));
     assert!((chat.spending().now.cost(prices) - 0.014).abs() < 1e-9);
     assert!((chat.spending().cost(prices) - 0.02).abs() < 1e-9);
     // Each reply counts once, however often its prompt is repeated.
-    ask(&chat, 10).unwrap();
+    request(&chat, 10).unwrap();
     assert_eq!((chat.spending().before.replies, chat.spending().now.replies), (3, 7));
 
     let uncounted = Endpoint::new(vec![Response::Answer(
@@ -319,14 +319,14 @@ fn cost_ceiling_stops_requests() {
     let folder = tempfile::tempdir().unwrap();
     let blind = ChatSettings { prices, max_cost: Some(1.0), ..uncounted.settings() };
     for _ in 0..2 {
-        let error = ask(&open(blind.clone(), folder.path()), 1).unwrap_err().to_string();
+        let error = request(&open(blind.clone(), folder.path()), 1).unwrap_err().to_string();
         assert!(error.contains(" does not say how many tokens it used"), "{error}");
     }
     let priced = ChatSettings { prices, ..uncounted.settings() };
-    let error = ask(&open(priced, folder.path()), 1).unwrap_err().to_string();
+    let error = request(&open(priced, folder.path()), 1).unwrap_err().to_string();
     assert!(error.contains(" does not say how many tokens it used"), "{error}");
     assert_eq!(uncounted.num_requests(), 1);
-    assert_eq!(ask(&open(uncounted.settings(), folder.path()), 1).unwrap().len(), 1);
+    assert_eq!(request(&open(uncounted.settings(), folder.path()), 1).unwrap().len(), 1);
 }
 
 #[test]

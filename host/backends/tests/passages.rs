@@ -241,7 +241,7 @@ fn damaged_passages_are_an_error() {
         assert!(is_invalid(&answer().unwrap_err(), " are damaged: "), "{}", file.display());
         fs::remove_file(&file).unwrap();
         assert!(answer().is_err(), "{}", file.display());
-        // Whatever a damaged byte does, it ends in an answer or an error.
+        // Any damaged byte leads to an answer or an error.
         for at in (0..bytes.len()).step_by(3) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x55;

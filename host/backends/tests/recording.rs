@@ -96,7 +96,7 @@ fn search(query: &str, title: Option<&str>) -> Search {
 }
 
 /// Returns the replies to requests of every kind, with their usage, as text.
-fn ask(verifiers: &mut Verifiers<'_>, words: &[&str]) -> String {
+fn request(verifiers: &mut Verifiers<'_>, words: &[&str]) -> String {
     let pairs: Vec<Pair> = words.iter().map(|word| pair("seven letters", word)).collect();
     let prompts: Vec<Prompt> =
         words.iter().flat_map(|word| [prompt(word, None), prompt(word, Some(1))]).collect();
@@ -122,12 +122,12 @@ fn replay_returns_recorded_answers_and_costs() {
     let path = folder.path().join("answers.jsonl");
     let batches: [&[&str]; 3] = [&["Paris", "Rome", "Paris"], &["Rome"], &["Lima\n\"", ""]];
     let mut recorder = record(&path, letters()).unwrap();
-    let recorded = batches.map(|words| ask(&mut recorder, words));
+    let recorded = batches.map(|words| request(&mut recorder, words));
     // A header; a count, a pair, two prompts and two searches of each of four words.
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1 + 4 * 6);
     let mut replayed = replay(&path);
     assert_eq!(replayed.size(), SIZE);
-    assert_eq!(batches.map(|words| ask(&mut replayed, words)), recorded);
+    assert_eq!(batches.map(|words| request(&mut replayed, words)), recorded);
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn recorded_counts_ignore_enough_limit() {
 fn unrecorded_request_error_shows_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.jsonl");
-    ask(&mut record(&path, letters()).unwrap(), &["Paris"]);
+    request(&mut record(&path, letters()).unwrap(), &["Paris"]);
     let mut replayed = replay(&path);
     let long = "x".repeat(1_000);
     let errors = [
@@ -194,15 +194,15 @@ fn recorder_preserves_granted_capabilities() {
 fn recording_resumes_after_kill() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.jsonl");
-    ask(&mut record(&path, letters()).unwrap(), &["Paris", "Rome"]);
+    request(&mut record(&path, letters()).unwrap(), &["Paris", "Rome"]);
     let whole = fs::read(&path).unwrap();
     let last = whole[..whole.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
     for length in [last + 1, whole.len() - 5, whole.len() - 1, whole.len()] {
         fs::write(&path, &whole[..length]).unwrap();
         replay(&path); // a truncated line is no error
-        ask(&mut resume(&path, letters()).unwrap(), &["Rome", "Paris", "Lima"]);
+        request(&mut resume(&path, letters()).unwrap(), &["Rome", "Paris", "Lima"]);
         let mut replayed = replay(&path);
-        ask(&mut replayed, &["Lima", "Rome", "Paris"]);
+        request(&mut replayed, &["Lima", "Rome", "Paris"]);
         assert_eq!(replayed.size(), SIZE);
         assert_eq!(
             fs::read_to_string(&path).unwrap().lines().count(),
@@ -218,10 +218,10 @@ fn recording_resumes_without_header() {
     let path = folder.path().join("answers.jsonl");
     for torn in ["", r#"{"corpus":{"#] {
         fs::write(&path, torn).unwrap();
-        ask(&mut resume(&path, letters()).unwrap(), &["Rome"]);
+        request(&mut resume(&path, letters()).unwrap(), &["Rome"]);
         let mut replayed = replay(&path);
         assert_eq!(replayed.size(), SIZE);
-        ask(&mut replayed, &["Rome"]);
+        request(&mut replayed, &["Rome"]);
     }
 }
 

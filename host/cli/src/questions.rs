@@ -123,12 +123,12 @@ impl EvalSet {
 }
 
 fn demo_truth() -> Arc<dyn Truth> {
-    Arc::new(DemoTruth(corver_demo::Truth::of(&demo_world())))
+    Arc::new(DemoTruth(corver_demo::WorldTruth::new(&demo_world())))
 }
 
 /// The truth about sentences of the demo's world.
 #[derive(Debug)]
-struct DemoTruth(corver_demo::Truth);
+struct DemoTruth(corver_demo::WorldTruth);
 
 impl Truth for DemoTruth {
     fn is_true(&self, sentence: &str) -> Option<bool> {

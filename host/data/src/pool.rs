@@ -24,7 +24,7 @@ pub struct SourceFile {
 pub struct PoolSettings {
     /// Least Jaccard similarity of near duplicates, above 0 and at most 1.
     pub near: f64,
-    /// Longest question, characters.
+    /// Longest text of a question, characters.
     pub max_chars: usize,
 }
 
@@ -115,13 +115,13 @@ pub struct DropFinding<'a> {
     pub query: Option<String>,
 }
 
-/// A dropped question.
+/// A question that is not in the pool, with the reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DroppedQuestion<'a> {
     /// Question with its file and record.
     #[serde(flatten)]
     pub entry: PoolEntry<'a>,
-    /// Reason and evidence.
+    /// Reason for the drop, with the evidence.
     #[serde(flatten)]
     pub finding: DropFinding<'a>,
 }

@@ -15,7 +15,7 @@ const PARQUET: &[u8] = b"PAR1";
 /// A question in CorVer's own layout, which [`question`] reads back as the same question.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct QuestionRecord<'a> {
-    /// User message.
+    /// Text of the question, which is the user message.
     pub question: &'a str,
     /// Golds; may be empty.
     pub answers: &'a [String],

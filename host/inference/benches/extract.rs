@@ -10,7 +10,7 @@ fn sentences(count: usize) -> Vec<String> {
     const NAMES: [&str; 6] =
         ["Dora Fenn", "Silent Brava", "Garo Lisk", "Port Tevan", "Omira Press", "Kelda Islands"];
     let name = |n: usize| NAMES[n % NAMES.len()];
-    // A number keeps them apart, those of other calls too: a sentence is decoded once.
+    // A number makes every sentence unique, also across calls: equal ones are decoded once.
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let number = || CALLS.fetch_add(1, Ordering::Relaxed);
     (0..count)

@@ -26,6 +26,12 @@ pub struct ChatClient {
     cache: ReplyCache,
 }
 
+/// The replies of a batch, by prompt.
+struct ReplyBatch {
+    finished: usize,
+    replies: Vec<Option<ChatReply>>,
+}
+
 impl ChatClient {
     /// Checks the settings and opens the cache file `cache`; sends nothing. `section` is the name
     /// of the settings' section, for messages.
@@ -82,22 +88,23 @@ impl ChatClient {
                 self.cached(request, 1)?;
             }
         }
-        let replies = Mutex::new((0, vec![None; prompts.len()]));
+        let batch = Mutex::new(ReplyBatch { finished: 0, replies: vec![None; prompts.len()] });
         each(distinct, self.settings.connections, |(request, indices), failure| {
             let Some(mut reply) = self.accepted_reply(&request, &accepts, failure)? else {
                 return Ok(());
             };
-            let mut replies = replies.lock().expect("no thread panics with it");
-            replies.0 += indices.len();
+            let mut batch = batch.lock().expect("no thread panics with it");
+            batch.finished += indices.len();
             for index in indices {
-                replies.1[index] = Some(reply.clone());
+                batch.replies[index] = Some(reply.clone());
                 reply.usage = Usage::default();
             }
-            progress(replies.0);
+            progress(batch.finished);
             Ok(())
         })?;
-        let (_, replies) = replies.into_inner().expect("no thread panics with it");
-        Ok(replies
+        let batch = batch.into_inner().expect("no thread panics with it");
+        Ok(batch
+            .replies
             .into_iter()
             .map(|reply| reply.expect("a batch without a failure is complete"))
             .collect())

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Number and tokens of some replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ReplyTotals {
-    /// Number of replies.
+    /// Number of replies in total.
     pub replies: u64,
     /// Tokens of the prompts.
     pub prompt_tokens: u64,

@@ -262,7 +262,11 @@ impl Drop for UnfinishedPassages {
         if !self.is_finished
             && let Err(error) = fs::remove_dir_all(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "failed to remove the folder of an unfinished build");
+            tracing::warn!(
+                path = %self.path.display(),
+                %error,
+                "failed to remove the folder of an unfinished build"
+            );
         }
     }
 }

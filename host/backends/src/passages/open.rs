@@ -1,6 +1,7 @@
 //! Searching the passages of one or several indexes.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use corver_core::{PartError, Passage, Retriever, Search};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
@@ -60,8 +61,9 @@ impl PassageIndex {
         let statistics = Statistics(&searchers);
         let mut hits = Vec::with_capacity(self.members.len());
         for member in &self.members {
-            let best = || top(&member.searcher, &*query, search.k, &statistics);
-            hits.push(guarded(&member.location, best)?);
+            hits.push(guarded(&member.location, || {
+                top(&member.searcher, &*query, search.k, &statistics)
+            })?);
         }
         let mut passages = Vec::new();
         for (score, number, address) in merge(hits, search.k) {
@@ -88,18 +90,21 @@ impl Retriever for PassageIndex {
 impl Member {
     fn open(location: &PassageLocation) -> Result<Self, PassageError> {
         let manifest = PassageManifest::load(location)?;
-        let open = || {
-            let mut index = Index::open(ReadOnly(MmapDirectory::open(location.folder())?))?;
-            index.set_tokenizers(tokenizers());
-            let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
-            Ok((index.schema(), reader.searcher()))
-        };
-        let (schema, searcher) = guarded(location, open)?;
-        if schema != Fields::default().schema || searcher.num_docs() != manifest.passages {
+        let searcher = guarded(location, || open_searcher(location.folder()))?;
+        if *searcher.schema() != Fields::default().schema
+            || searcher.num_docs() != manifest.passages
+        {
             return Err(location.damaged("the files do not belong together"));
         }
         Ok(Self { location: location.clone(), manifest, searcher })
     }
+}
+
+fn open_searcher(folder: &Path) -> Result<Searcher, TantivyError> {
+    let mut index = Index::open(ReadOnly(MmapDirectory::open(folder)?))?;
+    index.set_tokenizers(tokenizers());
+    let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
+    Ok(reader.searcher())
 }
 
 /// Runs the search library on files that may be damaged. It panics on some of them.

@@ -24,7 +24,7 @@ pub(crate) struct Fields {
     pub(crate) key: Field,
     /// The document's title. Absent if there is none.
     pub(crate) title: Field,
-    /// The passage's text.
+    /// The text of the passage.
     pub(crate) text: Field,
 }
 

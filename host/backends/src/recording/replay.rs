@@ -1,4 +1,4 @@
-//! Replaying a recording.
+//! Replaying a recording, and reading its file.
 
 use std::collections::HashSet;
 use std::fs::File;

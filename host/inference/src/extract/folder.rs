@@ -6,6 +6,7 @@ use std::process::Command;
 use corver_pretrained::{
     Chat, ModelConfig, PretrainedError, Switches, read_tokenizer, stop_tokens,
 };
+use tokenizers::Tokenizer;
 
 use crate::extract::decoder::{Continued, Decoder, Exported};
 use crate::extract::prompt::ExtractPrompt;
@@ -65,21 +66,8 @@ pub(crate) fn open(
         ))
         .into());
     }
-    let tokenizer_file = folder.join("tokenizer.json");
-    let tokenizer = read_tokenizer(&tokenizer_file)?;
-    let stop = match &settings.stop {
-        None => stop_tokens(&tokenizer, folder)?,
-        Some(stop) => {
-            let mut ids = Vec::with_capacity(stop.len());
-            for token in stop {
-                ids.push(tokenizer.token_to_id(token).ok_or_else(|| {
-                    let expected = format!("the stop token `{token}`");
-                    PretrainedError::malformed(&tokenizer_file, expected, "no such token")
-                })?);
-            }
-            ids
-        }
-    };
+    let tokenizer = read_tokenizer(&folder.join("tokenizer.json"))?;
+    let stop = stop_ids(&tokenizer, &settings, folder)?;
     let (before, after) = prompt_parts(folder, options, &settings)?;
     let vocabulary = tokenizer.get_vocab_size(true);
     let prompt = ExtractPrompt::new(tokenizer, &before, after, folder)?;
@@ -108,6 +96,25 @@ pub(crate) fn open(
     };
     tracing::info!(device = %gpu.map_or(Device::Cpu, Device::Cuda), "the extractor is loaded");
     Ok(LoadedExtractor { decoder, prompt, stop, limits })
+}
+
+/// Returns the ids of the tokens that end a reply: those of the settings, or of the model's folder.
+fn stop_ids(
+    tokenizer: &Tokenizer,
+    settings: &ExtractorSettings,
+    folder: &Path,
+) -> Result<Vec<u32>> {
+    let Some(tokens) = &settings.stop else { return Ok(stop_tokens(tokenizer, folder)?) };
+    let mut ids = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        let Some(id) = tokenizer.token_to_id(token) else {
+            let file = folder.join("tokenizer.json");
+            let expected = format!("the stop token `{token}`");
+            return Err(PretrainedError::malformed(&file, expected, "no such token").into());
+        };
+        ids.push(id);
+    }
+    Ok(ids)
 }
 
 /// Returns the model's input before and after the sentence.

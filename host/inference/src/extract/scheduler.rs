@@ -40,7 +40,7 @@ pub struct Stats {
     pub tokens: usize,
     /// Largest number of rows decoded together.
     pub rows: usize,
-    /// Time spent decoding.
+    /// Time spent decoding, in wall-clock time.
     pub busy: Duration,
 }
 

@@ -225,6 +225,11 @@ impl Graph {
         output
     }
 
+    /// Permutes the axes of a value.
+    pub fn transpose(&mut self, x: &Value, axes: &[i64]) -> Value {
+        self.op_with("Transpose", &[x], vec![ints("perm", axes)])
+    }
+
     /// Splits a value in two along the last axis, at the lengths in `sizes` `[2]`.
     pub fn split(&mut self, x: &Value, sizes: &Value) -> [Value; 2] {
         let outputs = self.fresh::<2>("Split");
@@ -290,7 +295,7 @@ impl Graph {
         });
     }
 
-    /// Encodes the graph.
+    /// Completes the graph and encodes it as a file.
     #[must_use]
     pub fn finish(self) -> CompletedGraph {
         let standard = OperatorSetIdProto { domain: String::new(), version: OPSET };

@@ -182,7 +182,8 @@ fn streamed_sentences_give_batch_replies() {
     assert_eq!(batch.finish().unwrap(), whole);
 
     // Two concurrent clients, one of which leaves.
-    let (mut patient, mut gone) = (extractor.stream(), extractor.stream());
+    let mut patient = extractor.stream();
+    let mut gone = extractor.stream();
     for n in 0..50 {
         gone.submit(n, &format!("Port Tevan {n} was written by Omira Press.")).unwrap();
     }

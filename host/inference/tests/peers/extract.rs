@@ -70,11 +70,11 @@ fn extractor_replies_match_transformers() {
             case.name,
             case.replies
         );
-        case.check("all at once", &case.replies_to(&case.prompt, 32, &case.sentences));
+        case.check("one batch", &case.replies_to(&case.prompt, 32, &case.sentences));
         let backwards: Vec<String> = case.sentences.iter().rev().cloned().collect();
         let mut replies = case.replies_to(&case.prompt, 3, &backwards);
         replies.reverse();
-        case.check("backwards, three at once", &replies);
+        case.check("backwards, three per batch", &replies);
         let spelt_out: Vec<String> = case
             .sentences
             .iter()

@@ -9,7 +9,7 @@ use corver_backends::passages::{
 };
 use corver_core::{Graders, SentenceScorer as _, Verifier, Verifiers};
 use corver_counts::Source;
-use corver_demo::{DemoChat, DemoNli, Errors, demo_world};
+use corver_demo::{DemoChat, DemoNli, InjectedErrors, demo_world};
 use corver_inference::nli::Nli;
 
 use super::{SentenceRules, demo_index, runtime_library};
@@ -37,7 +37,7 @@ fn with_models(
     config: &VerifierConfig,
 ) -> Result<Verifiers<'static>> {
     let VerifierConfig { nli, chat, passages, error_rate, seed } = config;
-    let errors = Errors::new(*error_rate, *seed).context("`verify.demo.error_rate`")?;
+    let errors = InjectedErrors::new(*error_rate, *seed).context("`verify.demo.error_rate`")?;
     verifiers = match nli {
         None => verifiers,
         Some((DemoOr::Demo, _)) => verifiers.with_nli(DemoNli::new(&demo_world(), errors)),

@@ -31,14 +31,14 @@ pub(crate) struct Continued {
     head_dim: usize,
     /// Key `[Hkv, Dh, P]` and value `[Hkv, P, Dh]` of each layer.
     prompt: Vec<DynValue>,
-    cache: KvCache,
+    cache: RowCache,
     rows: Vec<CacheRow>,
 }
 
 /// Key and value of each layer, `[slots, Hkv, columns, Dh]`: those of the tokens after the prompt,
 /// left-aligned. Columns that were never written are 0.
 #[derive(Default)]
-struct KvCache {
+struct RowCache {
     tensors: Vec<DynValue>,
     slots: usize,
     columns: usize,
@@ -85,7 +85,7 @@ impl Continued {
             num_kv_heads: config.num_kv_heads,
             head_dim: config.head_dim,
             prompt: Vec::new(),
-            cache: KvCache::default(),
+            cache: RowCache::default(),
             rows: Vec::new(),
         };
         decoder.run_prompt(prompt).map_err(|source| run_error(1, prompt.len(), source))?;
@@ -124,7 +124,7 @@ impl Continued {
     /// logits `[slots, V]` after the tokens in columns `last`.
     fn run(
         &mut self,
-        cache: &mut KvCache,
+        cache: &mut RowCache,
         tokens: Vec<i64>,
         start: Vec<i64>,
         last: Vec<i64>,
@@ -148,21 +148,21 @@ impl Continued {
         Ok(outputs.remove("logits").expect("it was bound by this name"))
     }
 
-    fn new_cache(&self, slots: usize, columns: usize) -> RunResult<KvCache> {
+    fn new_cache(&self, slots: usize, columns: usize) -> RunResult<RowCache> {
         let shape = [slots, self.num_kv_heads, columns, self.head_dim];
         let mut tensors = Vec::with_capacity(2 * self.num_layers);
         for _ in 0..2 * self.num_layers {
             tensors.push(self.to_device(zeros(self.kv_type, &shape)?)?);
         }
-        Ok(KvCache { tensors, slots, columns })
+        Ok(RowCache { tensors, slots, columns })
     }
 
     /// Copies the first `width` columns of rows to another cache. `moves` are pairs of slots, (from,
     /// to).
     fn move_rows(
         &mut self,
-        from: &KvCache,
-        into: &mut KvCache,
+        from: &RowCache,
+        into: &mut RowCache,
         moves: &[(usize, usize)],
         width: usize,
     ) -> RunResult<()> {
@@ -296,7 +296,7 @@ impl Decoder for Continued {
     fn retain(&mut self, rows: &[usize]) -> Result<()> {
         self.rows = rows.iter().map(|&row| self.rows[row]).collect();
         if rows.is_empty() {
-            self.cache = KvCache::default();
+            self.cache = RowCache::default();
         }
         Ok(())
     }

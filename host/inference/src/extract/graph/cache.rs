@@ -9,7 +9,8 @@ use crate::onnx::graph::{CompletedGraph, Float, Graph, Value, fixed, int, named}
 /// to the memory of `into`, it is written in place.
 pub(crate) fn row_mover(num_kv_heads: usize, head_dim: usize, float: Float) -> CompletedGraph {
     let mut graph = Graph::new("place", float);
-    let (heads, dim) = (fixed(num_kv_heads), fixed(head_dim));
+    let heads = fixed(num_kv_heads);
+    let dim = fixed(head_dim);
     let cache = |rows, columns| [named(rows), heads.clone(), named(columns), dim.clone()];
     let into = graph.float_input("into", &cache("slots", "columns"));
     let rows = graph.float_input("rows", &cache("rows", "old_columns"));

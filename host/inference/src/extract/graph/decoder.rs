@@ -9,8 +9,9 @@
 //! Sizes: B rows, N new tokens of each, P tokens of prompt, C columns of the caches, H query heads,
 //! G of them for each of the Hkv key heads, Dh the width of a head.
 
+use crate::onnx::graph::ShapePart::{Fixed, Is};
 use crate::onnx::graph::{
-    CompletedGraph, Float, Graph, ShapePart, Value, fixed, float, int, ints, named,
+    CompletedGraph, Float, Graph, ShapePart, Value, fixed, float, int, named,
 };
 use corver_pretrained::{Family, ModelConfig};
 
@@ -55,7 +56,8 @@ struct Caches {
 
 impl Caches {
     fn new(graph: &mut Graph, config: &ModelConfig, layer: usize) -> Self {
-        let (heads, dim) = (fixed(config.num_kv_heads), fixed(config.head_dim));
+        let heads = fixed(config.num_kv_heads);
+        let dim = fixed(config.head_dim);
         let prompt = [
             graph.float_input(
                 &format!("prompt.{layer}.key"),
@@ -134,58 +136,18 @@ impl LayerInputs {
             [config.num_heads, config.num_kv_heads, config.head_dim].map(|size| size as i64);
         let group = h / hkv;
         let mut shape = |parts: &[ShapePart<'_>]| graph.shape(parts);
-        let by_token = shape(&[ShapePart::Is(&rows), ShapePart::Is(&tokens), ShapePart::Fixed(-1)]);
-        let queries = shape(&[
-            ShapePart::Fixed(0),
-            ShapePart::Fixed(0),
-            ShapePart::Fixed(hkv),
-            ShapePart::Fixed(group),
-            ShapePart::Fixed(dim),
-        ]);
-        let keys = shape(&[
-            ShapePart::Fixed(0),
-            ShapePart::Fixed(0),
-            ShapePart::Fixed(hkv),
-            ShapePart::Fixed(dim),
-        ]);
-        let folded = shape(&[ShapePart::Fixed(hkv), ShapePart::Fixed(-1), ShapePart::Fixed(dim)]);
-        let by_row = shape(&[
-            ShapePart::Fixed(0),
-            ShapePart::Fixed(0),
-            ShapePart::Fixed(-1),
-            ShapePart::Fixed(dim),
-        ]);
-        let own_scores = shape(&[
-            ShapePart::Fixed(0),
-            ShapePart::Fixed(0),
-            ShapePart::Is(&tokens),
-            ShapePart::Fixed(group),
-            ShapePart::Is(&columns),
-        ]);
-        let folded_scores =
-            shape(&[ShapePart::Fixed(hkv), ShapePart::Fixed(-1), ShapePart::Is(&columns)]);
-        let own_weights = shape(&[
-            ShapePart::Fixed(hkv),
-            ShapePart::Is(&rows),
-            ShapePart::Fixed(-1),
-            ShapePart::Is(&columns),
-        ]);
-        let of_prompt = shape(&[
-            ShapePart::Fixed(hkv),
-            ShapePart::Is(&rows),
-            ShapePart::Is(&tokens),
-            ShapePart::Fixed(group),
-            ShapePart::Fixed(dim),
-        ]);
-        let of_own = shape(&[
-            ShapePart::Fixed(0),
-            ShapePart::Fixed(0),
-            ShapePart::Is(&tokens),
-            ShapePart::Fixed(group),
-            ShapePart::Fixed(dim),
-        ]);
-        let flat = shape(&[ShapePart::Fixed(-1), ShapePart::Fixed(h * dim)]);
-        let lengths = shape(&[ShapePart::Is(&prompt), ShapePart::Is(&columns)]);
+        let by_token = shape(&[Is(&rows), Is(&tokens), Fixed(-1)]);
+        let queries = shape(&[Fixed(0), Fixed(0), Fixed(hkv), Fixed(group), Fixed(dim)]);
+        let keys = shape(&[Fixed(0), Fixed(0), Fixed(hkv), Fixed(dim)]);
+        let folded = shape(&[Fixed(hkv), Fixed(-1), Fixed(dim)]);
+        let by_row = shape(&[Fixed(0), Fixed(0), Fixed(-1), Fixed(dim)]);
+        let own_scores = shape(&[Fixed(0), Fixed(0), Is(&tokens), Fixed(group), Is(&columns)]);
+        let folded_scores = shape(&[Fixed(hkv), Fixed(-1), Is(&columns)]);
+        let own_weights = shape(&[Fixed(hkv), Is(&rows), Fixed(-1), Is(&columns)]);
+        let of_prompt = shape(&[Fixed(hkv), Is(&rows), Is(&tokens), Fixed(group), Fixed(dim)]);
+        let of_own = shape(&[Fixed(0), Fixed(0), Is(&tokens), Fixed(group), Fixed(dim)]);
+        let flat = shape(&[Fixed(-1), Fixed(h * dim)]);
+        let lengths = shape(&[Is(&prompt), Is(&columns)]);
         Self {
             positions: graph.op("Add", &[&own, &prompt]),
             cos,
@@ -272,6 +234,7 @@ impl DecoderWriter<'_> {
         self.graph.op("Add", &[&x, &fed])
     }
 
+    /// Writes the attention of a layer. `x` and the result are `[B · N, D]`.
     fn attention(&mut self, prefix: &str, x: &Value, caches: &Caches) -> Value {
         let ModelConfig { hidden_size, num_heads, num_kv_heads, head_dim, .. } = *self.config;
         let has_bias = self.config.family == Family::Qwen2;
@@ -294,37 +257,8 @@ impl DecoderWriter<'_> {
         let query = self.graph.op("Reshape", &[&query, &self.shared.queries]); // [B, N, Hkv, G, Dh]
         let own_keys = self.write_cache("key", &key, caches, 0);
         let own_values = self.write_cache("value", &value, caches, 1);
-        let Self { graph, shared, .. } = self;
-
-        let for_prompt =
-            graph.op_with("Transpose", &[&query], vec![ints("perm", &[2, 0, 1, 3, 4])]);
-        let for_prompt = graph.op("Reshape", &[&for_prompt, &shared.folded]); // [Hkv, B · N · G, Dh]
-        let prompt_scores = graph.op("MatMul", &[&for_prompt, &caches.prompt[0]]); // [Hkv, B · N · G, P]
-        let for_own = graph.op_with("Transpose", &[&query], vec![ints("perm", &[0, 2, 1, 3, 4])]);
-        let for_own = graph.op("Reshape", &[&for_own, &shared.by_row]); // [B, Hkv, N · G, Dh]
-        let keys = graph.op_with("Transpose", &[&own_keys], vec![ints("perm", &[0, 1, 3, 2])]);
-        let own_scores = graph.op("MatMul", &[&for_own, &keys]);
-        let own_scores = graph.op("Reshape", &[&own_scores, &shared.own_scores]); // [B, Hkv, N, G, C]
-        let own_scores = graph.op("Where", &[&shared.visible, &own_scores, &shared.hidden_score]);
-        let own_scores =
-            graph.op_with("Transpose", &[&own_scores], vec![ints("perm", &[1, 0, 2, 3, 4])]);
-        let own_scores = graph.op("Reshape", &[&own_scores, &shared.folded_scores]); // [Hkv, B · N · G, C]
-        let scores = graph.op_with("Concat", &[&prompt_scores, &own_scores], vec![int("axis", -1)]);
-        let weights = graph.op_with("Softmax", &[&scores], vec![int("axis", -1)]);
-        let [of_prompt, of_own] = graph.split(&weights, &shared.lengths);
-
-        let from_prompt = graph.op("MatMul", &[&of_prompt, &caches.prompt[1]]);
-        let from_prompt = graph.op("Reshape", &[&from_prompt, &shared.of_prompt]); // [Hkv, B, N, G, Dh]
-        let from_prompt =
-            graph.op_with("Transpose", &[&from_prompt], vec![ints("perm", &[1, 2, 0, 3, 4])]);
-        let of_own = graph.op("Reshape", &[&of_own, &shared.own_weights]); // [Hkv, B, N · G, C]
-        let of_own = graph.op_with("Transpose", &[&of_own], vec![ints("perm", &[1, 0, 2, 3])]);
-        let from_own = graph.op("MatMul", &[&of_own, &own_values]); // [B, Hkv, N · G, Dh]
-        let from_own = graph.op("Reshape", &[&from_own, &shared.of_own]);
-        let from_own =
-            graph.op_with("Transpose", &[&from_own], vec![ints("perm", &[0, 2, 1, 3, 4])]);
-        let mixed = graph.op("Add", &[&from_prompt, &from_own]); // [B, N, Hkv, G, Dh]
-        let mixed = graph.op("Reshape", &[&mixed, &shared.flat]); // [B · N, H · Dh]
+        let [prompt_weights, own_weights] = self.attention_weights(&query, &own_keys, caches);
+        let mixed = self.mix_values(&prompt_weights, &own_weights, &own_values, caches);
         self.linear(
             &format!("{prefix}.self_attn.o_proj"),
             &mixed,
@@ -332,6 +266,59 @@ impl DecoderWriter<'_> {
             hidden_size,
             false,
         )
+    }
+
+    /// Returns the attention weights of the prompt's tokens, `[Hkv, B · N · G, P]`, and of the own
+    /// ones, `[Hkv, B · N · G, C]`. `query` is `[B, N, Hkv, G, Dh]`.
+    fn attention_weights(
+        &mut self,
+        query: &Value,
+        own_keys: &Value,
+        caches: &Caches,
+    ) -> [Value; 2] {
+        let Self { graph, shared, .. } = self;
+        // [Hkv, B · N · G, Dh] · [Hkv, Dh, P]
+        let by_head = graph.transpose(query, &[2, 0, 1, 3, 4]);
+        let by_head = graph.op("Reshape", &[&by_head, &shared.folded]);
+        let prompt_scores = graph.op("MatMul", &[&by_head, &caches.prompt[0]]);
+        // [B, Hkv, N · G, Dh] · [B, Hkv, Dh, C]
+        let by_row = graph.transpose(query, &[0, 2, 1, 3, 4]);
+        let by_row = graph.op("Reshape", &[&by_row, &shared.by_row]);
+        let keys = graph.transpose(own_keys, &[0, 1, 3, 2]);
+        let own_scores = graph.op("MatMul", &[&by_row, &keys]);
+        // [B, Hkv, N, G, C], masked
+        let own_scores = graph.op("Reshape", &[&own_scores, &shared.own_scores]);
+        let own_scores = graph.op("Where", &[&shared.visible, &own_scores, &shared.hidden_score]);
+        // [Hkv, B · N · G, C]
+        let own_scores = graph.transpose(&own_scores, &[1, 0, 2, 3, 4]);
+        let own_scores = graph.op("Reshape", &[&own_scores, &shared.folded_scores]);
+        let scores = graph.op_with("Concat", &[&prompt_scores, &own_scores], vec![int("axis", -1)]);
+        let weights = graph.op_with("Softmax", &[&scores], vec![int("axis", -1)]);
+        graph.split(&weights, &shared.lengths)
+    }
+
+    /// Returns the sum of the values by their weights, `[B · N, H · Dh]`.
+    fn mix_values(
+        &mut self,
+        prompt_weights: &Value,
+        own_weights: &Value,
+        own_values: &Value,
+        caches: &Caches,
+    ) -> Value {
+        let Self { graph, shared, .. } = self;
+        let from_prompt = graph.op("MatMul", &[prompt_weights, &caches.prompt[1]]);
+        // [Hkv, B, N, G, Dh]
+        let from_prompt = graph.op("Reshape", &[&from_prompt, &shared.of_prompt]);
+        let from_prompt = graph.transpose(&from_prompt, &[1, 2, 0, 3, 4]);
+        // [Hkv, B, N · G, C]
+        let by_head = graph.op("Reshape", &[own_weights, &shared.own_weights]);
+        let by_row = graph.transpose(&by_head, &[1, 0, 2, 3]);
+        // [B, Hkv, N · G, Dh]
+        let from_own = graph.op("MatMul", &[&by_row, own_values]);
+        let from_own = graph.op("Reshape", &[&from_own, &shared.of_own]);
+        let from_own = graph.transpose(&from_own, &[0, 2, 1, 3, 4]);
+        let mixed = graph.op("Add", &[&from_prompt, &from_own]); // [B, N, Hkv, G, Dh]
+        graph.op("Reshape", &[&mixed, &shared.flat])
     }
 
     fn rotate(&mut self, heads: &Value) -> Value {
@@ -345,7 +332,7 @@ impl DecoderWriter<'_> {
         let ModelConfig { num_kv_heads, head_dim, .. } = *self.config;
         let Self { graph, shared, .. } = self;
         let new = graph.op("Reshape", &[new, &shared.keys]);
-        let new = graph.op_with("Transpose", &[&new], vec![ints("perm", &[0, 2, 1, 3])]);
+        let new = graph.transpose(&new, &[0, 2, 1, 3]);
         let shape = [named("rows"), fixed(num_kv_heads), named("columns"), fixed(head_dim)];
         let inputs = [&caches.own[part], &shared.scatter_indices, &new];
         let output = format!("next.{}.{name}", caches.layer);

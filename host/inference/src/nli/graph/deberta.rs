@@ -4,7 +4,7 @@
 //! An attention score is the sum of three products, divided by √(3 Dh): query with key, query with
 //! distance (“c2p”), and key with distance (“p2c”).
 
-use crate::onnx::graph::{CompletedGraph, Float, Graph, Value, float, int, ints};
+use crate::onnx::graph::{CompletedGraph, Float, Graph, Value, float, int};
 
 use super::batch::{AttentionInputs, TokenBatch, head, linear};
 use super::positions::RelativePositions;
@@ -137,7 +137,7 @@ impl DebertaWriter<'_> {
         let shape = self.graph.ints("by_head", &[3], &[-1, heads, dim]);
         let scale = self.graph.floats("scale", &[], &[scale]);
         let table = self.graph.op("Reshape", &[table, &shape]);
-        let table = self.graph.op_with("Transpose", &[&table], vec![ints("perm", &[1, 0, 2])]);
+        let table = self.graph.transpose(&table, &[1, 0, 2]);
         self.graph.op("Mul", &[&table, &scale])
     }
 
@@ -148,7 +148,7 @@ impl DebertaWriter<'_> {
         let rows = self.batch.by_row(&mut self.graph, x, self.config.hidden_size);
         let shape = self.graph.ints("by_head", &[4], &[0, 0, heads, dim]);
         let by_token = self.graph.op("Reshape", &[&rows, &shape]);
-        self.graph.op_with("Transpose", &[&by_token], vec![ints("perm", &[0, 2, 1, 3])])
+        self.graph.transpose(&by_token, &[0, 2, 1, 3])
     }
 
     /// Returns the sum of “c2p” and “p2c”, `[B, H, N, N]`.
@@ -163,16 +163,16 @@ impl DebertaWriter<'_> {
         let key = self.by_head(key);
         let Self { graph, positions, .. } = self;
         let mut products = |x: &Value, table: &Value, distances: &Value| {
-            let rows = graph.op_with("Gather", &[table, distances], vec![int("axis", 1)]); // [H, 2N, Dh]
-            let columns = graph.op_with("Transpose", &[&rows], vec![ints("perm", &[0, 2, 1])]);
+            // [H, 2N, Dh]
+            let rows = graph.op_with("Gather", &[table, distances], vec![int("axis", 1)]);
+            let columns = graph.transpose(&rows, &[0, 2, 1]);
             let products = graph.op("MatMul", &[x, &columns]); // [B, H, N, 2N]
             positions.skew(graph, &products)
         };
         // A distance is query minus key: it falls along a query's row, and rises along a key's row.
         let to_distance = products(&query, distance_keys, &positions.falling);
         let from_distance = products(&key, distance_queries, &positions.rising);
-        let from_distance =
-            graph.op_with("Transpose", &[&from_distance], vec![ints("perm", &[0, 1, 3, 2])]);
+        let from_distance = graph.transpose(&from_distance, &[0, 1, 3, 2]);
         graph.op("Add", &[&to_distance, &from_distance])
     }
 
@@ -190,11 +190,12 @@ impl DebertaWriter<'_> {
         let [distance_queries, distance_keys] = [distance_queries, distance_keys].map(|table| {
             graph.op_with("Gather", &[table, &positions.of_first], vec![int("axis", 1)])
         }); // [H, N, Dh]
-        let columns = graph.op_with("Transpose", &[&distance_keys], vec![ints("perm", &[0, 2, 1])]);
+        let columns = graph.transpose(&distance_keys, &[0, 2, 1]);
         let to_distance = graph.op("MatMul", &[&query, &columns]);
         let products = graph.op("Mul", &[&key, &distance_queries]);
         let axis = graph.ints("axis", &[1], &[-1]);
-        let sums = graph.op_with("ReduceSum", &[&products, &axis], vec![int("keepdims", 0)]); // [B, H, N]
+        // [B, H, N]
+        let sums = graph.op_with("ReduceSum", &[&products, &axis], vec![int("keepdims", 0)]);
         let columns_axis = graph.ints("axis", &[1], &[2]);
         let from_distance = graph.op("Unsqueeze", &[&sums, &columns_axis]);
         graph.op("Add", &[&to_distance, &from_distance])

@@ -1,6 +1,7 @@
 //! Relative positions: terms by distance, and their arrangement by query and key.
 
-use crate::onnx::graph::{Graph, ShapePart, Value};
+use crate::onnx::graph::ShapePart::{Fixed, Is};
+use crate::onnx::graph::{Graph, Value};
 
 /// Rows of the model's table of positions, and constants of [`Self::skew`].
 pub(super) struct RelativePositions {
@@ -49,13 +50,8 @@ impl RelativePositions {
         let odd = graph.op("Sub", &[&twice, &one]); // 2N − 1
         let length = graph.op("Mul", &[columns, &odd]);
         let end = graph.op("Add", &[&length, &last]);
-        let flat = graph.shape(&[ShapePart::Fixed(0), ShapePart::Fixed(0), ShapePart::Fixed(-1)]);
-        let narrow = graph.shape(&[
-            ShapePart::Fixed(0),
-            ShapePart::Fixed(0),
-            ShapePart::Is(columns),
-            ShapePart::Is(&odd),
-        ]);
+        let flat = graph.shape(&[Fixed(0), Fixed(0), Fixed(-1)]);
+        let narrow = graph.shape(&[Fixed(0), Fixed(0), Is(columns), Is(&odd)]);
         Self {
             columns: columns.clone(),
             rising,

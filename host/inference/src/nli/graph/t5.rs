@@ -113,7 +113,8 @@ impl T5Writer {
             format!("{ENCODER}.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
         let table = graph.weight(&name, &[shape.buckets, shape.num_heads]);
         let by_head = graph.op("Transpose", &[&table]);
-        let row = graph.op_with("Gather", &[&by_head, &positions.rising], vec![int("axis", 1)]); // [H, 2N]
+        // [H, 2N]
+        let row = graph.op_with("Gather", &[&by_head, &positions.rising], vec![int("axis", 1)]);
         let axes = graph.ints("axes", &[2], &[0, 2]);
         let row = graph.op("Unsqueeze", &[&row, &axes]);
         let rows = graph.shape(&[
