@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use corver_core::{Counter, PartError, Query, Question};
+use corver_core::{BoxError, Counter, Query, Question};
 use serde::Serialize;
 
 /// Questions whose queries are counted together.
@@ -30,7 +30,7 @@ pub struct GroundingError {
     /// Number of the batch's first question, counted from 1.
     pub number: usize,
     /// Error of the corpus.
-    pub source: PartError,
+    pub source: BoxError,
 }
 
 /// The part of a question that the corpus has no text about.
@@ -79,7 +79,7 @@ impl Grounding<'_> {
     fn check_batch(
         &mut self,
         questions: &[&Question],
-    ) -> Result<Vec<Option<Ungrounded>>, PartError> {
+    ) -> Result<Vec<Option<Ungrounded>>, BoxError> {
         let words = self.search_words(questions)?;
         let mut ungrounded: Vec<Option<Ungrounded>> = vec![None; questions.len()];
         self.record_unmatched(&mut ungrounded, UngroundedPart::Title, |number| {
@@ -110,13 +110,13 @@ impl Grounding<'_> {
         ungrounded: &mut [Option<Ungrounded>],
         part: UngroundedPart,
         query: impl Fn(usize) -> Option<Query>,
-    ) -> Result<(), PartError> {
+    ) -> Result<(), BoxError> {
         let mut numbers = Vec::new();
         let mut queries = Vec::new();
         for number in 0..ungrounded.len() {
             if let Some(query) = query(number) {
                 numbers.push(number);
-                queries.push(query.with_enough(Some(1)));
+                queries.push(query.with_limit(Some(1)));
             }
         }
         let counts = self.counter.count(&queries)?;
@@ -130,10 +130,7 @@ impl Grounding<'_> {
 
     /// Returns the words to search for each question, each in those of its spellings that the
     /// corpus has.
-    fn search_words(
-        &mut self,
-        questions: &[&Question],
-    ) -> Result<Vec<Vec<Vec<String>>>, PartError> {
+    fn search_words(&mut self, questions: &[&Question]) -> Result<Vec<Vec<Vec<String>>>, BoxError> {
         let words: Vec<Vec<Vec<String>>> = questions
             .iter()
             .map(|question| content_words(&question.question).into_iter().map(spellings).collect())
@@ -271,7 +268,7 @@ mod tests {
     struct Documents(&'static [&'static str]);
 
     impl Counter for Documents {
-        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
             let has =
                 |text: &str, word: &String| format!(" {text} ").contains(&format!(" {word} "));
             let matches = |query: &Query| {
@@ -280,7 +277,7 @@ mod tests {
                 };
                 self.0.iter().filter(holds).count() as u64
             };
-            let count = |query| Count { occurrences: Some(matches(query)), exact: true };
+            let count = |query| Count::exact(Some(matches(query)));
             Ok(queries.iter().map(count).collect())
         }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corver_core::{ChatModel, ChatReply, PartError, Prompt, Usage};
+use corver_core::{BoxError, ChatModel, ChatPrompt, ChatReply, Usage};
 use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each, excerpt};
 use corver_settings::{ChatSettings, is_temperature, is_top_p};
 
@@ -73,7 +73,7 @@ impl ChatClient {
     /// Returns the first failure. Earlier replies are cached, and are not requested again.
     pub fn reply_all(
         &self,
-        prompts: &[Prompt],
+        prompts: &[ChatPrompt],
         accepts: impl Fn(&str) -> bool + Sync,
         progress: impl Fn(usize) + Sync,
     ) -> Result<Vec<ChatReply>, ChatError> {
@@ -117,7 +117,10 @@ impl ChatClient {
     }
 
     /// Returns each distinct request once, with the indices of its prompts.
-    fn distinct<'a>(&'a self, prompts: &'a [Prompt]) -> Vec<(CompletionRequest<'a>, Vec<usize>)> {
+    fn distinct<'a>(
+        &'a self,
+        prompts: &'a [ChatPrompt],
+    ) -> Vec<(CompletionRequest<'a>, Vec<usize>)> {
         let mut distinct: Vec<(CompletionRequest<'_>, Vec<usize>)> = Vec::new();
         let mut numbers: HashMap<String, usize> = HashMap::new();
         for (index, prompt) in prompts.iter().enumerate() {
@@ -226,19 +229,19 @@ impl ChatClient {
 }
 
 impl ChatModel for ChatClient {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
         Ok(self.reply_all(prompts, |_| true, |_| ())?)
     }
 
     /// Counts the usage towards the cost ceiling.
-    fn having_spent(&mut self, usage: Usage) {
+    fn add_prior_usage(&mut self, usage: Usage) {
         self.cache.add_prior_usage(usage);
     }
 }
 
 /// Rejects prompts that an endpoint would reject or misinterpret.
-fn check(prompt: &Prompt) -> Result<(), ChatError> {
-    let Prompt { messages, temperature, top_p, max_tokens, .. } = prompt;
+fn check(prompt: &ChatPrompt) -> Result<(), ChatError> {
+    let ChatPrompt { messages, temperature, top_p, max_tokens, .. } = prompt;
     let checks = [
         (!messages.is_empty(), "messages", "at least one"),
         (is_temperature(f64::from(*temperature)), "temperature", "from 0 to 2"),

@@ -1,6 +1,6 @@
 //! The part of the chat completions API's JSON that this crate uses.
 
-use corver_core::{Message, Prompt, Usage};
+use corver_core::{ChatPrompt, Message, Usage};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Serialize)]
@@ -18,8 +18,8 @@ pub(crate) struct CompletionRequest<'a> {
 }
 
 impl<'a> CompletionRequest<'a> {
-    pub(crate) fn new(model: &'a str, prompt: &'a Prompt) -> Self {
-        let Prompt { messages, temperature, top_p, max_tokens, seed } = prompt;
+    pub(crate) fn new(model: &'a str, prompt: &'a ChatPrompt) -> Self {
+        let ChatPrompt { messages, temperature, top_p, max_tokens, seed } = prompt;
         let top_p = Some(*top_p).filter(|&mass| mass < 1.0);
         Self {
             model,

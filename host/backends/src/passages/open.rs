@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use corver_core::{PartError, Passage, Retriever, Search};
+use corver_core::{BoxError, Passage, Retriever, Search};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use tantivy::directory::MmapDirectory;
 use tantivy::{Index, ReloadPolicy, Searcher, TantivyError};
@@ -76,7 +76,7 @@ impl PassageIndex {
 }
 
 impl Retriever for PassageIndex {
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let found: Vec<Vec<(f32, Passage)>> =
             searches.par_iter().map(|search| self.search(search)).collect::<Result<_, _>>()?;
         let mut replies = Vec::with_capacity(found.len());

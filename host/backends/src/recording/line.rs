@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use corver_core::{Exchange, Lookup, Pair, Prompt, Query, Search, Usage};
+use corver_core::{ChatPrompt, Exchange, Lookup, NliPair, Query, Search, Usage};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -66,8 +66,8 @@ impl RecordedLine {
 /// A request as messages show it.
 pub(crate) enum ShownRequest<'a> {
     Query(&'a Query),
-    Pair(&'a Pair),
-    Prompt(&'a Prompt),
+    Pair(&'a NliPair),
+    Prompt(&'a ChatPrompt),
     Search(&'a Search),
 }
 
@@ -75,10 +75,10 @@ impl fmt::Display for ShownRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Query(query) => write!(f, "the query {:?}", query.to_string()),
-            Self::Pair(Pair { premise, hypothesis }) => {
+            Self::Pair(NliPair { premise, hypothesis }) => {
                 write!(f, "whether {} follows from {}", quoted(hypothesis), quoted(premise))
             }
-            Self::Prompt(Prompt { messages, temperature, top_p, max_tokens, seed }) => {
+            Self::Prompt(ChatPrompt { messages, temperature, top_p, max_tokens, seed }) => {
                 let last = messages.last().map_or("", |message| &message.content);
                 let earlier = messages.len().saturating_sub(1);
                 write!(

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use corver_core::{
-    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, Exchange, Lookup, NliModel, Pair,
-    PartError, Passage, Prompt, Query, Retriever, Search, Usage, Verifier, Verifiers,
+    Backends, BoxError, Capability, ChatModel, ChatPrompt, ChatReply, CorpusSize, Count, Counter,
+    Entailment, Exchange, Lookup, NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
 };
 use serde::Serialize;
 
@@ -16,20 +16,20 @@ use crate::recording::line::{RecordedExchange, RecordedLine};
 use crate::recording::replay::{RecordingHeader, read};
 use crate::recording::replies::{Added, RecordedReplies, without_limit};
 
-/// Returns backends that pass every request to `verifiers`, and write each reply once to a new
+/// Returns backends that pass every request to `backends`, and write each reply once to a new
 /// file. They grant the same capabilities.
 ///
 /// # Errors
 /// Fails if the file exists already or cannot be written.
-pub fn record<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>, RecordingError> {
+pub fn record<'a>(path: &Path, backends: Backends<'a>) -> Result<Backends<'a>, RecordingError> {
     let file = File::create_new(path).map_err(|source| match source.kind() {
         ErrorKind::AlreadyExists => RecordingError::Exists { path: path.to_owned() },
         _ => RecordingError::io("write", path)(source),
     })?;
-    let header = RecordingHeader { corpus: verifiers.size() };
-    let mut recorder = Recorder::new(path, file, RecordedReplies::default(), verifiers);
+    let header = RecordingHeader { corpus: backends.size() };
+    let mut recorder = Recorder::new(path, file, RecordedReplies::default(), backends);
     recorder.append([header])?;
-    Ok(recorder.into_verifiers())
+    Ok(recorder.into_backends())
 }
 
 /// Does the same as [`record`] with the file of an earlier process. Replies that it has are not
@@ -37,18 +37,18 @@ pub fn record<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>
 ///
 /// # Errors
 /// Fails if the file cannot be read or written.
-pub fn resume<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>, RecordingError> {
+pub fn resume<'a>(path: &Path, backends: Backends<'a>) -> Result<Backends<'a>, RecordingError> {
     let write = RecordingError::io("write", path);
     let file = File::options().append(true).open(path).map_err(&write)?;
     let complete = complete_lines(path).map_err(RecordingError::io("read", path))?;
     file.set_len(complete).map_err(write)?;
     let (_, replies) = read(path)?;
-    let header = RecordingHeader { corpus: verifiers.size() };
-    let mut recorder = Recorder::new(path, file, replies, verifiers);
+    let header = RecordingHeader { corpus: backends.size() };
+    let mut recorder = Recorder::new(path, file, replies, backends);
     if complete == 0 {
         recorder.append([header])?;
     }
-    Ok(recorder.into_verifiers())
+    Ok(recorder.into_backends())
 }
 
 /// Returns the number of bytes up to the last line end.
@@ -66,34 +66,34 @@ fn complete_lines(path: &Path) -> std::io::Result<u64> {
 }
 
 struct Recorder<'a> {
-    inner: Verifiers<'a>,
+    inner: Backends<'a>,
     path: PathBuf,
     file: BufWriter<File>,
     replies: RecordedReplies,
 }
 
 impl<'a> Recorder<'a> {
-    fn new(path: &Path, file: File, replies: RecordedReplies, inner: Verifiers<'a>) -> Self {
+    fn new(path: &Path, file: File, replies: RecordedReplies, inner: Backends<'a>) -> Self {
         Self { inner, path: path.to_owned(), file: BufWriter::new(file), replies }
     }
 
-    fn into_verifiers(self) -> Verifiers<'a> {
-        let has_nli = self.inner.grants(Verifier::Nli);
-        let has_chat = self.inner.grants(Verifier::Chat);
-        let has_passages = self.inner.grants(Verifier::Passages);
+    fn into_backends(self) -> Backends<'a> {
+        let has_nli = self.inner.grants(Capability::Nli);
+        let has_chat = self.inner.grants(Capability::Chat);
+        let has_passages = self.inner.grants(Capability::Passages);
         let size = self.inner.size();
         let shared = SharedRecorder { recorder: Arc::new(Mutex::new(self)), size };
-        let mut verifiers = Verifiers::counting(shared.clone());
+        let mut backends = Backends::counting(shared.clone());
         if has_nli {
-            verifiers = verifiers.with_nli(shared.clone());
+            backends = backends.with_nli(shared.clone());
         }
         if has_chat {
-            verifiers = verifiers.with_chat(shared.clone());
+            backends = backends.with_chat(shared.clone());
         }
         if has_passages {
-            verifiers = verifiers.with_passages(shared);
+            backends = backends.with_passages(shared);
         }
-        verifiers
+        backends
     }
 
     /// Writes the lines whose requests are new.
@@ -144,7 +144,7 @@ impl<'a> SharedRecorder<'a> {
 }
 
 impl Counter for SharedRecorder<'_> {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let mut recorder = self.lock();
         let queries: Vec<Query> = queries.iter().map(without_limit).collect();
         let counts = recorder.inner.count(&queries)?;
@@ -162,7 +162,7 @@ impl Counter for SharedRecorder<'_> {
 }
 
 impl NliModel for SharedRecorder<'_> {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
         let mut recorder = self.lock();
         let mut entailments = recorder.inner.entail(pairs)?;
         let mut lines = Vec::with_capacity(entailments.len());
@@ -182,7 +182,7 @@ impl NliModel for SharedRecorder<'_> {
 }
 
 impl ChatModel for SharedRecorder<'_> {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
         let mut recorder = self.lock();
         let replies = recorder.inner.reply(prompts)?;
         let mut lines = Vec::with_capacity(replies.len());
@@ -195,13 +195,13 @@ impl ChatModel for SharedRecorder<'_> {
         Ok(replies)
     }
 
-    fn having_spent(&mut self, usage: Usage) {
-        self.lock().inner.having_spent(usage);
+    fn add_prior_usage(&mut self, usage: Usage) {
+        self.lock().inner.add_prior_usage(usage);
     }
 }
 
 impl Retriever for SharedRecorder<'_> {
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let mut recorder = self.lock();
         let passages = recorder.inner.passages(searches)?;
         let mut lines = Vec::with_capacity(passages.len());

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use corver_core::{
-    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError,
-    Passage, Prompt, Query, Retriever, Search, Usage, Verifiers,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusSize, Count, Counter, Entailment,
+    NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -52,14 +52,14 @@ impl Recording {
 
     /// Returns backends for all capabilities. A request that was not recorded is an error.
     #[must_use]
-    pub fn verifiers(self) -> Verifiers<'static> {
-        Verifiers::counting(self.clone())
+    pub fn backends(self) -> Backends<'static> {
+        Backends::counting(self.clone())
             .with_nli(self.clone())
             .with_chat(self.clone())
             .with_passages(self)
     }
 
-    fn missing(&self, request: &ShownRequest<'_>) -> PartError {
+    fn missing(&self, request: &ShownRequest<'_>) -> BoxError {
         RecordingError::InvalidRecording(format!(
             "the recording {} does not hold {request}: record it with --record, where it can be \
              answered",
@@ -118,7 +118,7 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, RecordedReplies), Recordi
 }
 
 impl Counter for Recording {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let mut counts = Vec::with_capacity(queries.len());
         for query in queries {
             match self.replies.counts.get(&without_limit(query)) {
@@ -135,7 +135,7 @@ impl Counter for Recording {
 }
 
 impl NliModel for Recording {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
         let mut entailments = Vec::with_capacity(pairs.len());
         for pair in pairs {
             match self.replies.entailments.get(pair) {
@@ -148,7 +148,7 @@ impl NliModel for Recording {
 }
 
 impl ChatModel for Recording {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
         let mut replies = Vec::with_capacity(prompts.len());
         for prompt in prompts {
             let key = key(prompt);
@@ -166,7 +166,7 @@ impl ChatModel for Recording {
 }
 
 impl Retriever for Recording {
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let mut passages = Vec::with_capacity(searches.len());
         for search in searches {
             match self.replies.passages.get(search) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use corver_core::{
-    ChatReply, Count, Entailment, Exchange, Lookup, Pair, Passage, Prompt, Query, Search,
+    ChatPrompt, ChatReply, Count, Entailment, Exchange, Lookup, NliPair, Passage, Query, Search,
 };
 
 use crate::recording::line::{RecordedExchange, RecordedLine};
@@ -13,7 +13,7 @@ use crate::recording::line::{RecordedExchange, RecordedLine};
 #[derive(Debug, Default)]
 pub(crate) struct RecordedReplies {
     pub(crate) counts: HashMap<Query, Count>,
-    pub(crate) entailments: HashMap<Pair, Entailment>,
+    pub(crate) entailments: HashMap<NliPair, Entailment>,
     /// Chat replies by the [`key`] of their prompt.
     pub(crate) chats: HashMap<String, ChatReply>,
     pub(crate) passages: HashMap<Search, Vec<Passage>>,
@@ -71,10 +71,10 @@ fn add<Request: Hash + Eq, Reply>(
 
 /// Returns the query without a limit. A recorded count is complete, so that it serves every limit.
 pub(crate) fn without_limit(query: &Query) -> Query {
-    query.clone().with_enough(None)
+    query.clone().with_limit(None)
 }
 
 /// Returns the JSON of a prompt as its key: floating-point parameters cannot be hashed.
-pub(crate) fn key(prompt: &Prompt) -> String {
+pub(crate) fn key(prompt: &ChatPrompt) -> String {
     serde_json::to_string(prompt).expect("texts and numbers are JSON")
 }

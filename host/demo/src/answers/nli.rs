@@ -1,6 +1,6 @@
 //! An NLI model that reads the world's wordings.
 
-use corver_core::{Entailment, NliModel, Pair, PartError};
+use corver_core::{BoxError, Entailment, NliModel, NliPair};
 
 use super::InjectedErrors;
 use crate::clause::StatedFact;
@@ -36,7 +36,7 @@ impl DemoNli {
         Self { reader: Reader::new(world), errors }
     }
 
-    fn right(&self, Pair { premise, hypothesis }: &Pair) -> Entailment {
+    fn right(&self, NliPair { premise, hypothesis }: &NliPair) -> Entailment {
         let known = self.reader.facts(premise, None);
         // The pronoun in “It was directed by A B” refers to the first subject of the premise.
         let context =
@@ -59,7 +59,7 @@ fn has_another_value(fact: &StatedFact, known: &[StatedFact]) -> bool {
 }
 
 impl NliModel for DemoNli {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
         let mut answers = Vec::with_capacity(pairs.len());
         for pair in pairs {
             let right = self.right(pair);
@@ -76,8 +76,8 @@ mod tests {
     use super::*;
     use crate::{QuestionSplit, WorldSize};
 
-    fn pair(premise: &str, hypothesis: &str) -> Pair {
-        Pair { premise: premise.into(), hypothesis: hypothesis.into() }
+    fn pair(premise: &str, hypothesis: &str) -> NliPair {
+        NliPair { premise: premise.into(), hypothesis: hypothesis.into() }
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
             let fact = &world.facts()[n];
             world.sentence_with(fact.head, &fact.relation.statements()[0], fact.tails[0]).text
         };
-        let pairs: Vec<Pair> = (0..200).map(|n| pair(&statement(n), &statement(n))).collect();
+        let pairs: Vec<NliPair> = (0..200).map(|n| pair(&statement(n), &statement(n))).collect();
         let answers =
             DemoNli::new(&world, InjectedErrors::new(1.0, 1).unwrap()).entail(&pairs).unwrap();
         let number_of =

@@ -1,6 +1,6 @@
 //! The tasks of the demo's chat model, parsed from the tagged fields of a message.
 
-use corver_core::{Prompt, Role};
+use corver_core::{ChatPrompt, ChatRole};
 
 /// Names of the fields.
 const FIELDS: [&str; 6] = ["question", "text", "gold", "answer", "statement", "passage"];
@@ -55,8 +55,8 @@ impl<'a> ChatTask<'a> {
 }
 
 /// Returns the last message of the user; empty if there is none.
-pub(super) fn user_message(prompt: &Prompt) -> &str {
-    let by_user = prompt.messages.iter().rfind(|message| message.role == Role::User);
+pub(super) fn user_message(prompt: &ChatPrompt) -> &str {
+    let by_user = prompt.messages.iter().rfind(|message| message.role == ChatRole::User);
     by_user.map_or("", |message| &message.content)
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use corver_core::triplet::triplets_from_reply;
-use corver_core::{ExtractionBatch, Extractor, PartError, Triplet};
+use corver_core::{BoxError, ExtractionBatch, Extractor, Triplet};
 
 use crate::extract::folder::{self, ExtractOptions};
 use crate::extract::scheduler::{QUEUE, ReplyResult, Scheduler, SentenceRequest, Stats};
@@ -153,7 +153,7 @@ impl ReplyStream {
 }
 
 impl Extractor for OnnxExtractor {
-    fn extract(&mut self, sentences: &[&str]) -> std::result::Result<Vec<Vec<Triplet>>, PartError> {
+    fn extract(&mut self, sentences: &[&str]) -> std::result::Result<Vec<Vec<Triplet>>, BoxError> {
         Ok(self.replies(sentences)?.iter().map(|reply| triplets_from_reply(reply)).collect())
     }
 
@@ -182,7 +182,7 @@ impl ExtractionBatch for StreamedBatch {
         }
     }
 
-    fn finish(mut self: Box<Self>) -> std::result::Result<Vec<Vec<Triplet>>, PartError> {
+    fn finish(mut self: Box<Self>) -> std::result::Result<Vec<Vec<Triplet>>, BoxError> {
         for (id, sentence) in self.sentences.iter().enumerate().skip(self.num_submitted) {
             self.stream.submit(id, sentence)?;
         }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use corver_core::Pair;
+use corver_core::NliPair;
 use corver_pretrained::PretrainedError;
 use tokenizers::{Tokenizer, TruncationParams};
 
@@ -58,7 +58,7 @@ impl Encoder {
             .with_padding(None)
             .with_truncation(None)
             .map_err(|error| encoding_error("", &error))?;
-        let empty = Pair { premise: String::new(), hypothesis: String::new() };
+        let empty = NliPair { premise: String::new(), hypothesis: String::new() };
         let frame = match form {
             InputForm::Prompt => tokenizer.encode(prompt(&empty), true),
             InputForm::Pair => tokenizer.encode(("", ""), true),
@@ -90,7 +90,7 @@ impl Encoder {
         self.max_tokens
     }
 
-    pub(crate) fn encode(&self, pair: &Pair) -> Result<Encoded> {
+    pub(crate) fn encode(&self, pair: &NliPair) -> Result<Encoded> {
         match self.form {
             InputForm::Pair => {
                 let texts = (pair.premise.as_str(), pair.hypothesis.as_str());
@@ -131,7 +131,7 @@ impl Encoder {
     }
 }
 
-fn prompt(Pair { premise, hypothesis }: &Pair) -> String {
+fn prompt(NliPair { premise, hypothesis }: &NliPair) -> String {
     format!("{BEFORE}{premise}{BETWEEN}{hypothesis}")
 }
 
@@ -178,7 +178,9 @@ mod tests {
             Encoder::prompt(corver_pretrained::read_tokenizer(&path).unwrap(), 200).unwrap();
         let encode = |premise: usize, hypothesis: usize| {
             let text = |words: usize| "moon ".repeat(words);
-            encoder.encode(&Pair { premise: text(premise), hypothesis: text(hypothesis) }).unwrap()
+            encoder
+                .encode(&NliPair { premise: text(premise), hypothesis: text(hypothesis) })
+                .unwrap()
         };
         let empty = encode(0, 0);
         let frame = empty.ids.len();
