@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use corver_core::Question;
-use corver_data::{Curriculum, QuestionPlace, Share};
+use corver_data::{Curriculum, PhaseShare, QuestionLocation};
 use corver_demo::demo_world;
 use corver_eval::Truth;
 use corver_reward::config::{DemoOr, Place, Problems, Resolve};
@@ -57,11 +57,11 @@ impl TrainSets {
     pub fn read(&self, seed: u64) -> Result<Curriculum> {
         let of_demo = || corver_demo::demo_questions().0;
         let phases = match self {
-            Self::Set(place) => return Ok(Curriculum::of_one(questions(place, of_demo)?)),
+            Self::Set(place) => return Ok(Curriculum::single_phase(questions(place, of_demo)?)),
             Self::Phases(phases) => phases,
         };
         let mut places: Vec<&Place> = Vec::new();
-        let mut all: Vec<Vec<Share>> = Vec::new();
+        let mut all: Vec<Vec<PhaseShare>> = Vec::new();
         for phase in phases {
             let mut shares = Vec::new();
             for (place, take) in phase {
@@ -69,7 +69,7 @@ impl TrainSets {
                     places.push(place);
                     places.len() - 1
                 });
-                shares.push(Share { file, take: *take });
+                shares.push(PhaseShare { file, take: *take });
             }
             all.push(shares);
         }
@@ -123,12 +123,12 @@ impl EvalSet {
 }
 
 fn demo_truth() -> Arc<dyn Truth> {
-    Arc::new(DemoTruth(corver_demo::Truth::of(&demo_world())))
+    Arc::new(DemoTruth(corver_demo::WorldTruth::new(&demo_world())))
 }
 
 /// The truth about sentences of the demo's world.
 #[derive(Debug)]
-struct DemoTruth(corver_demo::Truth);
+struct DemoTruth(corver_demo::WorldTruth);
 
 impl Truth for DemoTruth {
     fn is_true(&self, sentence: &str) -> Option<bool> {
@@ -152,7 +152,7 @@ fn resolve_set(key: &str, text: &mut String, problems: &mut Problems) -> Option<
 fn set_place(text: &str) -> Result<Place> {
     match text {
         DEMO => Ok(DemoOr::Demo),
-        text => Ok(DemoOr::Own(QuestionPlace::find(text)?.to_string().into())),
+        text => Ok(DemoOr::Own(QuestionLocation::find(text)?.to_string().into())),
     }
 }
 
@@ -160,12 +160,12 @@ fn set_place(text: &str) -> Result<Place> {
 pub fn graded_questions(path: &Path) -> Result<(String, Vec<Question>)> {
     let questions = named_questions(path)?;
     check_golds(&path.display().to_string(), &questions)?;
-    Ok((QuestionPlace::parse(&path.to_string_lossy()).name(), questions))
+    Ok((QuestionLocation::parse(&path.to_string_lossy()).name(), questions))
 }
 
 /// Reads the questions of every file of the place that a command line names, file by file.
 pub fn read_files(path: &Path) -> Result<Vec<(PathBuf, Vec<Question>)>> {
-    Ok(QuestionPlace::find(utf8(path)?)?.read()?)
+    Ok(QuestionLocation::find(utf8(path)?)?.read()?)
 }
 
 /// All questions of the place that a command line names; `demo` stands for those that the demo is
@@ -180,7 +180,7 @@ fn utf8(path: &Path) -> Result<&str> {
 
 fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
     let DemoOr::Own(path) = place else { return Ok(of_demo()) };
-    let files = QuestionPlace::parse(utf8(path)?).read()?;
+    let files = QuestionLocation::parse(utf8(path)?).read()?;
     Ok(files.into_iter().flat_map(|(_, questions)| questions).collect())
 }
 

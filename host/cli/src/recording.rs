@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use corver_backends::passages::{PassageManifest, Place as PassagePlace};
-use corver_backends::recording::{Recording, go_on, record};
+use corver_backends::passages::{PassageLocation, PassageManifest};
+use corver_backends::recording::{Recording, record, resume};
 use corver_core::Backends;
 use corver_counts::CorpusSource;
 use corver_reward::config::{CorpusConfig, DemoOr, Problems, Resolve, VerifierConfig};
@@ -91,7 +91,7 @@ fn fingerprints(config: &VerifierConfig) -> Result<Vec<(&'static str, String)>> 
 }
 
 /// Returns the hash of what passages were cut from, and how.
-fn passage_fingerprint(place: &PassagePlace) -> Result<String> {
+fn passage_fingerprint(place: &PassageLocation) -> Result<String> {
     Ok(text_fingerprint(&serde_json::to_string(&PassageManifest::load(place)?)?))
 }
 
@@ -114,7 +114,7 @@ pub fn recorded<'a>(
 ) -> Result<Backends<'a>> {
     let begun = |path: &Path| resumes && path.exists();
     Ok(match &args.record {
-        Some(path) if begun(path) => go_on(path, backends)?,
+        Some(path) if begun(path) => resume(path, backends)?,
         Some(path) => record(path, backends)?,
         None => backends,
     })

@@ -1,5 +1,7 @@
 //! Matches as text: the right document, the right words marked, in every kind of index.
 
+mod vocabulary;
+
 use std::fs;
 
 use corver_corpus::{
@@ -8,27 +10,7 @@ use corver_corpus::{
 };
 use serde_json::{Map, Value, json};
 
-/// A vocabulary of words behind `▁`, decoded as the Llama 2 family is: a word carries the space
-/// before it.
-fn tokenizer(texts: &[&str]) -> Tokenizer {
-    let mut vocab = Map::from_iter([("<unk>".to_owned(), json!(0))]);
-    for word in texts.iter().flat_map(|text| text.split(' ')) {
-        let id = vocab.len();
-        vocab.entry(format!("▁{word}")).or_insert(json!(id));
-    }
-    let json = json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
-        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
-        "post_processor": null,
-        "decoder": {"type": "Sequence", "decoders": [
-            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-            {"type": "Fuse"},
-            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-        ]},
-        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"},
-    });
-    Tokenizer::from_bytes(json.to_string()).unwrap()
-}
+use vocabulary::tokenizer;
 
 fn words(query: &str) -> Vec<Vec<String>> {
     corver_corpus::parse_query(query).unwrap()

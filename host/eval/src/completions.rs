@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use corver_core::{BoxError, Extractor, Question, Rollout, Triplet};
-use corver_data::Answers;
+use corver_data::GoldsField;
 use serde::Deserialize;
 
 /// Why a file of completions cannot be used.
@@ -34,7 +34,7 @@ const FORM: &str = r#"a line is {"question", "answers", "title", "evidence", "co
 struct Line {
     #[serde(default)]
     question: String,
-    answers: Answers,
+    answers: GoldsField,
     title: Option<String>,
     #[serde(default)]
     evidence: Vec<String>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use corver_core::{Compatibility, Question, Rollout};
-use corver_data::Answers;
+use corver_data::GoldsField;
 use corver_pretrained::{Decoded, TextTokenizer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -90,8 +90,8 @@ pub fn questions(
     let golds = golds.into_iter().enumerate().map(|(row, golds)| {
         let golds = match golds.flatten() {
             None => Ok(Vec::new()),
-            Some(Golds::Listed(golds)) => Answers::Listed(golds).golds(),
-            Some(Golds::Separated(golds)) => Answers::Separated(golds).golds(),
+            Some(Golds::Listed(golds)) => GoldsField::Listed(golds).golds(),
+            Some(Golds::Separated(golds)) => GoldsField::Separated(golds).golds(),
         };
         golds.map_err(|problem| PyValueError::new_err(format!("answers[{row}]: {problem}")))
     });

@@ -5,7 +5,7 @@ use anyhow::Result;
 use corver_core::{
     Backends, Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, score,
 };
-use corver_inference::extract::Extractor;
+use corver_inference::extract::OnnxExtractor;
 use corver_settings::{CheckSettings, Settings};
 
 use crate::parts::{self, Loader, SentenceRules};
@@ -13,7 +13,7 @@ use crate::{Passages, RewardConfig};
 
 /// Extractor, corpus, rules and graders of a configuration.
 pub struct Scorer {
-    pub(crate) extractor: Extractor,
+    pub(crate) extractor: OnnxExtractor,
     pub(crate) backends: Backends<'static>,
     pub(crate) rules: SentenceRules,
     pub(crate) passages: Passages,

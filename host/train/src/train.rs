@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use corver_data::Curriculum;
+use corver_data::curriculum::Phase;
 
 use super::cost::{Prices, QueryCounts};
 use super::metrics::{Step, step_metrics};
@@ -227,12 +228,16 @@ pub fn train(
     policy.set_system_prompt(&plan.prompts.train);
     for number in steps_done..plan.steps {
         let start = Instant::now();
-        let (steps, phase) = plan.train.phase(number, plan.steps);
-        let chosen =
-            questions_of_step(phase.len(), plan.prompts_per_step, number - steps.start, plan.seed);
+        let Phase { steps, questions } = plan.train.phase(number, plan.steps);
+        let chosen = questions_of_step(
+            questions.len(),
+            plan.prompts_per_step,
+            number - steps.start,
+            plan.seed,
+        );
         let questions: Vec<Question> = chosen
             .into_iter()
-            .map(|index| plan.train.questions[phase.start + index].clone())
+            .map(|index| plan.train.questions[questions.start + index].clone())
             .collect();
         let report =
             match step(policy, scorers, &questions, &plan.step, seed_of_step(plan.seed, number)) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use corver_core::{Backends, Decoding, Estimator, Graders, Learner, Scorers, StepSettings};
 use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
-use corver_inference::extract::Extractor;
+use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_reward::plugin;
@@ -168,7 +168,7 @@ struct Opened {
     graders: Graders,
     /// Not recorded yet.
     backends: Backends<'static>,
-    extractor: Extractor,
+    extractor: OnnxExtractor,
     /// What decides the run.
     manifest: RunManifest,
 }

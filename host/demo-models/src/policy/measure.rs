@@ -3,7 +3,7 @@
 use anyhow::Result;
 use corver_core::response::AnswerRule;
 use corver_core::{Label, Question, Sampling};
-use corver_demo::{Split, World};
+use corver_demo::{QuestionSplit, World};
 use corver_learn::{Model, sample};
 use corver_pretrained::ChatTokenizer;
 use serde::Serialize;
@@ -40,7 +40,8 @@ pub fn measure(
         ..Sampling::default()
     };
     let greedy = Sampling::greedy(MAX_COMPLETION);
-    let (train, held_out) = (world.questions(Split::Train), world.questions(Split::HeldOut));
+    let (train, held_out) =
+        (world.questions(QuestionSplit::Train), world.questions(QuestionSplit::HeldOut));
     let (sampled_train, refused) = shares(model, tokenizer, &train, &sampled, seed)?;
     Ok(PolicyQuality {
         sampled: sampled_train,

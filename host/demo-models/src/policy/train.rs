@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use corver_core::Device;
-use corver_demo::{Split, World, pick};
+use corver_demo::{QuestionSplit, World, pick};
 use corver_learn::{Example, Model, find_device};
 use corver_pretrained::ChatTokenizer;
 use corver_pretrained::{Family, ModelConfig};
@@ -76,7 +76,7 @@ impl<'a> Lessons<'a> {
             .iter()
             .map(|fact| {
                 world
-                    .questions_of(fact, Split::Train)
+                    .questions_of(fact, QuestionSplit::Train)
                     .map(|q| Ok(tokenizer.prompt(None, &q.question)?))
                     .collect()
             })

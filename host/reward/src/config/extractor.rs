@@ -17,7 +17,7 @@ pub struct ExtractorConfig {
     /// Sends the prompt through the model's chat template.
     pub chat: bool,
     /// Settings over those of the folder.
-    pub settings: corver_inference::extract::Settings,
+    pub settings: corver_inference::extract::ExtractorSettings,
     /// Device of the model.
     pub device: Device,
 }
@@ -31,18 +31,18 @@ impl Resolve for ExtractorConfig {
         }
         let text =
             problems.required("extract.model", section.model.as_mut(), "--extractor DIR|NAME")?;
-        let model = problems.record("extract.model", hub_place(hub::Kind::Model, text))?;
+        let model = problems.record("extract.model", hub_place(hub::RepoKind::Model, text))?;
         *text = model.written(|path| path.display().to_string());
         Some(Self {
             model,
             prompt: section.prompt.clone(),
             chat: section.chat,
-            settings: corver_inference::extract::Settings {
+            settings: corver_inference::extract::ExtractorSettings {
                 stop: section.stop.clone(),
                 max_new_tokens: section.max_new_tokens,
                 batch_size: section.batch_size,
                 max_sentence_tokens: section.max_sentence_tokens,
-                ..corver_inference::extract::Settings::default()
+                ..corver_inference::extract::ExtractorSettings::default()
             },
             device: section.device,
         })

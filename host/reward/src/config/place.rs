@@ -57,7 +57,7 @@ pub(super) fn source(text: &str) -> Result<DemoOr<CorpusSource>> {
 ///
 /// # Errors
 /// If there is no such folder.
-pub fn hub_place(kind: hub::Kind, text: &str) -> Result<Place> {
+pub fn hub_place(kind: hub::RepoKind, text: &str) -> Result<Place> {
     if text == DEMO {
         return Ok(DemoOr::Demo);
     }
@@ -65,7 +65,7 @@ pub fn hub_place(kind: hub::Kind, text: &str) -> Result<Place> {
         Some(snapshot) if !Path::new(text).exists() => absolute(&snapshot)?,
         _ => absolute(Path::new(text))?,
     };
-    ensure!(path.exists(), hub::missing(kind, &path));
+    ensure!(path.exists(), hub::missing_message(kind, &path));
     Ok(DemoOr::Own(path))
 }
 

@@ -38,7 +38,7 @@ impl Resolve for PolicyConfig {
             problems.look_for("policy.adapter", &adapter.join("adapter_config.json"));
         }
         let text = problems.required("policy.model", policy.model.as_mut(), "--model DIR|NAME")?;
-        let model = problems.record("policy.model", hub_place(hub::Kind::Model, text))?;
+        let model = problems.record("policy.model", hub_place(hub::RepoKind::Model, text))?;
         *text = model.written(|path| path.display().to_string());
         Some(Self { model, adapter: policy.adapter.clone(), engine: engine? })
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use corver_backends::passages::Place as PassagePlace;
+use corver_backends::passages::PassageLocation;
 use corver_data::hub;
 use corver_settings::{ChatPrices, ChatSettings, DEMO, NliSettings, Settings};
 
@@ -16,7 +16,7 @@ pub struct VerifierConfig {
     /// Chat model. `None`: not granted.
     pub chat: Option<DemoOr<ChatSettings>>,
     /// Indexes whose passages are searched. Empty: not granted.
-    pub passages: Vec<DemoOr<PassagePlace>>,
+    pub passages: Vec<DemoOr<PassageLocation>>,
     /// Share of the NLI and chat questions that the demo's world answers wrongly, 0 to 1.
     pub error_rate: f64,
     /// Seed of these errors.
@@ -29,7 +29,7 @@ impl Resolve for VerifierConfig {
         let verify = &mut settings.verify;
         let mut nli = Some(None);
         if let Some(text) = &mut verify.nli.model {
-            let place = problems.record("verify.nli.model", hub_place(hub::Kind::Model, text));
+            let place = problems.record("verify.nli.model", hub_place(hub::RepoKind::Model, text));
             if let Some(place) = &place {
                 *text = place.written(|path| path.display().to_string());
             }
@@ -79,10 +79,10 @@ fn passage_place(
     index: &mut PathBuf,
     dir: Option<&Path>,
     problems: &mut Problems,
-) -> Option<DemoOr<PassagePlace>> {
+) -> Option<DemoOr<PassageLocation>> {
     if index.as_os_str() == DEMO {
         return Some(DemoOr::Demo);
     }
     *index = problems.record("verify.passages.index", absolute(index))?;
-    problems.record("verify.passages.index", PassagePlace::new(index, dir)).map(DemoOr::Own)
+    problems.record("verify.passages.index", PassageLocation::new(index, dir)).map(DemoOr::Own)
 }

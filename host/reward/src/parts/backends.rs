@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use corver_backends::chat::Chat;
+use corver_backends::chat::ChatClient;
 use corver_backends::passages::{
-    BuildOptions, PassageError, Passages, Place as PassagePlace, build,
+    PassageError, PassageIndex, PassageLocation, PassageOptions, build,
 };
 use corver_core::{Backends, Capability, Graders, SentenceScorer as _};
-use corver_counts::CorpusSource;
-use corver_demo::{DemoChat, DemoNli, Errors, demo_world};
+use corver_counts::Source;
+use corver_demo::{DemoChat, DemoNli, InjectedErrors, demo_world};
 use corver_inference::nli::Nli;
 
 use super::{SentenceRules, demo_index, runtime_library};
@@ -37,7 +37,7 @@ fn with_models(
     config: &VerifierConfig,
 ) -> Result<Backends<'static>> {
     let VerifierConfig { nli, chat, passages, error_rate, seed } = config;
-    let errors = Errors::new(*error_rate, *seed).context("`verify.demo.error_rate`")?;
+    let errors = InjectedErrors::new(*error_rate, *seed).context("`verify.demo.error_rate`")?;
     backends = match nli {
         None => backends,
         Some((DemoOr::Demo, _)) => backends.with_nli(DemoNli::new(&demo_world(), errors)),
@@ -53,7 +53,7 @@ fn with_models(
         Some(DemoOr::Demo) => backends.with_chat(DemoChat::new(&demo_world(), errors)),
         Some(DemoOr::Own(settings)) => {
             let replies = folders::cache()?.join("chat/replies.jsonl");
-            backends.with_chat(Chat::open(settings.clone(), CHAT, &replies)?)
+            backends.with_chat(ChatClient::open(settings.clone(), CHAT, &replies)?)
         }
     };
     if passages.is_empty() {
@@ -66,7 +66,7 @@ fn with_models(
 ///
 /// # Errors
 /// If an index has no passages; the message has the command that makes them.
-pub fn open_passages(places: &[DemoOr<PassagePlace>]) -> Result<Passages> {
+pub fn open_passages(places: &[DemoOr<PassageLocation>]) -> Result<PassageIndex> {
     let mut all = Vec::new();
     for place in places {
         all.push(match place {
@@ -74,18 +74,18 @@ pub fn open_passages(places: &[DemoOr<PassagePlace>]) -> Result<Passages> {
             DemoOr::Own(place) => place.clone(),
         });
     }
-    Ok(Passages::open(&all)?)
+    Ok(PassageIndex::open(&all)?)
 }
 
 /// The passages of the demo's articles, made on first use.
-fn demo_passages() -> Result<PassagePlace> {
-    let place = PassagePlace::new(&demo_index()?, None)?;
+fn demo_passages() -> Result<PassageLocation> {
+    let place = PassageLocation::new(&demo_index()?, None)?;
     // Another process may be at work on the same.
     for attempt in 0.. {
         if place.folder().exists() {
             break;
         }
-        match build(&place, &BuildOptions::default()) {
+        match build(&place, &PassageOptions::default()) {
             Err(PassageError::Busy { .. }) if attempt < 100 => {
                 std::thread::sleep(Duration::from_millis(100))
             }

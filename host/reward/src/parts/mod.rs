@@ -10,8 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use corver_core::Counter;
 use corver_corpus::OpenOptions;
-use corver_counts::{CachedCounter, CorpusSource, OpenSettings};
-use corver_inference::extract::{Extractor, RuntimeLibrary};
+use corver_counts::{Memo, OpenSettings, Source};
+use corver_inference::extract::{OnnxExtractor, RuntimeLibrary};
 
 use crate::config::{CorpusConfig, DemoOr, ExtractorConfig, PolicyConfig};
 use crate::folders;
@@ -24,7 +24,7 @@ pub use rules::{AnyRule, Loader, SentenceRules};
 ///
 /// # Errors
 /// If its prompt or its model cannot be used.
-pub fn extractor(config: &ExtractorConfig) -> Result<(PathBuf, Extractor)> {
+pub fn extractor(config: &ExtractorConfig) -> Result<(PathBuf, OnnxExtractor)> {
     let folder = match &config.model {
         DemoOr::Demo => demo()?.extractor,
         DemoOr::Own(path) => path.clone(),
@@ -36,14 +36,14 @@ pub fn extractor(config: &ExtractorConfig) -> Result<(PathBuf, Extractor)> {
             Some(read.with_context(|| format!("cannot read the prompt {}", path.display()))?)
         }
     };
-    let options = corver_inference::extract::Options {
+    let options = corver_inference::extract::ExtractOptions {
         settings: config.settings.clone(),
         prompt,
         chat: config.chat,
         renderer: Some(renderer()?),
     };
     let runtime = runtime_library()?;
-    let extractor = Extractor::open(&folder, options, config.device, &runtime)
+    let extractor = OnnxExtractor::open(&folder, options, config.device, &runtime)
         .with_context(|| format!("opening the extractor {}", folder.display()))?;
     Ok((folder, extractor))
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use corver_core::{Explained, Question, RewardSettings, ScoredCompletion};
-use corver_data::Answers;
+use corver_data::GoldsField;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ struct Request {
 struct Given {
     #[serde(default)]
     question: String,
-    answers: Answers,
+    answers: GoldsField,
     title: Option<String>,
     #[serde(default)]
     evidence: Vec<String>,

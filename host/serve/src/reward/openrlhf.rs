@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use corver_core::{Question, ReturnParts, RewardSettings, ScoredCompletion};
-use corver_data::golds::{asked, golds};
+use corver_data::golds::{golds, question_in};
 use corver_pretrained::transcript;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
@@ -146,7 +146,7 @@ fn readings(
             Ok(golds) => golds,
             Err(problem) => return Ok(Err(Refusal::bad(format!("labels[{index}]: {problem}")))),
         };
-        let question = asked(label)
+        let question = question_in(label)
             .map_or_else(|| transcript::question(prompt.unwrap_or_default()), str::to_owned);
         let question = Question { question, golds, ..Question::default() };
         let Some(text) = transcript::response(whole, prompt) else {

@@ -1,7 +1,7 @@
 //! `corver-host data evidence`: questions with passages that hold their answers.
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_backends::passages::Place;
+use corver_backends::passages::PassageLocation;
 use corver_core::{Question, Search};
 use corver_counts::CorpusSource;
 use corver_data::QuestionRecord;
@@ -58,13 +58,13 @@ pub fn run(args: &EvidenceArgs, json: bool) -> Result<()> {
 }
 
 /// Returns the places of the corpus's passages.
-fn places(corpus: &CorpusConfig, args: &EvidenceArgs) -> Result<Vec<DemoOr<Place>>> {
+fn places(corpus: &CorpusConfig, args: &EvidenceArgs) -> Result<Vec<DemoOr<PassageLocation>>> {
     let mut places = Vec::new();
     for source in &corpus.sources {
         places.push(match source {
             DemoOr::Demo => DemoOr::Demo,
-            DemoOr::Own(CorpusSource::Folder(folder)) => {
-                DemoOr::Own(Place::new(folder, args.dir.as_deref())?)
+            DemoOr::Own(Source::Folder(folder)) => {
+                DemoOr::Own(PassageLocation::new(folder, args.dir.as_deref())?)
             }
             DemoOr::Own(server @ CorpusSource::Remote { .. }) => {
                 bail!("{server} only counts; passages are of an index here")

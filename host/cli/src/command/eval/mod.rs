@@ -12,7 +12,7 @@ use corver_core::{Backends, Graders, Question, Sampler, Sampling, Scorers};
 use corver_eval::{
     EvaluatePlan, Evaluation, GradedAnswer, OF_AN_ANSWER, Truth, View, evaluate, figures, summarize,
 };
-use corver_inference::extract::Extractor;
+use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_runs::{RunDir, RunManifest, fingerprint, text_fingerprint};
@@ -268,7 +268,7 @@ struct Scoring {
     origin: Origin,
     backends: Backends<'static>,
     extractor_folder: PathBuf,
-    extractor: Extractor,
+    extractor: OnnxExtractor,
 }
 
 impl Scoring {

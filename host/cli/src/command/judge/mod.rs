@@ -11,7 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use corver_analysis::judge::{Agreement, JudgeSettings, Judged, Subject};
-use corver_backends::chat::{Chat, Spent};
+use corver_backends::chat::{ChatClient, Spending};
 use corver_core::{ChatPrompt, ChatReply};
 use corver_reward::folders;
 use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
@@ -74,7 +74,7 @@ struct Bill {
     model: String,
     /// Replies that are no label.
     unlabelled: usize,
-    spent: Spent,
+    spent: Spending,
     /// Of `spent.now`.
     cost: f64,
     /// With that of replies kept from before.
@@ -87,14 +87,15 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     let file: JudgeFile<S::Label> = judge_file(args, built_in)?;
     file.judge.check::<S>()?;
     let settings = &file.chat;
-    let chat = Chat::open(settings.clone(), "chat", &folders::cache()?.join("chat/replies.jsonl"))?;
+    let chat =
+        ChatClient::open(settings.clone(), "chat", &folders::cache()?.join("chat/replies.jsonl"))?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
     let files: Vec<String> =
         args.files.iter().map(|path| fingerprint(path)).collect::<Result<_, _>>()?;
     manifest.set("files", files.join(" "));
-    let model = settings.model.clone().unwrap_or_default(); // `Chat::open` refuses a file without
+    let model = settings.model.clone().unwrap_or_default(); // `ChatClient::open` refuses a file without
     manifest.set("endpoint", settings.endpoint.as_deref().unwrap_or_default());
     manifest.set("model", &model);
     let prompts: Vec<ChatPrompt> =
@@ -106,7 +107,7 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
 
     let JudgeFile { judge, chat: chat_settings } = file;
     let bar = output::progress(prompts.len() as u64, "judging");
-    let replies = chat.ask_all(
+    let replies = chat.reply_all(
         &prompts,
         |reply| judge.read(reply).is_some(),
         |done| bar.set_position(done as u64),
@@ -116,7 +117,7 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     let replies: Vec<String> =
         replies.into_iter().map(|ChatReply { content, .. }| content).collect();
     let (unlabelled, spent) =
-        (replies.iter().filter(|reply| judge.read(reply).is_none()).count(), chat.spent());
+        (replies.iter().filter(|reply| judge.read(reply).is_none()).count(), chat.spending());
     let (cost, cost_in_all) =
         (spent.now.cost(chat_settings.prices), spent.cost(chat_settings.prices));
     let bill = Bill { model, unlabelled, spent, cost, cost_in_all };
@@ -143,7 +144,8 @@ impl<L: Copy + PartialEq + Display> Asked<L> {
 
     /// Says what it took, and where the disputed ones are.
     fn show(&self, disputed: usize) {
-        let Bill { unlabelled, spent: Spent { now, before }, cost, cost_in_all, .. } = &self.bill;
+        let Bill { unlabelled, spent: Spending { now, before }, cost, cost_in_all, .. } =
+            &self.bill;
         if *unlabelled > 0 {
             output::line(format_args!(
                 "left out, because asking again brought no label either: {unlabelled}"
