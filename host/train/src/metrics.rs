@@ -147,11 +147,15 @@ pub const METRICS: &[Metric] = &[
         Some(s.verdicts()?.iter().map(|verdict| verdict.lookups.len()).sum::<usize>() as f64)
     })
     .means("queries that the counts took"),
-    metric("verify/count", "questions", |s| Some(s.report?.asked.count.asked as f64))
+    metric("verify/count", "questions", |s| Some(s.report?.backend_stats.count.requests as f64))
         .means("questions of the rules, by kind, repeated ones included; the last three if asked"),
-    metric("verify/nli", "questions", |s| Some(used(s.report?.asked.nli)?.asked as f64)),
-    metric("verify/chat", "questions", |s| Some(used(s.report?.asked.chat)?.asked as f64)),
-    metric("verify/passages", "questions", |s| Some(used(s.report?.asked.passages)?.asked as f64)),
+    metric("verify/nli", "questions", |s| Some(used(s.report?.backend_stats.nli)?.requests as f64)),
+    metric("verify/chat", "questions", |s| {
+        Some(used(s.report?.backend_stats.chat)?.requests as f64)
+    }),
+    metric("verify/passages", "questions", |s| {
+        Some(used(s.report?.backend_stats.passages)?.requests as f64)
+    }),
     metric("verify/prompt_tokens", "tokens", |s| Some(s.usage()?.prompt_tokens as f64))
         .means("tokens to the chat model, and of its replies; once for each prompt of a run"),
     metric("verify/completion_tokens", "tokens", |s| Some(s.usage()?.completion_tokens as f64)),
@@ -161,10 +165,12 @@ pub const METRICS: &[Metric] = &[
          base model's log-probabilities) runs beside the rest of the reward",
     ),
     metric("seconds/extract", "seconds", |s| Some(s.report?.seconds.extract)),
-    metric("seconds/count", "seconds", |s| Some(s.report?.asked.count.seconds)),
-    metric("seconds/nli", "seconds", |s| Some(used(s.report?.asked.nli)?.seconds)),
-    metric("seconds/chat", "seconds", |s| Some(used(s.report?.asked.chat)?.seconds)),
-    metric("seconds/passages", "seconds", |s| Some(used(s.report?.asked.passages)?.seconds)),
+    metric("seconds/count", "seconds", |s| Some(s.report?.backend_stats.count.seconds)),
+    metric("seconds/nli", "seconds", |s| Some(used(s.report?.backend_stats.nli)?.seconds)),
+    metric("seconds/chat", "seconds", |s| Some(used(s.report?.backend_stats.chat)?.seconds)),
+    metric("seconds/passages", "seconds", |s| {
+        Some(used(s.report?.backend_stats.passages)?.seconds)
+    }),
     metric("seconds/rule", "seconds", |s| Some(s.report?.seconds.rule)),
     metric("seconds/reward", "seconds", |s| Some(s.report?.seconds.reward)),
     metric("seconds/prepare", "seconds", |s| Some(s.report?.seconds.prepare)),
@@ -258,8 +264,8 @@ impl<'a> Step<'a> {
 
     /// Returns the tokens of the chats. `None`: there were no chats.
     fn usage(&self) -> Option<Usage> {
-        let asked = &self.report?.asked;
-        used(asked.chat).map(|_| asked.usage)
+        let stats = &self.report?.backend_stats;
+        used(stats.chat).map(|_| stats.usage)
     }
 }
 
@@ -279,8 +285,8 @@ fn count(sentence: &SentenceTrace) -> Option<u64> {
     sentence.verdict.as_ref()?.count
 }
 
-fn used(tally: QueryStats) -> Option<QueryStats> {
-    (tally.asked > 0).then_some(tally)
+fn used(stats: QueryStats) -> Option<QueryStats> {
+    (stats.requests > 0).then_some(stats)
 }
 
 /// Returns the share of `all` for which `is` holds; 0 of none.
@@ -306,12 +312,12 @@ mod tests {
 
     #[test]
     fn step_metrics_cover_only_performed_work() {
-        let chat = QueryStats { asked: 3, seconds: 0.5 };
+        let chat = QueryStats { requests: 3, seconds: 0.5 };
         let report = StepReport {
             rollouts: Vec::new(),
             completions: Vec::new(),
             returns: ReturnStats::default(),
-            asked: BackendStats { chat, ..BackendStats::default() },
+            backend_stats: BackendStats { chat, ..BackendStats::default() },
             update: UpdateReport::default(),
             seconds: StageSeconds::default(),
         };

@@ -51,7 +51,7 @@ pub fn score_and_show(
     let scored = scored(completions, extractor, settings, backends, sentence_scorer, graders)?;
     for completion in &scored.completions {
         let trace = &completion.trace;
-        let explained = Explained::of(trace, settings);
+        let explained = Explained::new(trace, settings);
         if json { output::json(&explained)? } else { show(trace, &explained.return_parts) }
     }
     Ok(())

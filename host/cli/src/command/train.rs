@@ -315,7 +315,7 @@ fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<Plan> {
         step: StepSettings {
             sampling: settings.rollout,
             rewards: settings.reward,
-            estimator: Estimator::of(&settings.update, settings.advantage),
+            estimator: Estimator::new(&settings.update, settings.advantage),
         },
         evaluate: settings.eval.answers,
         truth: config.eval.truth(),
