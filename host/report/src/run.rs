@@ -11,7 +11,7 @@ use corver_eval::Evaluation;
 use corver_runs::RunManifest;
 use corver_runs::folder::{CONFIG, MANIFEST, METRICS_LOG, SUMMARY, TRACES};
 use corver_settings::{GraderSection, Plugin, Settings};
-use corver_train::{RewardNames, Summary};
+use corver_train::{RewardNames, RunSummary};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -38,7 +38,7 @@ pub struct Run {
     /// The evaluation after it.
     pub after: Option<Evaluation>,
     /// `None` where the run has not finished.
-    pub summary: Option<Summary>,
+    pub summary: Option<RunSummary>,
 }
 
 /// Returns the rules that reward the completions, by the names of their files.
