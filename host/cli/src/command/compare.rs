@@ -9,7 +9,7 @@ use corver_report::run::Run;
 use corver_reward::config;
 use corver_runs::folder;
 use corver_settings::load::differences;
-use corver_settings::{Layers, Plugin, Settings};
+use corver_settings::{Layers, Settings, WeightedPlugin};
 use corver_train::RunSummary;
 use serde::{Deserialize, Serialize};
 
@@ -272,7 +272,7 @@ fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
         arms.push((BASE.to_owned(), of_arm(args, None, None)?));
     }
     for text in &args.plugin {
-        let plugin: Plugin = text.parse()?;
+        let plugin: WeightedPlugin = text.parse()?;
         let name = if plugin.weight == 1.0 {
             plugin.name()
         } else {
