@@ -41,7 +41,7 @@ pub struct ScoredCompletion {
     pub trace: Trace,
 }
 
-/// Result of [`score`].
+/// Scored completions, with their requests and times.
 pub struct Scored {
     /// Scored completions, one per rollout.
     pub completions: Vec<ScoredCompletion>,

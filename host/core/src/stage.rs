@@ -12,10 +12,10 @@ use crate::BoxError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
-    /// Sampling failed.
+    /// Sampling of the rollouts failed.
     #[error("sampling completions")]
     Rollout(#[source] BoxError),
-    /// The extractor failed.
+    /// Extraction of triplets failed.
     #[error("extracting triplets")]
     Extract(#[source] BoxError),
     /// The sentence rule broke its contract, or a backend failed.
@@ -24,7 +24,7 @@ pub enum StepError {
     /// The answer judge or the format check broke its contract, or a backend failed.
     #[error("grading completions")]
     GradeResponses(#[source] BoxError),
-    /// The update failed.
+    /// Preparation or update of the policy failed.
     #[error("updating the policy")]
     Update(#[source] BoxError),
 }

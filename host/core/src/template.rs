@@ -1,4 +1,4 @@
-//! The template: `<think>reasoning</think><answer>answer</answer>`.
+//! The template of completions: `<think>reasoning</think><answer>answer</answer>`.
 
 use crate::text::strip;
 

@@ -15,10 +15,11 @@ use serde::Deserialize;
 pub struct CompletionsError(String);
 
 /// Form of a line, for messages.
-const FORM: &str = "a line is {\"question\", \"answers\", \"title\", \"evidence\", \"completion\"}, \
-                    where \"title\" and \"evidence\" (a list of texts) may be left out, with \
-                    \"triplets\" as [[sentence, [[head, relation, tail], …]], …] where no extractor \
-                    runs";
+const FORM: &str = concat!(
+    r#"a line is {"question", "answers", "title", "evidence", "completion"}, "#,
+    r#"where "title" and "evidence" (a list of texts) may be left out, "#,
+    r#"with "triplets" as [[sentence, [[head, relation, tail], …]], …] where no extractor runs"#,
+);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,19 +41,19 @@ type Parts = (String, String, String);
 #[derive(Debug, Default)]
 pub struct GivenTriplets(HashMap<String, Vec<Triplet>>);
 
-/// Completions of a file, with their questions.
-pub struct Completions {
+/// CompletionSet of a file, with their questions.
+pub struct CompletionSet {
     /// Line of each completion, counted from 1.
     pub lines: Vec<usize>,
     /// Question of each completion.
     pub questions: Vec<Question>,
-    /// Completions as rollouts without tokens: each character counts as one.
+    /// CompletionSet as rollouts without tokens: each character counts as one.
     pub rollouts: Vec<Rollout>,
     /// Triplets of all sentences. `None`: the lines have none.
     pub triplets: Option<GivenTriplets>,
 }
 
-impl Completions {
+impl CompletionSet {
     /// Removes all completions but that of this line, counted from 1; `None` if the line has none.
     pub fn keep_line(&mut self, line: usize) -> Option<()> {
         let index = self.lines.iter().position(|own| *own == line)?;
@@ -67,11 +68,11 @@ impl Completions {
 ///
 /// # Errors
 /// Fails if the file cannot be read, a line is malformed, or two lines contradict each other.
-pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
+pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> {
     let io_error = |error| {
         CompletionsError(format!("cannot read the completions {}: {error}", path.display()))
     };
-    let mut completions = Completions {
+    let mut completions = CompletionSet {
         lines: Vec::new(),
         questions: Vec::new(),
         rollouts: Vec::new(),
@@ -166,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Completions, CompletionsError> {
+    fn read(text: &str) -> Result<CompletionSet, CompletionsError> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         read_completions(file.path())

@@ -77,7 +77,7 @@ pub struct McNemar {
     pub only_first: u64,
     /// Questions that only the second answered correctly.
     pub only_second: u64,
-    /// Two-sided p-value.
+    /// Two-sided p-value, 0 to 1.
     pub p: f64,
 }
 

@@ -15,7 +15,7 @@ pub struct Figure<T> {
     pub better: Option<Direction>,
     /// Tables that have the figure.
     pub views: &'static [View],
-    /// Definition, for documents.
+    /// Definition of the figure, for documents.
     pub meaning: &'static str,
     /// Function that returns the value in the unit's base: shares from 0 to 1. `None`: not measured.
     pub get: fn(&T) -> Option<f64>,
@@ -32,7 +32,7 @@ pub enum FigureUnit {
     Seconds,
     /// Any currency; as many decimals as the largest value needs.
     Money,
-    /// Number without decimals.
+    /// Number of items, without decimals.
     Count,
     /// Number with this many decimals.
     Number(usize),

@@ -29,7 +29,7 @@ pub enum RunDirError {
     /// A file cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// Action that failed.
+        /// Action that failed, as in the message.
         action: &'static str,
         /// Path of the file or folder.
         path: PathBuf,

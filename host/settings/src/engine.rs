@@ -50,8 +50,8 @@ pub struct EngineSection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
-    /// API of vLLM.
+    /// The API of vLLM.
     Vllm,
-    /// API of SGLang.
+    /// The API of SGLang.
     Sglang,
 }

@@ -111,7 +111,7 @@ impl Layers {
         self.has_own_part = true;
     }
 
-    /// Returns true if the demo's settings apply: the user names nothing of their own.
+    /// Returns true if the demo's settings apply: no layer names a part of the user's own.
     #[must_use]
     pub fn is_demo(&self) -> bool {
         !self.has_own_part && PARTS.iter().all(|key| find(&self.values, key).is_none_or(is_demo))

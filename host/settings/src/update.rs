@@ -253,7 +253,7 @@ impl AdamWSettings {
 /// Precision of the optimiser's moments between two steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MomentPrecision {
-    /// 32-bit floats.
+    /// 32-bit floating point.
     #[serde(rename = "f32")]
     F32,
     /// 8 bits, with a scale for every 256 moments; the paper's runs on one GPU.

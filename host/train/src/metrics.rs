@@ -148,7 +148,9 @@ pub const METRICS: &[Metric] = &[
     })
     .means("queries that the counts took"),
     metric("verify/count", "questions", |s| Some(s.report?.backend_stats.count.requests as f64))
-        .means("requests of the rules, by kind, repeated ones included; the last three if there are any"),
+        .means(
+            "requests of the rules, by kind, repeated ones included; the last three only if used",
+        ),
     metric("verify/nli", "questions", |s| Some(used(s.report?.backend_stats.nli)?.requests as f64)),
     metric("verify/chat", "questions", |s| {
         Some(used(s.report?.backend_stats.chat)?.requests as f64)

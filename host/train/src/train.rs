@@ -108,7 +108,7 @@ pub trait Observer {
     }
 }
 
-/// Contents of `summary.json`.
+/// Results of a run, the contents of `summary.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// Names of the rules that scored the completions.
@@ -150,7 +150,7 @@ pub enum TrainError {
     /// The plan cannot be run; the message says what to change.
     #[error("{0}")]
     InvalidPlan(String),
-    /// A step failed.
+    /// A stage of a step failed.
     #[error("step {step}")]
     Step {
         /// Number of the step, counted from 1.

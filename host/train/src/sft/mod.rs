@@ -32,10 +32,10 @@ pub struct SftPlan {
     pub checkpoints_kept: usize,
 }
 
-/// Contents of `summary.json`.
+/// Results of a run, the contents of `summary.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SftSummary {
-    /// Number of demonstrations.
+    /// Number of demonstrations in the file.
     pub demonstrations: usize,
     /// Number of steps taken.
     pub steps: usize,
