@@ -6,17 +6,17 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use corver_eval::Direction::Down;
-use corver_eval::Unit::{Count, Money, Number, Seconds};
+use corver_eval::FigureUnit::{Count, Money, Number, Seconds};
 use corver_eval::{FIGURES, Figure};
-use corver_train::Summary;
+use corver_train::RunSummary;
 
 /// The confidence of an interval.
 const CONFIDENCE: f64 = 0.95;
 
-type Cost = Figure<Summary>;
+type Cost = Figure<RunSummary>;
 
 /// Costs of a step, in the order of tables.
-pub const COSTS: &[Figure<Summary>] = &[
+pub const COSTS: &[Figure<RunSummary>] = &[
     Cost::new("reward_seconds_per_step", "reward time", Seconds, |run| {
         Some(run.reward_seconds_per_step)
     })
@@ -136,13 +136,13 @@ impl Arm {
 /// # Panics
 /// Where an arm has another number of runs than the first, or none.
 #[must_use]
-pub fn compare(names: &[String], summaries: &[Vec<Summary>], a1: Option<usize>) -> Vec<Arm> {
+pub fn compare(names: &[String], summaries: &[Vec<RunSummary>], a1: Option<usize>) -> Vec<Arm> {
     assert!(!summaries.is_empty() && !summaries[0].is_empty(), "there is a run to compare with");
     assert!(
         summaries.iter().all(|arm| arm.len() == summaries[0].len()),
         "every arm has the same seeds"
     );
-    let seconds = |arm: &[Summary]| {
+    let seconds = |arm: &[RunSummary]| {
         mean(&arm.iter().map(|summary| summary.seconds_per_step).collect::<Vec<_>>())
     };
     let mut arms = Vec::new();
@@ -163,13 +163,13 @@ pub fn compare(names: &[String], summaries: &[Vec<Summary>], a1: Option<usize>) 
 /// Returns the figures that every run has, with their differences from those of the first arm.
 fn spreads<T>(
     figures: &[Figure<T>],
-    part: fn(&Summary) -> Option<&T>,
-    runs: &[Summary],
-    first: Option<&[Summary]>,
+    part: fn(&RunSummary) -> Option<&T>,
+    runs: &[RunSummary],
+    first: Option<&[RunSummary]>,
 ) -> Vec<Spread> {
     let mut spreads = Vec::new();
     for figure in figures {
-        let values = |of: &[Summary]| -> Option<Vec<f64>> {
+        let values = |of: &[RunSummary]| -> Option<Vec<f64>> {
             of.iter().map(|run| (figure.get)(part(run)?)).collect()
         };
         if let Some(of_arm) = values(runs) {
@@ -186,16 +186,16 @@ mod tests {
     use corver_eval::Evaluation;
     use corver_train::QueryCounts;
 
-    fn runs(accuracies: &[f64], seconds: f64) -> Vec<Summary> {
-        let run = |&accuracy: &f64| Summary {
+    fn runs(accuracies: &[f64], seconds: f64) -> Vec<RunSummary> {
+        let run = |&accuracy: &f64| RunSummary {
             after: Some(Evaluation { accuracy, ..Evaluation::default() }),
             seconds_per_step: seconds,
-            ..Summary::default()
+            ..RunSummary::default()
         };
         accuracies.iter().map(run).collect()
     }
 
-    fn of(summaries: &[Vec<Summary>]) -> Vec<Arm> {
+    fn of(summaries: &[Vec<RunSummary>]) -> Vec<Arm> {
         compare(&["first".to_owned(), "min".to_owned()], summaries, Some(0))
     }
 
@@ -249,10 +249,10 @@ mod tests {
 
     #[test]
     fn verifier_requests_and_cost_are_compared() {
-        let run = |nli: f64| Summary {
+        let run = |nli: f64| RunSummary {
             asked_per_step: QueryCounts { nli, ..QueryCounts::default() },
             cost_per_step: nli / 1000.0,
-            ..Summary::default()
+            ..RunSummary::default()
         };
         let arms = of(&[vec![run(0.0), run(0.0)], vec![run(96.0), run(98.0)]]);
         let of_second = |name: &str| arms[1].figure(name).unwrap();

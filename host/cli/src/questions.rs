@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use corver_core::Question;
 use corver_data::{Curriculum, PhaseShare, QuestionLocation};
 use corver_demo::demo_world;
-use corver_eval::Truth;
+use corver_eval::FactChecker;
 use corver_reward::config::{DemoOr, Place, Problems, Resolve};
 use corver_settings::{DEMO, Settings, TrainQuestions};
 
@@ -117,27 +117,27 @@ impl EvalSet {
 
     /// Returns the truth about the world of the questions, if it is known: the demo's.
     #[must_use]
-    pub fn truth(&self) -> Option<Arc<dyn Truth>> {
+    pub fn truth(&self) -> Option<Arc<dyn FactChecker>> {
         (self.place == Some(DemoOr::Demo)).then(demo_truth)
     }
 }
 
-fn demo_truth() -> Arc<dyn Truth> {
-    Arc::new(DemoTruth(corver_demo::WorldTruth::new(&demo_world())))
+fn demo_truth() -> Arc<dyn FactChecker> {
+    Arc::new(DemoTruth(corver_demo::Truth::of(&demo_world())))
 }
 
 /// The truth about sentences of the demo's world.
 #[derive(Debug)]
 struct DemoTruth(corver_demo::WorldTruth);
 
-impl Truth for DemoTruth {
+impl FactChecker for DemoTruth {
     fn is_true(&self, sentence: &str) -> Option<bool> {
         self.0.is_true(sentence)
     }
 }
 
 /// Returns what is true of the questions that a command line names: known of the demo's alone.
-pub fn truth_of(path: &Path) -> Option<Arc<dyn Truth>> {
+pub fn truth_of(path: &Path) -> Option<Arc<dyn FactChecker>> {
     (path.as_os_str() == DEMO).then(demo_truth)
 }
 

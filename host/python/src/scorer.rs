@@ -210,7 +210,7 @@ fn scored(
     let settings = scorer.settings();
     let mut scores = Vec::with_capacity(scored.completions.len());
     for ScoredCompletion { returns, advantage_signs, trace, .. } in scored.completions {
-        let parts = ReturnParts::of(&trace, settings);
+        let parts = ReturnParts::new(&trace, settings);
         scores.push(Score::new(parts, trace, Tokens { returns, labels: advantage_signs }));
     }
     Ok(scores)

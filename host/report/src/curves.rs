@@ -159,7 +159,7 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
 /// # Panics
 /// For a metric that no step has.
 pub(crate) fn axis(metric: &str) -> (&'static str, Unit) {
-    let unit = Metric::of(metric).expect("a metric that is declared").unit;
+    let unit = Metric::find(metric).expect("a metric that is declared").unit;
     (unit, if unit == SHARE { Unit::Share } else { Unit::Number })
 }
 

@@ -145,7 +145,7 @@ pub fn of_step(
     };
     // PPO's critic and DPO's pairs leave nothing to show here.
     let baselines =
-        Estimator::of(&run.settings.update, run.settings.advantage).baselines(&means, size);
+        Estimator::new(&run.settings.update, run.settings.advantage).baselines(&means, size);
     let explained = |place: usize| {
         let which = match (completion, place == places[0]) {
             (Some(_), _) => "",
@@ -216,7 +216,7 @@ fn section(explained: &Explained, settings: &RewardSettings, is_one_of_several: 
 /// What the mean return is the sum of.
 fn parts(trace: &Trace, settings: &RewardSettings) -> Markup {
     let ResponseGrades { judge, format } = &trace.response;
-    let parts = ReturnParts::of(trace, settings);
+    let parts = ReturnParts::new(trace, settings);
     let row = |what: &str, label: &str, value: f64| {
         vec![what.to_owned(), label.to_owned(), number::with_sign(value)]
     };

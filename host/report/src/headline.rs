@@ -1,8 +1,8 @@
 //! The top of a report: what a run was, and what it changed.
 
 use corver_analysis::compare::COSTS;
-use corver_eval::{Evaluation, Figure, OF_AN_ANSWER, Unit, View, figures};
-use corver_train::Summary;
+use corver_eval::{Evaluation, Figure, FigureUnit, OF_AN_ANSWER, View, figures};
+use corver_train::RunSummary;
 use maud::{Markup, html};
 
 use crate::number;
@@ -52,14 +52,14 @@ fn state(run: &Run) -> Markup {
 }
 
 /// Returns what a step asks, of every kind that it asks at all, and the money for it.
-fn asks(summary: &Summary) -> String {
+fn asks(summary: &RunSummary) -> String {
     let mut parts = Vec::new();
     for cost in COSTS {
         match (cost.get)(summary).filter(|value| *value > 0.0) {
-            Some(value) if cost.unit == Unit::Count => {
+            Some(value) if cost.unit == FigureUnit::Count => {
                 parts.push(format!("{value:.0} {}", cost.meaning));
             }
-            Some(value) if cost.unit == Unit::Money => {
+            Some(value) if cost.unit == FigureUnit::Money => {
                 parts.push(format!("{}: {}", cost.title, number::short(value)));
             }
             _ => {}
@@ -93,7 +93,7 @@ fn written(figure: &Figure<Evaluation>, evaluation: Option<&Evaluation>) -> Stri
 }
 
 /// The difference in the figure's own unit, with its sign.
-fn change(difference: f64, unit: Unit) -> String {
+fn change(difference: f64, unit: FigureUnit) -> String {
     let size = unit.written(difference.abs()).replace(' ', "\u{a0}");
     let is_none = size.chars().all(|c| !matches!(c, '1'..='9'));
     match difference {

@@ -11,7 +11,7 @@ use corver_core::{
 
 use super::annotated::Annotated;
 use super::label::Label;
-use corver_eval::Truth;
+use corver_eval::FactChecker;
 use corver_runs::data_order::seed_of_step;
 
 /// Completions that a rule is asked about at once.
@@ -42,7 +42,7 @@ pub struct SamplePlan<'a> {
     /// How they are cut into sentences.
     pub compatibility: Compatibility,
     /// Knows what is true.
-    pub truth: &'a dyn Truth,
+    pub truth: &'a dyn FactChecker,
     /// Decides every draw.
     pub seed: u64,
 }

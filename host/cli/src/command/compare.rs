@@ -9,8 +9,8 @@ use corver_report::run::Run;
 use corver_reward::config;
 use corver_runs::folder;
 use corver_settings::load::differences;
-use corver_settings::{Layers, Plugin, Settings};
-use corver_train::Summary;
+use corver_settings::{Layers, Settings, WeightedPlugin};
+use corver_train::RunSummary;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{
@@ -90,7 +90,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     }
     let summaries =
         plan.arms.iter().map(|arm| seeds.iter().map(|&seed| summary(&out, arm, seed)).collect());
-    let summaries: Vec<Vec<Summary>> = summaries.collect::<Result<_>>()?;
+    let summaries: Vec<Vec<RunSummary>> = summaries.collect::<Result<_>>()?;
     let arms = compare(&plan.arms, &summaries, find_a1(&out, &plan.arms)?);
     let untrained = &summaries[0][0].before;
     let sets = if args.eval.is_empty() {
@@ -272,7 +272,7 @@ fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
         arms.push((BASE.to_owned(), of_arm(args, None, None)?));
     }
     for text in &args.plugin {
-        let plugin: Plugin = text.parse()?;
+        let plugin: WeightedPlugin = text.parse()?;
         let name = if plugin.weight == 1.0 {
             plugin.name()
         } else {
@@ -328,7 +328,7 @@ fn run_folder(out: &Path, arm: &str, seed: u64) -> PathBuf {
 }
 
 /// `None` where the run is not finished.
-fn read_summary(run: &Path) -> Result<Option<Summary>> {
+fn read_summary(run: &Path) -> Result<Option<RunSummary>> {
     let path = run.join(folder::SUMMARY);
     match std::fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text)
@@ -339,7 +339,7 @@ fn read_summary(run: &Path) -> Result<Option<Summary>> {
     }
 }
 
-fn summary(out: &Path, arm: &str, seed: u64) -> Result<Summary> {
+fn summary(out: &Path, arm: &str, seed: u64) -> Result<RunSummary> {
     let run = run_folder(out, arm, seed);
     read_summary(&run)?.with_context(|| format!("{} is not finished", run.display()))
 }

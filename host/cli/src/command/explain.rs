@@ -164,7 +164,7 @@ fn passage(passage: &corver_corpus::MatchPassage) -> Passage {
 fn show(explained: &Explained, settings: &RewardSettings) {
     let Explained { origin, trace, returns, group, .. } = explained;
     output::line(origin);
-    show_return(trace, &ReturnParts::of(trace, settings));
+    show_return(trace, &ReturnParts::new(trace, settings));
     if let Some(group) = group {
         output::line(format_args!(
             "  group: mean {:+.3}, deviation {:.3}; advantage {:+.3} outside sentences",

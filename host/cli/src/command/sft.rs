@@ -57,7 +57,7 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     let (run, steps_done) = if args.resume {
         let run = resumed::open(&path, &manifest, &resolved, &[])?;
         let steps_done = policy::resume(&mut policy, &run.checkpoints())?;
-        run.go_on(&resolved, steps_done, steps)?;
+        run.continue_to(&resolved, steps_done, steps)?;
         (run, steps_done)
     } else {
         (RunDir::create(&path, &resolved, &manifest)?, 0)

@@ -14,7 +14,7 @@ use corver_reward::plugin;
 use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::{ChatPrices, PriceSection, Settings};
 use corver_train::{
-    Observer, Plan, Prices, RewardNames, Summary, SystemPrompts, TrainError, train,
+    Observer, Prices, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train,
 };
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
@@ -163,7 +163,7 @@ pub struct Surroundings<'a> {
 /// A run but for its policy: whatever can fail at once does so before anything large is loaded.
 struct Opened {
     prepared: Prepared,
-    plan: Plan,
+    plan: TrainPlan,
     rules: SentenceRules,
     graders: Graders,
     /// Not recorded yet.
@@ -229,7 +229,7 @@ pub fn check_like(args: &TrainArgs, like: &Path) -> Result<()> {
 pub fn train_once(
     args: &TrainArgs,
     surroundings: &Surroundings<'_>,
-) -> Result<Option<(Summary, PathBuf)>> {
+) -> Result<Option<(RunSummary, PathBuf)>> {
     let opened = Opened::of(args)?;
     if let Some(like) = surroundings.like {
         opened.check_like(like)?;
@@ -301,12 +301,12 @@ fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
     }
 }
 
-fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<Plan> {
+fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPlan> {
     let rules = &config.scoring.rules;
     let eval_prompt = &settings.eval.system_prompt;
     let PriceSection { count, nli, passages } = settings.verify.price;
     let ChatPrices { prompt, completion } = settings.verify.chat.prices;
-    Ok(Plan {
+    Ok(TrainPlan {
         train: config.train.read(settings.run.seed)?,
         eval: config.eval.read()?,
         steps: settings.run.steps,
@@ -315,10 +315,10 @@ fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<Plan> {
         step: StepSettings {
             sampling: settings.rollout,
             rewards: settings.reward,
-            estimator: Estimator::of(&settings.update, settings.advantage),
+            estimator: Estimator::new(&settings.update, settings.advantage),
         },
         evaluate: settings.eval.answers,
-        truth: config.eval.truth(),
+        facts: config.eval.truth(),
         prompts: SystemPrompts {
             train: settings.policy.system_prompt.clone(),
             eval_raw: eval_prompt.clone(),
@@ -353,7 +353,7 @@ fn open_run(
     }
     let run = resumed::open(&path, manifest, resolved, &FREE)?;
     let steps_done = policy::resume(policy, &run.checkpoints())?;
-    run.go_on(resolved, steps_done, steps)?;
+    run.continue_to(resolved, steps_done, steps)?;
     Ok((run, steps_done))
 }
 
@@ -430,7 +430,7 @@ impl Observer for Screen {
     }
 }
 
-fn show(summary: &Summary, run: &Path) {
+fn show(summary: &RunSummary, run: &Path) {
     let [before, after] = [&summary.before, &summary.after].map(Option::as_ref);
     let mut rows = Vec::new();
     for figure in

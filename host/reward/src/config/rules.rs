@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use corver_settings::{Compatibility, GraderSection, Limits, Plugin, Settings};
+use corver_settings::{Compatibility, GraderSection, Limits, Settings, WeightedPlugin};
 use serde_json::{Map, Value};
 
 use super::{Problems, Resolve, absolute};
@@ -13,7 +13,7 @@ use crate::plugin;
 #[derive(Debug, Clone, Default)]
 pub struct RulesConfig {
     /// Sentence rules; their weighted rewards are added.
-    pub plugins: Vec<Plugin>,
+    pub plugins: Vec<WeightedPlugin>,
     /// Settings of the sentence rules.
     pub settings: Map<String, Value>,
     /// Limits of every rule.
@@ -68,7 +68,7 @@ impl RulesConfig {
     #[must_use]
     pub fn of_one(plugin: &Path, settings: &Settings) -> Self {
         Self {
-            plugins: vec![Plugin { path: plugin.to_owned(), weight: 1.0 }],
+            plugins: vec![WeightedPlugin { path: plugin.to_owned(), weight: 1.0 }],
             settings: settings.rule.settings.clone(),
             limits: settings.rule.limits.clone(),
             judge: None,
@@ -78,10 +78,10 @@ impl RulesConfig {
     }
 }
 
-fn weighted(text: &str) -> Result<Plugin> {
-    let Plugin { path, weight } = text.parse()?;
+fn weighted(text: &str) -> Result<WeightedPlugin> {
+    let WeightedPlugin { path, weight } = text.parse()?;
     plugin::find(&path)?;
-    Ok(Plugin { path: plugin_path(&path)?, weight })
+    Ok(WeightedPlugin { path: plugin_path(&path)?, weight })
 }
 
 /// Returns `Some(None)` if no rule is named, and `None` if the one that is named cannot be found.

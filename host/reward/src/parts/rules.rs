@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use corver_core::verdict::{Blend, Weighted};
 use corver_core::{Backends, BoxError, Capability, Completion, Graders, SentenceScorer, Verdict};
 use corver_rules::{Compiler, Kind, Manifest, ResponseRule, Rule, Sandbox};
-use corver_settings::Plugin;
+use corver_settings::WeightedPlugin;
 use serde_json::{Map, Value};
 
 use crate::config::{Grader, RulesConfig};
@@ -23,16 +23,16 @@ pub struct SentenceRules {
 }
 
 impl SentenceRules {
-    fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Self {
+    fn new(mut loaded: Vec<(Rule, &WeightedPlugin)>) -> Self {
         let joined = |part: fn(&Rule) -> &str| {
             loaded.iter().map(|(rule, _)| part(rule)).collect::<Vec<_>>().join("+")
         };
         let (name, hash) = (joined(Rule::name), joined(Rule::hash));
         let rules: Box<dyn SentenceScorer> =
-            if let [(_, Plugin { weight: 1.0, .. })] = loaded.as_slice() {
+            if let [(_, WeightedPlugin { weight: 1.0, .. })] = loaded.as_slice() {
                 Box::new(loaded.remove(0).0)
             } else {
-                let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
+                let weighted = |(rule, plugin): (Rule, &WeightedPlugin)| Weighted {
                     name: rule.name().to_owned(),
                     weight: plugin.weight,
                     rule: Box::new(rule),
@@ -103,7 +103,7 @@ impl<'a> Loader<'a> {
         Ok(self.load()?.into_iter().map(|one| SentenceRules::new(vec![one])).collect())
     }
 
-    fn load(&self) -> Result<Vec<(Rule, &'a Plugin)>> {
+    fn load(&self) -> Result<Vec<(Rule, &'a WeightedPlugin)>> {
         let loaded = match self.config.plugins.as_slice() {
             [plugin] => vec![self.single(&plugin::find(&plugin.path)?)?],
             several => self.with_own_settings(several)?,
@@ -166,10 +166,10 @@ impl<'a> Loader<'a> {
 
     /// Each rule with the table of `rule.settings` that has its name. The name is known only once
     /// the rule is loaded, so a rule with settings is loaded a second time, then from the cache.
-    fn with_own_settings(&self, plugins: &[Plugin]) -> Result<Vec<Rule>> {
+    fn with_own_settings(&self, plugins: &[WeightedPlugin]) -> Result<Vec<Rule>> {
         let mut settings = self.config.settings.clone();
         let mut rules: Vec<Rule> = Vec::new();
-        for Plugin { path, .. } in plugins {
+        for WeightedPlugin { path, .. } in plugins {
             let path = plugin::find(path)?;
             let load = |own: &Value| self.sandbox.load(&path, Some(&self.cache), own);
             let rule = load(&Value::Null)?;

@@ -76,7 +76,7 @@ impl ScoreMetrics {
             self.sentences.inc_by(completion.trace.sentences.len() as u64);
         }
         let StageSeconds { extract, rule, reward, .. } = scored.seconds;
-        let BackendStats { count, nli, chat, passages, .. } = scored.asked;
+        let BackendStats { count, nli, chat, passages, .. } = scored.backend_stats;
         let stages = [
             ("extract", extract),
             ("count", count.seconds),

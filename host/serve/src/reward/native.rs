@@ -85,7 +85,7 @@ async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, body: Bytes) -> Result<
 impl<'a> Score<'a> {
     fn of(scored: &'a ScoredCompletion, has_tokens: bool, settings: &RewardSettings) -> Self {
         Self {
-            explained: Explained::of(&scored.trace, settings),
+            explained: Explained::new(&scored.trace, settings),
             returns: has_tokens.then_some(&scored.returns),
             labels: (has_tokens && scored.has_signs()).then_some(&scored.advantage_signs),
         }

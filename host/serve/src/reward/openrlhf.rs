@@ -165,7 +165,7 @@ fn no_response(index: usize) -> Refusal {
 
 impl Figures {
     fn of(ScoredCompletion { trace, .. }: &ScoredCompletion, settings: &RewardSettings) -> Self {
-        let parts = ReturnParts::of(trace, settings);
+        let parts = ReturnParts::new(trace, settings);
         Self {
             reward: trace.mean_return,
             accuracy: f64::from(u8::from(trace.response.judge.reward > 0.0)),

@@ -10,7 +10,7 @@ use corver_analysis::calibrate::{
     Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
 };
 use corver_core::Sampling;
-use corver_eval::Truth;
+use corver_eval::FactChecker;
 use corver_report::page;
 use corver_reward::config::{self, ExtractorConfig, PolicyConfig, Problems, Resolve, RulesConfig};
 use corver_reward::parts::{self, Loader};
@@ -100,7 +100,7 @@ enum Source<'a> {
     /// People's labels.
     Sheets(Annotated),
     /// The world that the evaluation questions are about.
-    World(&'a WorldConfig, Arc<dyn Truth>),
+    World(&'a WorldConfig, Arc<dyn FactChecker>),
 }
 
 pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
@@ -155,7 +155,7 @@ fn sample(
     args: &AuditArgs,
     settings: &mut Settings,
     world: &WorldConfig,
-    truth: &dyn Truth,
+    truth: &dyn FactChecker,
 ) -> Result<Sampled> {
     policy::choose_threads(settings)?;
     let questions = world.questions.read()?;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use corver_core::{Backends, Graders, Question, Sampler, Sampling, Scorers};
 use corver_eval::{
-    EvaluatePlan, Evaluation, GradedAnswer, OF_AN_ANSWER, Truth, View, evaluate, figures, summarize,
+    EvaluatePlan, Evaluation, FactChecker, GradedAnswer, OF_AN_ANSWER, View, evaluate, figures,
+    summarize,
 };
 use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, PolicyConfig, Problems, Resolve};
@@ -37,7 +38,7 @@ pub const RAW: &str = "raw";
 struct Set {
     name: String,
     questions: Vec<Question>,
-    truth: Option<Arc<dyn Truth>>,
+    truth: Option<Arc<dyn FactChecker>>,
 }
 
 /// Evaluation of one policy on one set.
@@ -149,7 +150,7 @@ fn answers_of(
     let plan = EvaluatePlan {
         settings: settings.eval.answers,
         compatibility: settings.reward.compatibility,
-        truth: truth.as_deref(),
+        facts: truth.as_deref(),
         seed: settings.run.seed,
     };
     Ok(evaluate(policy, scorers, questions, &plan, &mut progress)?)

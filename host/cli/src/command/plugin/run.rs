@@ -7,7 +7,7 @@ use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::trace::SentenceTrace;
 use corver_core::{Backends, Completion, Extractor as _, Section, Sentence, Triplet};
-use corver_eval::{Completions, read_completions};
+use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig, RulesConfig};
 use corver_reward::parts::{self, AnyRule, Loader};
 use corver_rules::ResponseRule;
@@ -96,7 +96,7 @@ fn grade(
     backends: &mut Backends<'_>,
     json: bool,
 ) -> Result<()> {
-    let Completions { questions, rollouts, .. } = read_completions(path)?;
+    let CompletionSet { questions, rollouts, .. } = read_completions(path)?;
     let splits: Vec<Split> =
         rollouts.iter().map(|rollout| split(&rollout.text, compatibility)).collect();
     let completions: Vec<Completion<'_>> = rollouts
@@ -126,7 +126,7 @@ fn is_completion(line: &str) -> bool {
 /// Input of a rule.
 enum Input {
     /// Whole completions.
-    Completions(Completions),
+    Completions(CompletionSet),
     /// Sentences of one completion; true if the triplets are given.
     Sentences(Vec<(Sentence, bool)>),
 }
