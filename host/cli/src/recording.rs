@@ -65,7 +65,7 @@ pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Verifier
             Ok((Origin::Recording(hash), Recording::open(path)?.verifiers()))
         }
         (None, Some((corpus, others))) => {
-            let (sources, verifiers) = parts::verifiers(corpus, others)?;
+            let (sources, verifiers) = parts::open_verifiers(corpus, others)?;
             Ok((Origin::Corpus { sources, others: fingerprints(others)? }, verifiers))
         }
         (None, None) => bail!("rules have neither a corpus nor a recording"),
