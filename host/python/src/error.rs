@@ -1,6 +1,6 @@
 //! The host's messages as exceptions.
 
-use corver_core::with_causes;
+use corver_core::error_chain;
 use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
@@ -22,10 +22,10 @@ create_exception!(
 
 /// Converts an error of the settings.
 pub fn settings(error: anyhow::Error) -> PyErr {
-    SettingsError::new_err(with_causes(error.as_ref()))
+    SettingsError::new_err(error_chain(error.as_ref()))
 }
 
 /// Converts any other error.
 pub fn corver(error: anyhow::Error) -> PyErr {
-    CorverError::new_err(with_causes(error.as_ref()))
+    CorverError::new_err(error_chain(error.as_ref()))
 }

@@ -1,8 +1,8 @@
 //! The Python class `Score`: the reward of a completion, with its reasons.
 
 use corver_core::{
-    Credit, Exchange, Explained, Grade, Lookup, Point, ReturnParts, Section, SentenceTrace, Trace,
-    Triplet,
+    Credit, Exchange, Explained, Grade, Lookup, ReturnParts, Section, SentenceTrace, TokenReward,
+    Trace, Triplet,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -193,7 +193,7 @@ fn lookup<'py>(py: Python<'py>, lookup: &Lookup) -> PyResult<Bound<'py, PyAny>> 
     LOOKUP.import(py, "corver._types", "Lookup")?.call1((
         query.to_string(),
         count.occurrences,
-        count.exact,
+        count.is_exact(),
     ))
 }
 
@@ -207,10 +207,10 @@ fn exchange<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Bound<'py, Py
 fn credit<'py>(py: Python<'py>, credit: &Credit) -> PyResult<Option<Bound<'py, PyAny>>> {
     match credit {
         Credit::Sentence => Ok(None),
-        Credit::Sign => Ok(Some("sign".into_pyobject(py)?.into_any())),
-        Credit::Points(points) => {
-            let mut token_rewards = Vec::with_capacity(points.len());
-            for Point { character, reward } in points {
+        Credit::AdvantageSign => Ok(Some("sign".into_pyobject(py)?.into_any())),
+        Credit::TokenRewards(rewards) => {
+            let mut token_rewards = Vec::with_capacity(rewards.len());
+            for TokenReward { character, reward } in rewards {
                 token_rewards.push((*character, f64::from(*reward)));
             }
             Ok(Some(token_rewards.into_pyobject(py)?.into_any()))

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use corver_core::{
-    Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, Verifiers, score,
+    Backends, Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, score,
 };
 use corver_inference::extract::Extractor;
 use corver_settings::{CheckSettings, Settings};
@@ -14,7 +14,7 @@ use crate::{CorpusPassages, RewardConfig};
 /// (see [`crate::check`]).
 pub struct Scorer {
     pub(crate) extractor: Extractor,
-    pub(crate) verifiers: Verifiers<'static>,
+    pub(crate) backends: Backends<'static>,
     pub(crate) rules: SentenceRules,
     pub(crate) passages: CorpusPassages,
     pub(crate) check: CheckSettings,
@@ -31,12 +31,12 @@ impl Scorer {
         let loader = Loader::new(&config.rules)?;
         let rules = loader.sentence_rules()?;
         let graders = loader.graders()?;
-        let (_, verifiers) = parts::open_verifiers(&config.corpus, &config.verifiers)?;
-        parts::check_granted(&verifiers, &rules, &graders)?;
+        let (_, backends) = parts::open_backends(&config.corpus, &config.verifiers)?;
+        parts::check_granted(&backends, &rules, &graders)?;
         let (_, extractor) = parts::open_extractor(&config.extractor)?;
         Ok(Self {
             extractor,
-            verifiers,
+            backends,
             rules,
             passages: CorpusPassages::new(&config.corpus)?,
             check: settings.check,
@@ -56,7 +56,7 @@ impl Scorer {
     ) -> Result<Scored, StepError> {
         let mut scorers = Scorers {
             extractor: &mut self.extractor,
-            verifiers: &mut self.verifiers,
+            backends: &mut self.backends,
             sentence_scorer: &mut self.rules,
             graders: &mut self.graders,
         };

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use corver_core::split::split;
 use corver_core::{
-    Compatibility, Completion, Extractor, PartError, Question, Sampler, Sampling, Section,
-    Sentence, SentenceScorer, Verdict, Verifiers,
+    Backends, BoxError, Compatibility, Completion, Extractor, Question, Sampler, Sampling, Section,
+    Sentence, SentenceScorer, Verdict,
 };
 
 use super::annotated::Annotated;
@@ -23,13 +23,13 @@ const BATCH: usize = 256;
 pub enum SampleError {
     /// The policy could not be sampled.
     #[error("answering the questions")]
-    Sample(#[source] PartError),
+    Sample(#[source] BoxError),
     /// The extractor failed on the sentences.
     #[error("extracting the triplets of the answers")]
-    Extract(#[source] PartError),
+    Extract(#[source] BoxError),
     /// The rule or a backend failed.
     #[error("scoring the sentences")]
-    Score(#[source] PartError),
+    Score(#[source] BoxError),
 }
 
 /// Settings for sampling a policy.
@@ -189,13 +189,13 @@ impl Sampled {
     pub fn score(
         &self,
         rule: &mut dyn SentenceScorer,
-        verifiers: &mut Verifiers<'_>,
+        backends: &mut Backends<'_>,
     ) -> Result<Vec<ScoredSentence<'_>>, SampleError> {
         let mut scored = Vec::new();
         for batch in self.completions.chunks(BATCH) {
             let inputs: Vec<Completion<'_>> =
                 batch.iter().map(|completion| completion.as_completion(&self.questions)).collect();
-            let verdicts = rule.score(&inputs, verifiers).map_err(SampleError::Score)?;
+            let verdicts = rule.score(&inputs, backends).map_err(SampleError::Score)?;
             for (completion, verdicts_of_completion) in batch.iter().zip(verdicts) {
                 let sentences = completion.sentences.iter().zip(&completion.truths);
                 for ((sentence, truth), verdict) in sentences.zip(verdicts_of_completion) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use corver_core::{Message, Prompt, Role};
+use corver_core::{ChatPrompt, ChatRole, Message};
 use corver_settings::is_temperature;
 use serde::{Deserialize, Serialize};
 
@@ -75,13 +75,13 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
 
     /// Returns the prompt for an item.
     #[must_use]
-    pub fn prompt_for<S: JudgeSubject<Label = L>>(&self, subject: &S) -> Prompt {
+    pub fn prompt_for<S: JudgeSubject<Label = L>>(&self, subject: &S) -> ChatPrompt {
         let mut messages = Vec::new();
         if !self.system.is_empty() {
-            messages.push(Message { role: Role::System, content: self.system.clone() });
+            messages.push(Message { role: ChatRole::System, content: self.system.clone() });
         }
-        messages.push(Message { role: Role::User, content: self.render(subject) });
-        Prompt {
+        messages.push(Message { role: ChatRole::User, content: self.render(subject) });
+        ChatPrompt {
             messages,
             temperature: self.temperature,
             top_p: 1.0,
@@ -154,7 +154,7 @@ mod tests {
             string_match: Label::Good,
         };
         let prompt = judge("Q {question} G {golds} A {answer} {x} {").prompt_for(&item);
-        let user = |content: &str| Message { role: Role::User, content: content.into() };
+        let user = |content: &str| Message { role: ChatRole::User, content: content.into() };
         assert_eq!(prompt.messages, [user("Q who {answer}? G a; b A {golds} {x} {")]);
         let with_system = JudgeSettings {
             system: "Be strict.".into(),
@@ -163,7 +163,7 @@ mod tests {
             ..judge("{answer}")
         };
         let prompt = with_system.prompt_for(&item);
-        let system = Message { role: Role::System, content: "Be strict.".into() };
+        let system = Message { role: ChatRole::System, content: "Be strict.".into() };
         assert_eq!(prompt.messages, [system, user("{golds}")]);
         assert_eq!(
             (prompt.temperature, prompt.top_p, prompt.max_tokens, prompt.seed),

@@ -180,7 +180,7 @@ impl Scorer {
         }
         let mut scored = self
             .rules
-            .score(&completions, &mut self.verifiers)
+            .score(&completions, &mut self.backends)
             .map_err(anyhow::Error::from_boxed)
             .context("scoring the sentences")?
             .into_iter();
@@ -203,11 +203,8 @@ impl Scorer {
                 queries.extend(sentence.tested_claims.iter().map(support::query));
             }
         }
-        let counts = self
-            .verifiers
-            .count(&queries)
-            .map_err(anyhow::Error::from_boxed)
-            .context("counting")?;
+        let counts =
+            self.backends.count(&queries).map_err(anyhow::Error::from_boxed).context("counting")?;
         Ok(queries.into_iter().zip(counts).map(|(query, count)| Lookup { query, count }).collect())
     }
 

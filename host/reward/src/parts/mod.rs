@@ -1,8 +1,8 @@
 //! Opens the parts of the reward from their configuration.
 
+mod backends;
 mod demo;
 mod rules;
-mod verifiers;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,9 +16,9 @@ use corver_inference::extract::{Extractor, RuntimeLibrary};
 use crate::config::{CorpusConfig, DemoOr, ExtractorConfig, PolicyConfig};
 use crate::folders;
 
+pub use backends::{check_granted, open_backends, open_passages};
 pub use demo::{demo_index, unpack_demo};
 pub use rules::{AnyRule, Loader, SentenceRules};
-pub use verifiers::{check_granted, open_passages, open_verifiers};
 
 /// Opens the triplet extractor, and returns its folder, too.
 ///
