@@ -118,7 +118,7 @@ fn chat_judge_regrades_string_match_answers() {
         ["judge", &answers_path, "--questions", "demo", "--endpoint", &url, "--chat-model", "m"];
     host_with_cache(cache.path(), &missing).bad("no gold is known for \"q0?\"");
     host_with_cache(cache.path(), &["judge", &answers_path])
-        .bad("--questions names the file that was asked");
+        .bad("--questions names the file with the questions");
 
     let priced = out.join("priced.toml");
     let text =

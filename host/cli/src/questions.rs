@@ -8,17 +8,17 @@ use anyhow::{Context, Result, bail};
 use corver_core::Question;
 use corver_data::{Curriculum, PhaseShare, QuestionLocation};
 use corver_demo::demo_world;
-use corver_eval::FactChecker;
-use corver_reward::config::{DemoOr, Place, Problems, Resolve};
+use corver_eval::Truth;
+use corver_reward::config::{DemoOr, DemoOrPath, Problems, Resolve};
 use corver_settings::{DEMO, Settings, TrainQuestions};
 
 /// Questions of a training run or of the filter, resolved.
 #[derive(Debug)]
 pub enum TrainSets {
     /// One question set for the whole run.
-    Set(Place),
+    Set(DemoOrPath),
     /// Phases of a curriculum: question sets, with the number of questions that each phase takes.
-    Phases(Vec<Vec<(Place, usize)>>),
+    Phases(Vec<Vec<(DemoOrPath, usize)>>),
 }
 
 impl Resolve for TrainSets {
@@ -60,8 +60,8 @@ impl TrainSets {
             Self::Set(place) => return Ok(Curriculum::single_phase(questions(place, of_demo)?)),
             Self::Phases(phases) => phases,
         };
-        let mut places: Vec<&Place> = Vec::new();
-        let mut all: Vec<Vec<PhaseShare>> = Vec::new();
+        let mut places: Vec<&DemoOrPath> = Vec::new();
+        let mut all: Vec<Vec<Share>> = Vec::new();
         for phase in phases {
             let mut shares = Vec::new();
             for (place, take) in phase {
@@ -76,7 +76,7 @@ impl TrainSets {
         let mut files = Vec::new();
         for place in places {
             files.push((
-                place.written(|path| path.display().to_string()),
+                place.to_setting(|path| path.display().to_string()),
                 questions(place, of_demo)?,
             ));
         }
@@ -87,7 +87,7 @@ impl TrainSets {
 /// Questions of an evaluation, resolved. Without a place there is no evaluation.
 #[derive(Debug)]
 pub struct EvalSet {
-    place: Option<Place>,
+    place: Option<DemoOrPath>,
     limit: Option<usize>,
 }
 
@@ -143,13 +143,13 @@ pub fn truth_of(path: &Path) -> Option<Arc<dyn FactChecker>> {
 
 /// Makes the name of a question set absolute, and returns its place. A split stays behind its
 /// folder: `FOLDER#train`.
-fn resolve_set(key: &str, text: &mut String, problems: &mut Problems) -> Option<Place> {
+fn resolve_set(key: &str, text: &mut String, problems: &mut Problems) -> Option<DemoOrPath> {
     let place = problems.record(key, set_place(text))?;
-    *text = place.written(|path| path.display().to_string());
+    *text = place.to_setting(|path| path.display().to_string());
     Some(place)
 }
 
-fn set_place(text: &str) -> Result<Place> {
+fn set_place(text: &str) -> Result<DemoOrPath> {
     match text {
         DEMO => Ok(DemoOr::Demo),
         text => Ok(DemoOr::Own(QuestionLocation::find(text)?.to_string().into())),
@@ -178,7 +178,7 @@ fn utf8(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))
 }
 
-fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
+fn questions(place: &DemoOrPath, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
     let DemoOr::Own(path) = place else { return Ok(of_demo()) };
     let files = QuestionLocation::parse(utf8(path)?).read()?;
     Ok(files.into_iter().flat_map(|(_, questions)| questions).collect())

@@ -65,7 +65,7 @@ pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Backends
             Ok((Origin::Recording(hash), Recording::open(path)?.backends()))
         }
         (None, Some((corpus, others))) => {
-            let (sources, backends) = parts::backends(corpus, others)?;
+            let (sources, backends) = parts::open_backends(corpus, others)?;
             Ok((Origin::Corpus { sources, others: fingerprints(others)? }, backends))
         }
         (None, None) => bail!("rules have neither a corpus nor a recording"),
@@ -105,7 +105,7 @@ pub fn check(args: &RecordingArgs, resumes: bool) -> Result<()> {
     }
 }
 
-/// The same verifiers, with a recorder where one is asked for. Where a run goes on, so does its
+/// The same backends, with a recorder where one is asked for. Where a run goes on, so does its
 /// recording.
 pub fn recorded<'a>(
     args: &RecordingArgs,

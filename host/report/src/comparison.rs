@@ -68,7 +68,7 @@ impl QuestionSet {
             let mut cells = vec![policy.clone()];
             for (figure, column) in shown.iter().zip(&columns) {
                 let values: Option<Vec<f64>> = evaluations.iter().map(figure.get).collect();
-                let spread = values.map(|values| Spread::of(figure.name, values, None));
+                let spread = values.map(|values| Spread::new(figure.name, values, None));
                 cells.push(spread.map_or_else(absent, |spread| column.value(&spread)));
             }
             rows.push(cells);

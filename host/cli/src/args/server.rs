@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use corver_serve::Limits;
+use corver_serve::ServerLimits;
 
 /// Address, access token and limits of a server.
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ pub struct ServerArgs {
     pub token_file: Option<PathBuf>,
     /// Connections open at the same time; beyond them the one that has waited longest for its
     /// client is closed.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    #[arg(long, value_name = "N", default_value_t = ServerLimits::default().connections)]
     pub connections: usize,
     /// The same for the connections of one address. Behind a proxy all clients have one. Default:
     /// 64, or as many as there are for rewards.
@@ -27,21 +27,21 @@ pub struct ServerArgs {
     pub connections_per_peer: Option<usize>,
     /// Seconds that requests under way may take after Ctrl-C or SIGTERM; what is left then gets
     /// 503.
-    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().grace.as_secs(), value_parser = clap::value_parser!(u64).range(..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = ServerLimits::default().grace.as_secs(), value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub grace: u64,
 }
 
 impl ServerArgs {
     /// The limits that these flags set.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> ServerLimits {
         let Self { connections, grace, .. } = *self;
         let connections_per_peer =
-            self.connections_per_peer.unwrap_or(Limits::default().connections_per_peer);
-        Limits {
+            self.connections_per_peer.unwrap_or(ServerLimits::default().connections_per_peer);
+        ServerLimits {
             connections,
             connections_per_peer,
             grace: Duration::from_secs(grace),
-            ..Limits::default()
+            ..ServerLimits::default()
         }
     }
 }

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use corver_reward::Scorer;
-use corver_reward::check::{Checked, CheckedClaim, CheckedSentence, QuestionCheck, Status, Text};
+use corver_reward::check::{
+    CheckedClaim, CheckedSentence, CheckedText, QuestionCheck, Status, Text,
+};
 use corver_reward::config::{self, RewardConfig};
 
 use super::index::count::origin;
@@ -24,7 +26,7 @@ pub fn run(args: &CheckArgs, json: bool) -> Result<ExitCode> {
     let (settings, reward) = config::resolve::<RewardConfig>(settings)?;
     let texts = texts(args)?;
     let mut scorer = Scorer::open(&reward, &settings)?;
-    let passages = args.passages.unwrap_or(usize::from(scorer.has_text()));
+    let passages = args.passages.unwrap_or(usize::from(scorer.has_passages()));
     let checked = scorer.check(&texts, passages)?;
     for one in &checked {
         if json { output::json(one)? } else { show(one) }
@@ -58,7 +60,7 @@ fn texts(args: &CheckArgs) -> Result<Vec<Text>> {
     }
 }
 
-fn show(checked: &Checked) {
+fn show(checked: &CheckedText) {
     checked.question.iter().for_each(show_question);
     checked.sentences.iter().for_each(show_sentence);
     let of = checked.sentences.len();

@@ -8,7 +8,7 @@ use corver_core::{ReturnParts, RewardSettings};
 use corver_eval::read_completions;
 use corver_report::explain::{Evidence, Explained, Passage, Piece};
 use corver_report::{Run, explain, page};
-use corver_reward::Passages;
+use corver_reward::CorpusPassages;
 use corver_reward::config::{self, CorpusConfig};
 use corver_reward::parts::Loader;
 use corver_runs::folder;
@@ -138,7 +138,7 @@ fn evidence(explained: &Explained, corpus: Result<&CorpusConfig, &String>) -> Ve
     let of_query = |query: &corver_core::Query| {
         let found = opened.as_ref().map_err(Clone::clone);
         let found = found.and_then(|texts| {
-            texts.of(&query.all_of, PASSAGES).map_err(|error| format!("{error:#}"))
+            texts.find(&query.all_of, PASSAGES).map_err(|error| format!("{error:#}"))
         });
         let (passages, missing) = match found {
             Ok(passages) => (passages.iter().map(passage).collect(), None),
@@ -149,8 +149,8 @@ fn evidence(explained: &Explained, corpus: Result<&CorpusConfig, &String>) -> Ve
     lookups.into_iter().map(|lookup| of_query(&lookup.query)).collect()
 }
 
-fn open(config: &CorpusConfig) -> Result<Passages> {
-    let passages = Passages::new(config)?;
+fn open(config: &CorpusConfig) -> Result<CorpusPassages> {
+    let passages = CorpusPassages::new(config)?;
     passages.open()?;
     Ok(passages)
 }

@@ -27,7 +27,7 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         None => text.lines().map(str::trim).filter(|line| !line.is_empty()).collect(),
     };
     let (_, config) = config::resolve::<ExtractorConfig>(settings_of(args)?)?;
-    let (_, extractor) = parts::extractor(&config)?;
+    let (_, extractor) = parts::open_extractor(&config)?;
     let start = Instant::now();
     let replies = extractor.replies(&sentences).context("extracting triplets")?;
     let seconds = start.elapsed().as_secs_f64();

@@ -47,7 +47,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     let asked = questions.len();
     questions.retain(|question| !question.golds.is_empty());
     ensure!(!questions.is_empty(), "`question.train`: no question has a gold answer to grade with");
-    let model = parts::model(&policy)?;
+    let model = parts::policy_folder(&policy)?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));

@@ -29,7 +29,7 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     let (mut settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
     let demonstrations = Demonstrations::read(&args.file)?;
     let steps = settings.sft.steps(demonstrations.all.len());
-    let model = parts::model(&policy)?;
+    let model = parts::policy_folder(&policy)?;
     let resolved =
         toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
 

@@ -95,7 +95,7 @@ pub struct TrainConfig {
 }
 
 impl TrainConfig {
-    /// Resolves every part; with --replay neither corpus nor verifiers are needed.
+    /// Resolves every part; with --replay neither corpus nor backends are needed.
     pub fn resolve(
         recording: &RecordingArgs,
         settings: &mut Settings,
@@ -128,7 +128,7 @@ impl Prepared {
         let (mut settings, config) = config::resolve_with(settings, |settings, problems| {
             TrainConfig::resolve(&args.recording, settings, problems)
         })?;
-        let model = parts::model(&config.policy)?;
+        let model = parts::policy_folder(&config.policy)?;
         let memory = policy::plan_memory(&mut settings, &config.policy, &model)?;
         policy::choose_threads(&mut settings)?;
         Ok(Self { config, settings, model, memory })
@@ -185,7 +185,7 @@ impl Opened {
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;
         parts::check_granted(&backends, &rules, &graders)?;
-        let (extractor_folder, extractor) = parts::extractor(&config.scoring.extractor)?;
+        let (extractor_folder, extractor) = parts::open_extractor(&config.scoring.extractor)?;
 
         let mut manifest = RunManifest::default();
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));

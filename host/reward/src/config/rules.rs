@@ -1,4 +1,4 @@
-//! Rules of sentences and of completions.
+//! Configuration of the rules for sentences and for completions.
 
 use std::path::{Path, PathBuf};
 
@@ -16,22 +16,22 @@ pub struct RulesConfig {
     pub plugins: Vec<WeightedPlugin>,
     /// Settings of the sentence rules.
     pub settings: Map<String, Value>,
-    /// Limits of every rule.
+    /// Resource limits of every rule.
     pub limits: Limits,
     /// Answer judge. `None`: the paper's, which is built in.
     pub judge: Option<Grader>,
     /// Format check. `None`: the paper's, which is built in.
     pub format: Option<Grader>,
-    /// Authority on the built-in judge and format check.
+    /// Version of the built-in judge and format check.
     pub compatibility: Compatibility,
 }
 
-/// Response rule.
+/// Configuration of a response rule.
 #[derive(Debug, Clone)]
 pub struct Grader {
-    /// The file, or the name of a shipped rule.
+    /// Path of the plugin, or name of a shipped rule.
     pub plugin: PathBuf,
-    /// Settings of the rule itself.
+    /// Settings that the rule receives.
     pub settings: Map<String, Value>,
 }
 
@@ -39,7 +39,7 @@ impl Resolve for RulesConfig {
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
         let mut plugins = Vec::new();
         for text in &mut settings.rule.plugin {
-            if let Some(plugin) = problems.record("rule.plugin", weighted(text)) {
+            if let Some(plugin) = problems.record("rule.plugin", parse_weighted(text)) {
                 *text = plugin.to_string();
                 plugins.push(plugin);
             }
@@ -51,22 +51,24 @@ impl Resolve for RulesConfig {
         }
         let judge = grader("judge", &mut settings.judge, problems);
         let format = grader("format", &mut settings.format, problems);
-        let (judge, format) = (judge?, format?);
-        (is_complete && !plugins.is_empty()).then(|| Self {
+        if !is_complete || plugins.is_empty() {
+            return None;
+        }
+        Some(Self {
             plugins,
             settings: settings.rule.settings.clone(),
             limits: settings.rule.limits.clone(),
-            judge,
-            format,
+            judge: judge?,
+            format: format?,
             compatibility: settings.reward.compatibility,
         })
     }
 }
 
 impl RulesConfig {
-    /// Returns a configuration of one rule alone.
+    /// Returns a configuration of a single rule of weight 1, with the built-in response rules.
     #[must_use]
-    pub fn of_one(plugin: &Path, settings: &Settings) -> Self {
+    pub fn single(plugin: &Path, settings: &Settings) -> Self {
         Self {
             plugins: vec![WeightedPlugin { path: plugin.to_owned(), weight: 1.0 }],
             settings: settings.rule.settings.clone(),
@@ -78,8 +80,9 @@ impl RulesConfig {
     }
 }
 
-fn weighted(text: &str) -> Result<WeightedPlugin> {
-    let WeightedPlugin { path, weight } = text.parse()?;
+/// Parses `PLUGIN` or `PLUGIN:WEIGHT`, and checks that the plugin exists.
+fn parse_weighted(text: &str) -> Result<Plugin> {
+    let Plugin { path, weight } = text.parse()?;
     plugin::find(&path)?;
     Ok(WeightedPlugin { path: plugin_path(&path)?, weight })
 }
@@ -109,7 +112,7 @@ fn grader(
 
 /// Returns the absolute path of a rule; the name of a shipped one stays a name.
 fn plugin_path(plugin: &Path) -> Result<PathBuf> {
-    match plugin::here(plugin) {
+    match plugin::local_path(plugin) {
         Some(path) => absolute(&path),
         None => Ok(plugin.to_owned()),
     }

@@ -1,4 +1,4 @@
-//! Capabilities of rules beside counts.
+//! Configuration of the capabilities that rules have in addition to counts.
 
 use std::path::{Path, PathBuf};
 
@@ -6,20 +6,20 @@ use corver_backends::passages::PassageLocation;
 use corver_data::hub;
 use corver_settings::{ChatPrices, ChatSettings, DEMO, NliSettings, Settings};
 
-use super::{DemoOr, Place, Problems, Resolve, absolute, hub_place};
+use super::{DemoOr, DemoOrPath, Problems, Resolve, absolute, resolve_hub_path};
 
-/// Capabilities of rules beside counts. Each is granted if its model or index is named.
+/// Capabilities of rules in addition to counts. Each is granted if its model or index is named.
 #[derive(Debug, Clone, Default)]
 pub struct VerifierConfig {
     /// NLI model, with its settings. `None`: not granted.
-    pub nli: Option<(Place, NliSettings)>,
+    pub nli: Option<(DemoOrPath, NliSettings)>,
     /// Chat model. `None`: not granted.
     pub chat: Option<DemoOr<ChatSettings>>,
     /// Indexes whose passages are searched. Empty: not granted.
-    pub passages: Vec<DemoOr<PassageLocation>>,
-    /// Share of the NLI and chat questions that the demo's world answers wrongly, 0 to 1.
+    pub passages: Vec<DemoOr<PassagePlace>>,
+    /// Share of NLI and chat requests that the demo's world answers wrongly, 0 to 1.
     pub error_rate: f64,
-    /// Seed of these errors.
+    /// Seed that selects the wrong answers.
     pub seed: u64,
 }
 
@@ -29,9 +29,10 @@ impl Resolve for VerifierConfig {
         let verify = &mut settings.verify;
         let mut nli = Some(None);
         if let Some(text) = &mut verify.nli.model {
-            let place = problems.record("verify.nli.model", hub_place(hub::RepoKind::Model, text));
+            let place =
+                problems.record("verify.nli.model", resolve_hub_path(hub::Kind::Model, text));
             if let Some(place) = &place {
-                *text = place.written(|path| path.display().to_string());
+                *text = place.to_setting(|path| path.display().to_string());
             }
             nli = place.map(|place| Some((place, verify.nli.clone())));
         }

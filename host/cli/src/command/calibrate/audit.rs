@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use corver_analysis::calibrate::{
-    Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
+    Annotated, CountBuckets, RuleAudit, SamplePlan, Sampled, ScoredSentence, ShareOrder, audit,
+    read_sheets,
 };
 use corver_core::Sampling;
 use corver_eval::FactChecker;
@@ -107,7 +108,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let (mut settings, config) = config::resolve_with(settings_of(args)?, |settings, problems| {
         AuditConfig::resolve(args, settings, problems)
     })?;
-    let buckets = Buckets::new(&args.buckets.buckets)?;
+    let buckets = CountBuckets::new(&args.buckets.buckets)?;
     let source = match &config.world {
         None => Source::Sheets(read_sheets(&args.sheet)?),
         Some(world) => {
@@ -124,19 +125,19 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let rules = Loader::new(&config.rules)?.each_sentence_rule()?;
     let mut backends = recording::backends(&config.answers, &args.recording)?;
     let sampled = match source {
-        Source::Sheets(annotated) => Sampled::labelled(&annotated),
+        Source::Sheets(annotated) => Sampled::from_labels(&annotated),
         Source::World(world, truth) => sample(args, &mut settings, world, truth.as_ref())?,
     };
 
     let (mut audits, mut all) = (Vec::new(), Vec::new());
     for mut rule in rules {
         let judged = sampled
-            .judge(&mut rule, &mut backends)
+            .score(&mut rule, &mut backends)
             .with_context(|| format!("auditing {}", rule.name))?;
         audits.push(audit(&rule.name, &judged, &buckets, settings.run.seed).context(ONE_SIDED)?);
         all.push((rule.name, judged));
     }
-    let (sentences, decided) = sampled.sentences();
+    let (sentences, decided) = sampled.num_sentences();
     let truths = all[0].1.iter().filter(|judged| judged.is_true).count();
     let audited =
         Audited { sentences, decided, true_share: truths as f64 / decided as f64, rules: audits };
@@ -159,8 +160,8 @@ fn sample(
 ) -> Result<Sampled> {
     policy::choose_threads(settings)?;
     let questions = world.questions.read()?;
-    let model = parts::model(&world.policy)?;
-    let mut extractor = parts::extractor(&world.extractor)?.1;
+    let model = parts::policy_folder(&world.policy)?;
+    let mut extractor = parts::open_extractor(&world.extractor)?.1;
     let sampling = Sampling { num_generations: usize::from(args.samples), ..settings.rollout };
     let plan = SamplePlan {
         sampling,
@@ -207,7 +208,7 @@ fn write(
     out: &Path,
     audited: &Audited,
     sampled: &Sampled,
-    all: &[(String, Vec<Judged<'_>>)],
+    all: &[(String, Vec<ScoredSentence<'_>>)],
 ) -> Result<()> {
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot create the folder {}", out.display()))?;
@@ -218,7 +219,7 @@ fn write(
     };
     write(AUDIT, serde_json::to_string_pretty(audited)? + "\n")?;
     let line = |n: usize| -> Result<String> {
-        let Judged { question, sentence, is_true, .. } = &all[0].1[n];
+        let ScoredSentence { question, sentence, is_true, .. } = &all[0].1[n];
         let line = Sentence {
             question: sampled.question(*question),
             sentence,
@@ -238,7 +239,7 @@ fn write(
     Ok(page::save(&out.join(PAGE), &corver_report::calibration::audit(&audited.rules))?)
 }
 
-fn show(audited: &Audited, buckets: &Buckets) {
+fn show(audited: &Audited, buckets: &CountBuckets) {
     let Audited { sentences, decided, true_share, rules } = audited;
     output::line(format_args!(
         "{decided} of {sentences} sentences can be decided; {} of those are true",
@@ -274,9 +275,9 @@ fn show(audited: &Audited, buckets: &Buckets) {
                 })
             };
             let in_order = match audit.order {
-                Order::Kept => "yes",
-                Order::Unclear => "within chance",
-                Order::Broken => "no",
+                ShareOrder::Rising => "yes",
+                ShareOrder::Unclear => "within chance",
+                ShareOrder::Broken => "no",
             }
             .to_owned();
             [audit.rule.clone()]
@@ -302,5 +303,5 @@ fn show(audited: &Audited, buckets: &Buckets) {
             })
         }),
     );
-    rules.iter().for_each(|audit| output::line(audit.told()));
+    rules.iter().for_each(|audit| output::line(audit.summary()));
 }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use corver_analysis::calibrate::{Calibration, Share, Suggestion, calibrate, read_sheets, suggest};
+use corver_analysis::calibrate::{
+    Calibration, CorrectShare, Suggestion, calibrate, read_sheets, suggest,
+};
 use corver_report::page;
 use serde::Serialize;
 
@@ -85,12 +87,12 @@ fn show(calibration: &Calibration) {
     output::table(
         ["count", "correct", "of", "P(correct)", "95 %"],
         buckets.iter().map(|bucket| {
-            let Share { correct, .. } = bucket.share;
+            let CorrectShare { correct, .. } = bucket.share;
             let [n, share, interval] = cells(&bucket.share);
             [bucket.bucket.to_string(), correct.to_string(), n, share, interval]
         }),
     );
-    output::line(calibration.told());
+    output::line(calibration.summary());
     if unclear + unlabelled > 0 {
         output::line(format_args!(
             "not counted: {unclear} sentences labelled unclear, {unlabelled} without a label"

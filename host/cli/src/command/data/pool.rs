@@ -33,7 +33,7 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
         })?;
     let settings = PoolSettings { near: args.near, max_chars: args.max_chars };
     let (sources, not_in) = (sources(&args.files)?, sources(&args.not_in)?);
-    let mut corpus = config.as_ref().map(parts::corpus).transpose()?;
+    let mut corpus = config.as_ref().map(parts::open_corpus).transpose()?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));

@@ -83,7 +83,7 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
-    let model = parts::model(&config.policy)?;
+    let model = parts::policy_folder(&config.policy)?;
     let mut scoring =
         config.scoring.as_ref().map(|config| Scoring::open(args, config)).transpose()?;
     let folder = match &args.out {
@@ -277,7 +277,7 @@ impl Scoring {
         let rules = Loader::new(&config.rules)?.sentence_rules()?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.answers, &args.recording)?;
-        let (extractor_folder, extractor) = parts::extractor(&config.extractor)?;
+        let (extractor_folder, extractor) = parts::open_extractor(&config.extractor)?;
         let backends = recording::recorded(&args.recording, args.resume, backends)?;
         Ok(Self {
             rules,

@@ -27,13 +27,13 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } =
         args;
     let words = parse_query(query)?;
-    let sources = config::sources(&args.index)?;
+    let sources = config::parse_sources(&args.index)?;
     let options = CnfOptions {
         mode: if *exact { Mode::Exact } else { (*mode).into() },
         max_clause_freq: *max_clause_freq,
         max_diff_tokens: max_diff_tokens.unwrap_or_else(|| window(&sources)),
     };
-    let sources = parts::sources(&sources)?;
+    let sources = parts::resolve_sources(&sources)?;
     // A count by hand is always a fresh one, and somebody waits for it.
     let (cache, patience_s, token_file) = (false, PATIENCE_S, args.token_file.clone());
     let remote = RemoteSettings { cache, patience_s, token_file, ..RemoteSettings::default() };

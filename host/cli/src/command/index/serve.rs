@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::Result;
 use corver_corpus::OpenOptions;
-use corver_serve::{CountLimits, Metrics, counts};
+use corver_serve::{CountLimits, Metrics, count_routes};
 use serde_json::json;
 
 use crate::args::IndexServeArgs;
@@ -23,7 +23,7 @@ pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     }
     let info = corpus.index().info();
     let mut server = bind(&args.server, args.server.limits(), Metrics::default())?;
-    server.route(counts(corpus, &name, CountLimits::default()));
+    server.add_routes(count_routes(corpus, &name, CountLimits::default()));
     let interrupted = server.interrupted()?; // before anyone is told of the server
     let url = format!("http://{}/#{name}", server.address());
     if json {

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use corver_analysis::judge::answer::LABELS;
-use corver_analysis::judge::{Agreement, read_items};
+use corver_analysis::judge::{JudgeAgreement, read_items};
 use serde::Serialize;
 
 use super::{Bill, ask, show_agreement};
@@ -17,7 +17,7 @@ const BUILT_IN: &str = include_str!("../../../../../configs/judge/answer.toml");
 struct Summary<'a> {
     answers: usize,
     #[serde(flatten)]
-    agreement: Agreement<3>,
+    agreement: JudgeAgreement<3>,
     #[serde(flatten)]
     bill: &'a Bill,
 }
@@ -25,7 +25,7 @@ struct Summary<'a> {
 pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     ensure!(
         !args.questions.is_empty(),
-        "answers hold no golds; --questions names the file that was asked"
+        "answers hold no golds; --questions names the file with the questions"
     );
     let mut questions = Vec::new();
     for path in &args.questions {
@@ -41,7 +41,7 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     let judged = asked.judged(&items)?;
     let summary = Summary {
         answers: items.len(),
-        agreement: Agreement::of(LABELS, &judged),
+        agreement: JudgeAgreement::count(LABELS, &judged),
         bill: &asked.bill,
     };
     asked.run.finish(&summary)?;

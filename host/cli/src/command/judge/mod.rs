@@ -10,8 +10,8 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use corver_analysis::judge::{Agreement, JudgeSettings, Judged, Subject};
-use corver_backends::chat::{ChatClient, Spending};
+use corver_analysis::judge::{JudgeAgreement, JudgeSettings, JudgeSubject, JudgedSubject};
+use corver_backends::chat::{Chat, Spent};
 use corver_core::{ChatPrompt, ChatReply};
 use corver_reward::folders;
 use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
@@ -83,7 +83,11 @@ struct Bill {
 
 /// Asks a model about every subject, once: the replies are kept. `built_in` is the judge where no
 /// file names another.
-fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<Asked<S::Label>> {
+fn ask<S: JudgeSubject>(
+    args: &JudgeArgs,
+    built_in: &str,
+    subjects: &[S],
+) -> Result<Asked<S::Label>> {
     let file: JudgeFile<S::Label> = judge_file(args, built_in)?;
     file.judge.check::<S>()?;
     let settings = &file.chat;
@@ -109,7 +113,7 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     let bar = output::progress(prompts.len() as u64, "judging");
     let replies = chat.reply_all(
         &prompts,
-        |reply| judge.read(reply).is_some(),
+        |reply| judge.parse_reply(reply).is_some(),
         |done| bar.set_position(done as u64),
     );
     bar.finish_and_clear();
@@ -117,7 +121,7 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     let replies: Vec<String> =
         replies.into_iter().map(|ChatReply { content, .. }| content).collect();
     let (unlabelled, spent) =
-        (replies.iter().filter(|reply| judge.read(reply).is_none()).count(), chat.spending());
+        (replies.iter().filter(|reply| judge.parse_reply(reply).is_none()).count(), chat.spent());
     let (cost, cost_in_all) =
         (spent.now.cost(chat_settings.prices), spent.cost(chat_settings.prices));
     let bill = Bill { model, unlabelled, spent, cost, cost_in_all };
@@ -127,17 +131,22 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
 impl<L: Copy + PartialEq + Display> Asked<L> {
     /// The same subjects, in the same order, with what the model said; both opinions are written
     /// into the folder.
-    fn judged<'a, S: Subject<Label = L>>(
+    fn judged<'a, S: JudgeSubject<Label = L>>(
         &'a self,
         subjects: &'a [S],
-    ) -> Result<Vec<Judged<'a, S>>> {
-        let judged: Vec<Judged<'_, S>> = subjects
+    ) -> Result<Vec<JudgedSubject<'a, S>>> {
+        let judged: Vec<JudgedSubject<'_, S>> = subjects
             .iter()
             .zip(&self.replies)
-            .map(|(subject, reply)| Judged { subject, model: self.judge.read(reply), reply })
+            .map(|(subject, reply)| JudgedSubject {
+                subject,
+                model: self.judge.parse_reply(reply),
+                reply,
+            })
             .collect();
         self.run.write_lines(JUDGED, &judged)?;
-        let disputed: Vec<&Judged<'_, S>> = judged.iter().filter(|one| one.is_disputed()).collect();
+        let disputed: Vec<&JudgedSubject<'_, S>> =
+            judged.iter().filter(|one| one.is_disputed()).collect();
         self.run.write_lines(DISPUTED, &disputed)?;
         Ok(judged)
     }
@@ -186,7 +195,7 @@ fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<J
 fn show_agreement<const K: usize>(
     other: &str,
     labels: [impl Display; K],
-    agreement: &Agreement<K>,
+    agreement: &JudgeAgreement<K>,
 ) {
     let names = labels.map(|label| label.to_string());
     let corner = format!("{other} ↓ model →");

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use corver_analysis::calibrate::{
-    Bucket, Calibration, Label, Row, Share, read_peoples_sheets, sheet,
+    Calibration, CorrectShare, CountBucket, SheetRow, TruthLabel, read_sheets_of_people, sheet,
 };
-use corver_analysis::judge::{Judged, SentenceFindings, Subject, by_count};
+use corver_analysis::judge::{JudgeSubject, JudgedSubject, SentenceFindings, by_count};
 use serde::Serialize;
 
 use super::{Bill, ask, show_agreement};
@@ -35,7 +35,7 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
         args.questions.is_empty(),
         "a sentence is judged without its question; leave out --questions"
     );
-    let mut rows = read_peoples_sheets(&args.files)?.rows;
+    let mut rows = read_sheets_of_people(&args.files)?.rows;
     rows.truncate(args.limit.unwrap_or(rows.len()));
     ensure!(!rows.is_empty(), "there is no sentence in the sheet");
     by_count(rows.iter().map(|row| (row.clone(), row.label)))?; // refuses buckets that overlap, before anything is paid for
@@ -43,12 +43,12 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     let asked = ask(args, BUILT_IN, &rows)?;
     let judged = asked.judged(&rows)?;
     let model = &asked.bill.model;
-    let by_model: Vec<Row> =
+    let by_model: Vec<SheetRow> =
         judged.iter().map(|one| one.subject.labelled_by(model, one.model)).collect();
-    asked.run.write(SHEET, sheet::as_csv(&by_model).as_bytes())?;
+    asked.run.write(SHEET, sheet::to_csv(&by_model).as_bytes())?;
     let summary = Summary {
         sentences: rows.len(),
-        findings: SentenceFindings::of(&judged)?,
+        findings: SentenceFindings::new(&judged)?,
         bill: &asked.bill,
     };
     asked.run.finish(&summary)?;
@@ -66,7 +66,7 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn show(summary: &Summary<'_>, rows: &[Row]) {
+fn show(summary: &Summary<'_>, rows: &[SheetRow]) {
     let SentenceFindings { affirmed, rejected, agreement, unclear, .. } = &summary.findings;
     show_by_count(&summary.findings, rows);
     output::line(format_args!(
@@ -74,12 +74,12 @@ fn show(summary: &Summary<'_>, rows: &[Row]) {
         summary.sentences
     ));
     if let Some(calibration) = &summary.findings.affirmed_by_count {
-        output::line(format_args!("what it affirms: {}", calibration.told()));
+        output::line(format_args!("what it affirms: {}", calibration.summary()));
     }
     if let Some(agreement) = agreement {
-        show_agreement("people", Row::NEEDED, agreement);
+        show_agreement("people", SheetRow::NEEDED, agreement);
         let [missed, found] = agreement.table[1];
-        if let Some(share) = Share::of(missed as u64, (missed + found) as u64) {
+        if let Some(share) = CorrectShare::of_independent(missed as u64, (missed + found) as u64) {
             let [of, share, interval] = cells(&share);
             output::line(format_args!(
                 "of {of} sentences that people found wrong, it affirms {missed}: {share} (95 %: {interval})"
@@ -94,20 +94,20 @@ fn show(summary: &Summary<'_>, rows: &[Row]) {
 }
 
 /// Of people's labels there may be none.
-fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
+fn show_by_count(findings: &SentenceFindings, rows: &[SheetRow]) {
     let SentenceFindings { affirmed_by_count, correct_by_count, missed_by_count, .. } = findings;
-    let share = |calibration: &Option<Calibration>, bucket: Bucket| {
+    let share = |calibration: &Option<Calibration>, bucket: CountBucket| {
         let buckets = calibration.iter().flat_map(|calibration| &calibration.buckets);
         buckets.into_iter().find(|own| own.bucket == bucket).map(|own| own.share)
     };
-    let told = |shown: Option<Share>| match shown.as_ref().map(cells) {
+    let told = |shown: Option<CorrectShare>| match shown.as_ref().map(cells) {
         Some([n, part, interval]) => [format!("{part} of {n}"), interval],
         None => ["–".to_owned(), String::new()],
     };
-    let buckets: BTreeSet<Bucket> = rows.iter().map(|row| row.bucket).collect();
+    let buckets: BTreeSet<CountBucket> = rows.iter().map(|row| row.bucket).collect();
     let header = ["count", "P(affirmed)", "95 %", "P(correct)", "95 %", "wrong, affirmed"];
     let columns = if correct_by_count.is_some() { header.len() } else { 3 };
-    let row = |bucket: Bucket| {
+    let row = |bucket: CountBucket| {
         let missed = share(missed_by_count, bucket);
         let missed = missed.map_or("–".to_owned(), |own| format!("{} of {}", own.correct, own.n));
         let affirmed = told(share(affirmed_by_count, bucket));
@@ -120,14 +120,15 @@ fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
 }
 
 /// First those that people found wrong, by count. Says how many are disputed.
-fn show_disputed(judged: &[Judged<'_, Row>]) -> usize {
-    let mut disputed: Vec<&Judged<'_, Row>> =
+fn show_disputed(judged: &[JudgedSubject<'_, SheetRow>]) -> usize {
+    let mut disputed: Vec<&JudgedSubject<'_, SheetRow>> =
         judged.iter().filter(|one| one.is_disputed()).collect();
-    disputed.sort_by_key(|one| (one.subject.label != Some(Label::Incorrect), one.subject.count));
-    for Judged { subject: Row { count, sentence, label, .. }, model, .. } in
+    disputed
+        .sort_by_key(|one| (one.subject.label != Some(TruthLabel::Incorrect), one.subject.count));
+    for JudgedSubject { subject: SheetRow { count, sentence, label, .. }, model, .. } in
         disputed.iter().take(SHOWN)
     {
-        let [people, model] = [label, model].map(|label| label.map_or("", Label::word));
+        let [people, model] = [label, model].map(|label| label.map_or("", TruthLabel::word));
         output::line(format_args!("count {count}, people: {people}, model: {model}: {sentence}"));
     }
     disputed.len()

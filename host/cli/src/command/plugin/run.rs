@@ -34,7 +34,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
         .with_context(|| format!("cannot read {}", args.file.display()))?;
     let input = Input::read(&text, &args.file)?;
     let settings = settings::of_rule(&args.rule, &[&args.parts])?;
-    let loader_config = RulesConfig::of_one(&args.rule.plugin, &settings);
+    let loader_config = RulesConfig::single(&args.rule.plugin, &settings);
     let loader = Loader::new(&loader_config)?;
     let rule = loader.any(&args.rule.plugin)?;
     let needs_no_extractor = input.has_triplets() || matches!(rule, AnyRule::Response(_));
@@ -178,7 +178,7 @@ fn extract_missing(sentences: &mut [(Sentence, bool)], extractor: &ExtractorConf
     }
     let texts: Vec<&str> = without.iter().map(|sentence| sentence.text.as_str()).collect();
     let found =
-        parts::extractor(extractor)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
+        parts::open_extractor(extractor)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
     for (sentence, triplets) in without.into_iter().zip(found) {
         sentence.triplets = triplets;
     }
