@@ -35,13 +35,13 @@ use corver_core::with_causes_shown;
 use corver_reward::config::Problems;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::args::{Arguments, Command};
+use crate::args::{Cli, CliCommand};
 
 /// The message says why.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Cli::parse();
     let level = arguments.log_level();
     tracing_subscriber::fmt()
         .with_env_filter(
@@ -81,39 +81,39 @@ fn explain(error: &anyhow::Error) -> String {
     with_causes_shown(error.as_ref(), shown)
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+fn run(arguments: Cli) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
     match arguments.command {
         #[cfg(feature = "torch")]
-        Command::Train(args) => command::train::run(&args, json)?,
+        CliCommand::Train(args) => command::train::run(&args, json)?,
         #[cfg(feature = "torch")]
-        Command::Sft(args) => command::sft::run(&args, json)?,
+        CliCommand::Sft(args) => command::sft::run(&args, json)?,
         #[cfg(feature = "torch")]
-        Command::Compare(args) => command::compare::run(&args, json)?,
+        CliCommand::Compare(args) => command::compare::run(&args, json)?,
         #[cfg(feature = "torch")]
-        Command::Merge(args) => command::merge::run(&args, json)?,
+        CliCommand::Merge(args) => command::merge::run(&args, json)?,
         #[cfg(not(feature = "torch"))]
-        Command::Train(_) | Command::Sft(_) | Command::Compare(_) | Command::Merge(_) => {
+        CliCommand::Train(_) | CliCommand::Sft(_) | CliCommand::Compare(_) | CliCommand::Merge(_) => {
             anyhow::bail!(policy::NO_LIBTORCH)
         }
-        Command::Filter(args) => command::filter::run(&args, json)?,
-        Command::Data(args) => command::data::run(&args, json)?,
-        Command::Eval(args) => command::eval::run(&args, json)?,
-        Command::Judge(args) => command::judge::run(&args, json)?,
-        Command::Calibrate(args) => command::calibrate::run(&args, json)?,
-        Command::Score(args) => command::score::run(&args, json)?,
-        Command::Check(args) => return command::check::run(&args, json),
-        Command::Serve(args) => command::serve::run(&args, json)?,
-        Command::Report(args) => command::report::run(&args, json)?,
-        Command::Explain(args) => command::explain::run(&args, json)?,
-        Command::Index(args) => command::index::run(&args, json)?,
-        Command::Extract(args) => command::extract::run(&args, json)?,
-        Command::Plugin(args) => command::plugin::run(&args, json)?,
-        Command::Demo(args) => command::demo::run(&args, json)?,
-        Command::Settings => command::settings::run(json)?,
-        Command::Doctor => command::doctor::run(json)?,
-        Command::CompileRule { limits } => return Ok(corver_rules::compile_as_child(&limits)),
-        Command::RenderPrompts => return Ok(corver_pretrained::render_as_child()),
+        CliCommand::Filter(args) => command::filter::run(&args, json)?,
+        CliCommand::Data(args) => command::data::run(&args, json)?,
+        CliCommand::Eval(args) => command::eval::run(&args, json)?,
+        CliCommand::Judge(args) => command::judge::run(&args, json)?,
+        CliCommand::Calibrate(args) => command::calibrate::run(&args, json)?,
+        CliCommand::Score(args) => command::score::run(&args, json)?,
+        CliCommand::Check(args) => return command::check::run(&args, json),
+        CliCommand::Serve(args) => command::serve::run(&args, json)?,
+        CliCommand::Report(args) => command::report::run(&args, json)?,
+        CliCommand::Explain(args) => command::explain::run(&args, json)?,
+        CliCommand::Index(args) => command::index::run(&args, json)?,
+        CliCommand::Extract(args) => command::extract::run(&args, json)?,
+        CliCommand::Plugin(args) => command::plugin::run(&args, json)?,
+        CliCommand::Demo(args) => command::demo::run(&args, json)?,
+        CliCommand::Settings => command::settings::run(json)?,
+        CliCommand::Doctor => command::doctor::run(json)?,
+        CliCommand::CompileRule { limits } => return Ok(corver_rules::compile_as_child(&limits)),
+        CliCommand::RenderPrompts => return Ok(corver_pretrained::render_as_child()),
     }
     Ok(ExitCode::SUCCESS)
 }
