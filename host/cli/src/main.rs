@@ -1,13 +1,13 @@
-//! The corver-host binary: parses, wires the parts together and prints. What it wires lives in the
-//! other crates.
+//! The corver-host binary: parses the command line, opens the parts of a command, and prints
+//! results. The work is done in the other crates.
 //!
 //! ```text
 //! args ─▶ settings ─▶ command
 //! ```
 //!
-//! `args` is the command line as clap reads it; `settings` puts it over the configuration files; a
-//! command has them resolved and opened by `corver_reward`, and puts the parts to work. `policy`
-//! opens the one part that needs libtorch, `engine` the server that may draw its completions.
+//! `args` is the command line as clap parses it; `settings` merges it with the configuration files;
+//! a command resolves and opens its parts with `corver_reward`. `policy` opens the only part that
+//! needs libtorch, `engine` the inference server that may sample in its place.
 
 mod args;
 mod command;
@@ -37,7 +37,7 @@ use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Cli, CliCommand};
 
-/// The message says why.
+/// Exit code of a command that failed.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
                 .with_default_directive(level.into())
                 .from_env_lossy(),
         )
-        .with_writer(|| output::Log)
+        .with_writer(|| output::LogWriter)
         .with_ansi(std::io::stderr().is_terminal())
         // Not `.without_time()` here: it would take the durations of the spans too.
         .event_format(tracing_subscriber::fmt::format().without_time().with_target(false))
@@ -67,10 +67,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was being done, then why it failed, outermost first, on one line, or a line for each
-/// problem of a configuration.
+/// Formats an error with its causes, outermost first, on one line; a configuration error has a line
+/// for each problem.
 fn explain(error: &anyhow::Error) -> String {
-    const ALIGNED: &str = "\n       "; // behind "error: "
+    const ALIGNED: &str = "\n       "; // as wide as "error: "
     let shown = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref() {
         Some(problems) => Problems::lines(problems)
             .map(|line| output::escaped(&line))
@@ -93,7 +93,10 @@ fn run(arguments: Cli) -> anyhow::Result<ExitCode> {
         #[cfg(feature = "torch")]
         CliCommand::Merge(args) => command::merge::run(&args, json)?,
         #[cfg(not(feature = "torch"))]
-        CliCommand::Train(_) | CliCommand::Sft(_) | CliCommand::Compare(_) | CliCommand::Merge(_) => {
+        CliCommand::Train(_)
+        | CliCommand::Sft(_)
+        | CliCommand::Compare(_)
+        | CliCommand::Merge(_) => {
             anyhow::bail!(policy::NO_LIBTORCH)
         }
         CliCommand::Filter(args) => command::filter::run(&args, json)?,
