@@ -90,7 +90,7 @@ fn compare_pairs_seeds_and_resumes() {
     }
 
     let page = fs::read_to_string(out.join("comparison.html")).unwrap();
-    for part in ["Differences from first", "What a step costs", "seconds of reward in a step"] {
+    for part in ["Differences from first", "Cost of a step", "seconds of reward in a step"] {
         assert!(page.contains(part), "no {part}");
     }
 

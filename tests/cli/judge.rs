@@ -104,8 +104,7 @@ fn chat_judge_regrades_string_match_answers() {
             .good()
             .stdout;
     assert!(
-        shown.contains("Cohen's κ 0.6")
-            && shown.contains("neither reply had a valid label: 1"),
+        shown.contains("Cohen's κ 0.6") && shown.contains("neither reply had a valid label: 1"),
         "{shown}"
     );
     assert_eq!(server.num_requests(), asked, "everything was known");

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use corver_analysis::compare::compare;
 use corver_report::comparison::{COST_LEGEND, LEGEND, QuestionSet, Table, Tables, comparison};
-use corver_report::run::Run;
+use corver_report::run::LoadedRun;
 use corver_reward::config;
 use corver_runs::folder;
 use corver_settings::load::differences;
@@ -91,13 +91,13 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
         return Ok(());
     }
     let mut summaries: Vec<Vec<Summary>> = Vec::new();
-    let mut finished_runs: Vec<Vec<Run>> = Vec::new();
+    let mut finished_runs: Vec<Vec<LoadedRun>> = Vec::new();
     for arm in &plan.arms {
         let mut arm_summaries = Vec::new();
         let mut arm_runs = Vec::new();
         for &seed in &seeds {
             arm_summaries.push(summary(&out, arm, seed)?);
-            arm_runs.push(Run::open(&run_folder(&out, arm, seed))?);
+            arm_runs.push(LoadedRun::open(&run_folder(&out, arm, seed))?);
         }
         summaries.push(arm_summaries);
         finished_runs.push(arm_runs);

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use corver_core::{ReturnParts, RewardSettings};
 use corver_eval::read_completions;
-use corver_report::explain::{Evidence, Explained, Passage, Piece};
-use corver_report::{Run, explain, page};
+use corver_report::explain::{ExplainedCompletion, MatchedPassage, Piece, QueryEvidence};
+use corver_report::{LoadedRun, explain, page};
 use corver_reward::Passages;
 use corver_reward::config::{self, CorpusConfig};
 use corver_reward::parts::Loader;
@@ -53,7 +53,7 @@ struct ExplainInput {
     /// Corpus of the counts, or the reason why it has no text to show.
     corpus: Result<CorpusConfig, String>,
     settings: RewardSettings,
-    completions: Vec<Explained>,
+    completions: Vec<ExplainedCompletion>,
 }
 
 /// Returns the completions of a step, with the settings of their run.
@@ -76,7 +76,7 @@ fn of_run_folder(args: &ExplainArgs) -> Result<ExplainInput> {
     {
         bail!("a run is explained with the settings of its training; omit flags that change them");
     }
-    let run = Run::open(&args.subject)?;
+    let run = LoadedRun::open(&args.subject)?;
     let of_run = SettingsArgs { config: vec![args.subject.join(folder::CONFIG)], set: Vec::new() };
     let of_training = settings::load(&of_run, &[])?;
     let run_reward = of_training.reward;
@@ -114,7 +114,11 @@ fn of_file(args: &ExplainArgs) -> Result<ExplainInput> {
     );
     let mut explained = Vec::new();
     for completion in scored.completions {
-        explained.push(Explained::new(origin.clone(), completion.trace, &settings.reward));
+        explained.push(ExplainedCompletion::new(
+            origin.clone(),
+            completion.trace,
+            &settings.reward,
+        ));
     }
     let replayed = "The counts were replayed from a recording, which has no text.";
     let corpus = config.answers.map(|(corpus, _)| corpus).ok_or_else(|| replayed.to_owned());
@@ -123,7 +127,10 @@ fn of_file(args: &ExplainArgs) -> Result<ExplainInput> {
 
 /// Returns passages that match the queries of a completion. If the index cannot be opened, the page
 /// shows the reason instead.
-fn evidence(explained: &Explained, corpus: Result<&CorpusConfig, &String>) -> Vec<Evidence> {
+fn evidence(
+    explained: &ExplainedCompletion,
+    corpus: Result<&CorpusConfig, &String>,
+) -> Vec<QueryEvidence> {
     let lookups = explained.lookups();
     let opened = match corpus {
         Err(why) => Err(why.clone()),
@@ -141,7 +148,7 @@ fn evidence(explained: &Explained, corpus: Result<&CorpusConfig, &String>) -> Ve
             Ok(passages) => (passages.iter().map(passage).collect(), None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        Evidence { query: query.to_string(), passages, missing }
+        QueryEvidence { query: query.to_string(), passages, missing }
     };
     lookups.into_iter().map(|lookup| of_query(&lookup.query)).collect()
 }
@@ -152,14 +159,14 @@ fn open(config: &CorpusConfig) -> Result<Passages> {
     Ok(passages)
 }
 
-fn passage(passage: &corver_corpus::Passage) -> Passage {
+fn passage(passage: &corver_corpus::Passage) -> MatchedPassage {
     let pieces =
         passage.spans.iter().map(|span| Piece { text: span.text.clone(), matched: span.matched });
-    Passage { origin: origin(passage), pieces: pieces.collect() }
+    MatchedPassage { origin: origin(passage), pieces: pieces.collect() }
 }
 
-fn show(explained: &Explained, settings: &RewardSettings) {
-    let Explained { origin, trace, returns, group, .. } = explained;
+fn show(explained: &ExplainedCompletion, settings: &RewardSettings) {
+    let ExplainedCompletion { origin, trace, returns, group, .. } = explained;
     output::line(origin);
     show_return(trace, &ReturnParts::of(trace, settings));
     if let Some(group) = group {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use corver_report::{Run, page, report};
+use corver_report::{LoadedRun, page, report};
 use serde_json::json;
 
 use crate::args::ReportArgs;
@@ -23,7 +23,8 @@ pub fn run(args: &ReportArgs, json: bool) -> Result<()> {
 
 /// Writes the page about these runs, and returns its path.
 pub fn write(folders: &[PathBuf], out: Option<&Path>) -> Result<PathBuf> {
-    let runs = folders.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<_>, _>>()?;
+    let runs =
+        folders.iter().map(|folder| LoadedRun::open(folder)).collect::<Result<Vec<_>, _>>()?;
     let out = match (out, folders) {
         (Some(out), _) => out.to_owned(),
         (None, [folder]) => folder.join(REPORT),
