@@ -1,5 +1,4 @@
-//! Questions of a command: question sets of the configuration and of the command line, from files
-//! of every kind.
+//! Question sets of the configuration and of the command line.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use corver_eval::Truth;
 use corver_reward::config::{DemoOr, DemoOrPath, Problems, Resolve};
 use corver_settings::{DEMO, Settings, TrainQuestions};
 
-/// Questions of a training run or of the filter, resolved.
+/// Resolved question sets of a training run or of the filter.
 #[derive(Debug)]
 pub enum TrainSets {
     /// One question set for the whole run.
@@ -28,7 +27,11 @@ impl Resolve for TrainSets {
             TrainQuestions::Set(text) => resolve_set(KEY, text, problems).map(Self::Set),
             TrainQuestions::Phases(phases) => {
                 if phases.is_empty() || phases.iter().any(Vec::is_empty) {
-                    problems.add(KEY, "a list of phases, each a list of { file, take }, with at least one of each");
+                    problems.add(
+                        KEY,
+                        "a list of phases, each a list of { file, take }, with at least one of \
+                         each",
+                    );
                 }
                 let mut all = Vec::new();
                 for phase in phases {
@@ -50,10 +53,10 @@ impl Resolve for TrainSets {
 }
 
 impl TrainSets {
-    /// Reads the questions, in their phases.
+    /// Reads the questions and draws those of each phase.
     ///
     /// # Errors
-    /// If a file is malformed or too short.
+    /// Fails if a file is malformed or too short.
     pub fn read(&self, seed: u64) -> Result<Curriculum> {
         let of_demo = || corver_demo::demo_questions().0;
         let phases = match self {
@@ -84,7 +87,7 @@ impl TrainSets {
     }
 }
 
-/// Questions of an evaluation, resolved. Without a place there is no evaluation.
+/// Resolved question set of the evaluation; without one, nothing is evaluated.
 #[derive(Debug)]
 pub struct EvalSet {
     place: Option<DemoOrPath>,
@@ -106,7 +109,7 @@ impl EvalSet {
     /// Reads the questions; none if no set is named.
     ///
     /// # Errors
-    /// If a file is malformed, or a question has no gold answer.
+    /// Fails if a file is malformed, or a question has no gold.
     pub fn read(&self) -> Result<Vec<Question>> {
         let Some(place) = &self.place else { return Ok(Vec::new()) };
         let mut questions = questions(place, || corver_demo::demo_questions().1)?;
@@ -115,7 +118,7 @@ impl EvalSet {
         Ok(questions)
     }
 
-    /// Returns the truth about the world of the questions, if it is known: the demo's.
+    /// Returns the oracle for sentences about the questions; only the demo has one.
     #[must_use]
     pub fn truth(&self) -> Option<Arc<dyn FactChecker>> {
         (self.place == Some(DemoOr::Demo)).then(demo_truth)
@@ -126,7 +129,7 @@ fn demo_truth() -> Arc<dyn FactChecker> {
     Arc::new(DemoTruth(corver_demo::Truth::of(&demo_world())))
 }
 
-/// The truth about sentences of the demo's world.
+/// An oracle for sentences about the demo's world.
 #[derive(Debug)]
 struct DemoTruth(corver_demo::WorldTruth);
 
@@ -136,12 +139,12 @@ impl FactChecker for DemoTruth {
     }
 }
 
-/// Returns what is true of the questions that a command line names: known of the demo's alone.
-pub fn truth_of(path: &Path) -> Option<Arc<dyn FactChecker>> {
+/// Returns the oracle for a question set of a command line; only the demo has one.
+pub fn truth_of(path: &Path) -> Option<Arc<dyn Truth>> {
     (path.as_os_str() == DEMO).then(demo_truth)
 }
 
-/// Makes the name of a question set absolute, and returns its place. A split stays behind its
+/// Resolves the location of a question set, and makes its path absolute. The split stays after the
 /// folder: `FOLDER#train`.
 fn resolve_set(key: &str, text: &mut String, problems: &mut Problems) -> Option<DemoOrPath> {
     let place = problems.record(key, set_place(text))?;
@@ -156,20 +159,22 @@ fn set_place(text: &str) -> Result<DemoOrPath> {
     }
 }
 
-/// Questions that each have a gold, and the name of the place that a command line names.
+/// Reads a question set of a command line, and returns it with its name.
+///
+/// # Errors
+/// Fails if a file is malformed, or a question has no gold.
 pub fn graded_questions(path: &Path) -> Result<(String, Vec<Question>)> {
     let questions = named_questions(path)?;
     check_golds(&path.display().to_string(), &questions)?;
     Ok((QuestionLocation::parse(&path.to_string_lossy()).name(), questions))
 }
 
-/// Reads the questions of every file of the place that a command line names, file by file.
+/// Reads a question set of a command line, file by file.
 pub fn read_files(path: &Path) -> Result<Vec<(PathBuf, Vec<Question>)>> {
     Ok(QuestionLocation::find(utf8(path)?)?.read()?)
 }
 
-/// All questions of the place that a command line names; `demo` stands for those that the demo is
-/// measured with.
+/// Reads a question set of a command line; `demo` names the demo's evaluation questions.
 pub fn named_questions(path: &Path) -> Result<Vec<Question>> {
     questions(&set_place(utf8(path)?)?, || corver_demo::demo_questions().1)
 }
@@ -184,11 +189,11 @@ fn questions(place: &DemoOrPath, of_demo: impl FnOnce() -> Vec<Question>) -> Res
     Ok(files.into_iter().flat_map(|(_, questions)| questions).collect())
 }
 
-/// Without a gold, every answer would count as wrong.
-fn check_golds(whence: &str, questions: &[Question]) -> Result<()> {
+/// Fails if a question has no gold: every answer to it would count as wrong.
+fn check_golds(origin: &str, questions: &[Question]) -> Result<()> {
     match questions.iter().position(|question| question.golds.is_empty()) {
         Some(n) => bail!(
-            "{whence}: question {} ({:?}) has no gold answer to grade with",
+            "{origin}: question {} ({:?}) has no gold answer to grade with",
             n + 1,
             questions[n].question
         ),

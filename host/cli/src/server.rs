@@ -1,4 +1,4 @@
-//! The listening side of `serve` and `index serve`.
+//! The HTTP server of `serve` and `index serve`.
 
 use anyhow::Result;
 use corver_counts::{TOKEN_VARIABLE, Token};
@@ -14,7 +14,8 @@ pub fn bind(args: &ServerArgs, limits: ServerLimits, metrics: Metrics) -> Result
     if is_open && !args.listen.ip().is_loopback() {
         let address = server.address();
         tracing::warn!(
-            "anyone who can reach {address} can use this server: set --token-file or {TOKEN_VARIABLE}"
+            "anyone who can reach {address} can use this server: set --token-file or \
+             {TOKEN_VARIABLE}"
         );
     }
     Ok(server)

@@ -1,30 +1,34 @@
-//! What labels say of counts, and truth of rewards.
+//! Pages about calibration: truth by count, and truth by reward.
 
 use corver_analysis::calibrate::{
     BucketShare, Calibration, CorrectShare, ReliabilityPoint, RuleAudit,
 };
 use maud::{Markup, html};
 
-use crate::chart::{Bucket, Labels, reliability};
+use crate::chart::{ChartLabels, ReliabilityBucket, reliability};
 use crate::number;
 use crate::page::{page, table};
 
-/// P(correct) by count.
+/// Returns the page of a calibration: P(correct) by count.
 #[must_use]
 pub fn calibration(calibration: &Calibration) -> String {
     let points: Vec<ReliabilityPoint> =
         calibration.buckets.iter().map(BucketShare::point).collect();
     let body = html! {
         h1 { "Calibration" }
-        p.lead { (calibration.summary()) "." }
-        @if calibration.by_model > 0 { p { "A model labelled " (calibration.by_model) " of the sentences." } }
-        div.charts { (plot("P(correct) by count", "how often the entities of a sentence occur together", &points)) }
+        p.lead { (calibration.told()) "." }
+        @if calibration.by_model > 0 {
+            p { "A model labelled " (calibration.by_model) " of the sentences." }
+        }
+        div.charts {
+            (plot("P(correct) by count", "co-occurrence count of a sentence's entities", &points))
+        }
         (shares("count", &points))
     };
     page("Calibration", &body)
 }
 
-/// P(true) by count and by reward, for each rule.
+/// Returns the page of an audit: P(true) by count and by reward, for each rule.
 #[must_use]
 pub fn audit(rules: &[RuleAudit]) -> String {
     let figures: Vec<Vec<String>> = rules
@@ -40,10 +44,12 @@ pub fn audit(rules: &[RuleAudit]) -> String {
             ]
         })
         .collect();
+    let header =
+        ["rule", "abstains", "reward if true", "if false", "AUC (95 %)", "within a question"];
     let body = html! {
         h1 { "Rule audit" }
-        p.lead { "Does a higher reward mean a truer sentence?" }
-        (table(&["rule", "abstains", "reward if true", "if false", "AUC (95 %)", "within a question"], &figures))
+        p.lead { "Rewards of true and of false sentences, by rule" }
+        (table(&header, &figures))
         @for audit in rules {
             h2 { (audit.rule) }
             p { (audit.summary()) "." }
@@ -57,34 +63,31 @@ pub fn audit(rules: &[RuleAudit]) -> String {
     page("Rule audit", &body)
 }
 
-fn plot(title: &str, x: &str, points: &[ReliabilityPoint]) -> Markup {
-    let bucket = |point: &ReliabilityPoint| {
-        let CorrectShare { n, share, low, high, .. } = point.share;
-        Bucket {
+fn plot(title: &str, x: &str, points: &[Point]) -> Markup {
+    let mut buckets = Vec::new();
+    for point in points {
+        let Share { n, share, low, high, .. } = point.share;
+        buckets.push(ReliabilityBucket {
             name: point.label.replace('-', "−"),
             count: n as usize,
             share: Some((share, (low, high))),
-        }
-    };
-    let labels = Labels { title, x, y: "with 95 % intervals" };
-    reliability(labels, &points.iter().map(bucket).collect::<Vec<_>>())
+        });
+    }
+    reliability(ChartLabels { title, x, y: "with 95 % intervals" }, &buckets)
 }
 
-fn shares(what: &str, points: &[ReliabilityPoint]) -> Markup {
-    let row = |ReliabilityPoint { label, share }: &ReliabilityPoint| {
-        let interval = format!("{:.1} to {:.1}", 100.0 * share.low, 100.0 * share.high);
-        vec![
+fn shares(what: &str, points: &[Point]) -> Markup {
+    let mut rows = Vec::new();
+    for Point { label, share } in points {
+        rows.push(vec![
             label.replace('-', "−"),
             share.correct.to_string(),
             share.n.to_string(),
             number::percent(share.share),
-            interval,
-        ]
-    };
-    table(
-        &[what, "correct", "of", "P(correct)", "95 %, per cent"],
-        &points.iter().map(row).collect::<Vec<_>>(),
-    )
+            format!("{:.1} to {:.1}", 100.0 * share.low, 100.0 * share.high),
+        ]);
+    }
+    table(&[what, "correct", "of", "P(correct)", "95 %, per cent"], &rows)
 }
 
 #[cfg(test)]

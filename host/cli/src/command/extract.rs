@@ -1,4 +1,4 @@
-//! `corver-host extract`: sentences → triplets.
+//! `corver-host extract`: extracts triplets from sentences.
 
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::output;
 use crate::settings;
 
 pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
-    // Before anything large is loaded.
+    // Errors in the input are reported before the model is loaded.
     let gold = args.eval.as_deref().map(read_gold).transpose()?;
     let text = if gold.is_some() { String::new() } else { read(args.file.as_deref())? };
     let sentences: Vec<&str> = match &gold {
@@ -87,7 +87,7 @@ fn settings_of(args: &ExtractArgs) -> Result<Settings> {
     settings::finish(&layers)
 }
 
-/// Of a file, or of standard input.
+/// Reads a file, or standard input.
 fn read(file: Option<&Path>) -> Result<String> {
     if let Some(path) = file {
         return std::fs::read_to_string(path)
@@ -119,15 +119,18 @@ fn compare(quality: &ExtractionQuality, json: bool) -> Result<()> {
 
 fn report(stats: Stats, seconds: f64, json: bool) -> Result<()> {
     let Stats { sentences, hits, decoded, tokens, rows, .. } = stats;
-    let (per_second, tokens_per_second) = (sentences as f64 / seconds, tokens as f64 / seconds);
     if json {
         return output::json(&json!({
-            "sentences": sentences, "hits": hits, "decoded": decoded, "tokens": tokens, "rows": rows, "seconds": seconds,
+            "sentences": sentences, "hits": hits, "decoded": decoded, "tokens": tokens,
+            "rows": rows, "seconds": seconds,
         }));
     }
+    let per_second = sentences as f64 / seconds;
+    let tokens_per_second = tokens as f64 / seconds;
     output::line(format_args!(
-        "{sentences} sentences in {seconds:.1} s ({per_second:.1}/s): {decoded} decoded, {hits} known already; {tokens} tokens \
-         ({tokens_per_second:.0}/s), at most {rows} rows at once"
+        "{sentences} sentences in {seconds:.1} s ({per_second:.1}/s): {decoded} decoded, \
+         {hits} from the cache; {tokens} tokens ({tokens_per_second:.0}/s), \
+         largest batch {rows}"
     ));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `corver-host merge`: a model with an adapter in its weights.
+//! `corver-host merge`: merges an adapter into a model's weights.
 
 use anyhow::{Context, Result};
 use corver_reward::config::{self, PolicyConfig};

@@ -1,4 +1,4 @@
-//! `corver-host score`: completions → traces.
+//! `corver-host score`: scores completions and prints their traces.
 
 use anyhow::{Context, Result, bail};
 use corver_core::{
@@ -83,7 +83,7 @@ fn show(trace: &Trace, parts: &ReturnParts) {
     }
 }
 
-/// What a completion earned, and for what.
+/// Prints a completion's mean return and its parts.
 pub fn show_return(trace: &Trace, parts: &ReturnParts) {
     output::line(&trace.question);
     let ResponseGrades { judge, format } = &trace.response;
@@ -93,7 +93,7 @@ pub fn show_return(trace: &Trace, parts: &ReturnParts) {
     ));
 }
 
-/// What a sentence earned, and below it why.
+/// Prints a sentence's reward, and below it the counts, channels and note.
 pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
     let reward = verdict
         .and_then(|verdict| verdict.reward)
@@ -114,7 +114,7 @@ pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
     }
 }
 
-/// A query and its count.
+/// Prints a query and its count.
 pub fn show_lookup(Lookup { query, count }: &Lookup) {
     let found = count.occurrences.map_or("no answer".to_owned(), |found| found.to_string());
     let inexact = if count.is_exact() { "" } else { " (not exact)" };

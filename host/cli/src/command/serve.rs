@@ -1,4 +1,4 @@
-//! `corver-host serve`: rewards, for trainers that live elsewhere.
+//! `corver-host serve`: serves rewards over HTTP.
 
 use anyhow::{Context, Result};
 use corver_core::error_chain;
@@ -20,11 +20,11 @@ use crate::index_folder::{name_of, open_folder};
 use crate::server::bind;
 use crate::{output, settings};
 
-/// Passages of the corpus for a claim, at most.
+/// Largest number of passages per claim.
 const MAX_PASSAGES: usize = 20;
-/// Passages of a request, at most, if each sentence states one fact.
+/// Largest number of passages per request, if each sentence states one fact.
 const MAX_PASSAGES_IN_ALL: usize = 2_000;
-/// Sentences of a request, at most.
+/// Largest number of sentences per request.
 const MAX_SENTENCES: usize = 512;
 
 pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
@@ -65,7 +65,8 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let reported = queue.clone();
     server.set_health(move || reported.health());
 
-    let interrupted = server.interrupted()?; // before anyone is told of the server
+    // A client may stop the server as soon as it knows the address.
+    let interrupted = server.interrupted()?;
     let url = format!("http://{}", server.address());
     if json {
         output::json(&json!({"url": url, "rule": rule}))?;
@@ -79,7 +80,8 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-const CHECK: &str = r#"{"texts": [{"text", "question"}], "passages"}, where "question" and "passages" may be left out"#;
+const CHECK: &str = "{\"texts\": [{\"text\", \"question\"}], \"passages\"}, \
+                     where \"question\" and \"passages\" are optional";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -93,8 +95,8 @@ struct CheckReply {
     texts: Vec<CheckedText>,
 }
 
-/// What `corver-host check --json` prints for each text.
-fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, HttpError> {
+/// Checks the texts of a request, as `corver-host check --json` does.
+fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, Refusal> {
     let CheckRequest { texts, passages } = request;
     let passages = passages.unwrap_or(usize::from(scorer.has_passages()));
     if passages > MAX_PASSAGES {
@@ -110,7 +112,8 @@ fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, HttpE
     }
     if passages * sentences > MAX_PASSAGES_IN_ALL {
         let message = format!(
-            "{passages} passages for each of {sentences} sentences; at most {MAX_PASSAGES_IN_ALL} in all"
+            "{passages} passages for each of {sentences} sentences; at most \
+             {MAX_PASSAGES_IN_ALL} in all"
         );
         return Err(HttpError::too_large(message));
     }

@@ -1,4 +1,4 @@
-//! `corver-host calibrate`: what counts and rewards say of truth.
+//! `corver-host calibrate`: measures how well counts and rewards predict truth.
 
 mod audit;
 mod draw;
@@ -18,8 +18,8 @@ pub fn run(args: &CalibrateArgs, json: bool) -> Result<()> {
     }
 }
 
-/// Number, share and interval, as cells.
-pub fn cells(share: &CorrectShare) -> [String; 3] {
-    let CorrectShare { n, share, low, high, .. } = *share;
+/// Returns number, share and confidence interval as table cells.
+pub fn cells(share: &Share) -> [String; 3] {
+    let Share { n, share, low, high, .. } = *share;
     [n.to_string(), output::percent(share), format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high)]
 }

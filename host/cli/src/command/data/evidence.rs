@@ -1,4 +1,4 @@
-//! `corver-host data evidence`: questions with passages that hold their answers.
+//! `corver-host data evidence`: attaches corpus passages to questions.
 
 use anyhow::{Context, Result, bail, ensure};
 use corver_backends::passages::PassageLocation;
@@ -51,7 +51,8 @@ pub fn run(args: &EvidenceArgs, json: bool) -> Result<()> {
         );
     }
     output::line(format_args!(
-        "{}: {attached} questions with passages, {own} with evidence of their own, {without} without any",
+        "{}: {attached} questions with passages, {own} with evidence of their own, {without} \
+         without any",
         args.out.display()
     ));
     Ok(())
@@ -66,8 +67,8 @@ fn places(corpus: &CorpusConfig, args: &EvidenceArgs) -> Result<Vec<DemoOr<Passa
             DemoOr::Own(Source::Folder(folder)) => {
                 DemoOr::Own(PassageLocation::new(folder, args.dir.as_deref())?)
             }
-            DemoOr::Own(server @ CorpusSource::Remote { .. }) => {
-                bail!("{server} only counts; passages are of an index here")
+            DemoOr::Own(server @ Source::Remote { .. }) => {
+                bail!("{server} only counts; passages need an index folder")
             }
         });
     }

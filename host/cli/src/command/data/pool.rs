@@ -1,4 +1,4 @@
-//! `corver-host data pool`: the questions that are worth filtering.
+//! `corver-host data pool`: builds a pool of valid, distinct questions that the corpus covers.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::questions::read_files;
 use crate::resumed;
 use crate::settings;
 
-/// Why every other question was dropped, a line each.
+/// File with the reason for every dropped question.
 const DROPPED: &str = "dropped.jsonl";
 
 pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
@@ -104,7 +104,7 @@ fn show(summary: &PoolSummary, path: &Path) {
         rows.map(|(what, number)| [what.to_owned(), number.to_string(), share(number)]),
     );
     output::line(format_args!(
-        "{} says why; `corver-host filter --questions {}` goes on with the pool",
+        "{} has the reasons; `corver-host filter --questions {}` filters the pool",
         path.join(DROPPED).display(),
         path.join(KEPT).display()
     ));

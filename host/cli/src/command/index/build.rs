@@ -1,4 +1,4 @@
-//! `corver-host index build`: documents → an index.
+//! `corver-host index build`: builds an index from documents.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -45,24 +45,23 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// A bar that each stage of a build starts again, with its own rate and time left; in a log, a line
-/// for each.
+/// A progress bar that restarts at each stage of a build; if hidden, a line per stage.
 struct StageBar {
     bar: ProgressBar,
     stages: Mutex<Stages>,
 }
 
-/// The stage that runs, and the time that each has taken.
+/// The current stage, and the time of each.
 struct Stages {
-    /// The stage, and how it is shown: with its shard, if there are several.
     current: &'static str,
+    /// Label of the stage, with its shard if there are several.
     shown: String,
     since: Instant,
     seconds: BTreeMap<&'static str, f64>,
 }
 
 impl Stages {
-    /// Adds the time that has passed to the current stage.
+    /// Adds the elapsed time to the current stage.
     fn take_time(&mut self) {
         *self.seconds.entry(self.current).or_default() += self.since.elapsed().as_secs_f64();
         self.since = Instant::now();
@@ -77,7 +76,7 @@ impl StageBar {
         Self { bar: output::progress(0, "indexing"), stages: Mutex::new(stages) }
     }
 
-    /// Seconds by stage.
+    /// Returns the seconds that each stage has taken.
     fn seconds(&self) -> BTreeMap<&'static str, f64> {
         let mut stages = self.stages.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         stages.take_time();
@@ -153,5 +152,5 @@ impl StageBar {
     }
 }
 
-/// How a bar counts tokens.
+/// Template of a bar that counts tokens.
 const TOKENS: &str = "{human_pos}/{human_len} tokens, {per_sec}";

@@ -1,4 +1,4 @@
-//! `corver-host index count`: how often words occur together.
+//! `corver-host index count`: counts co-occurrences.
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,12 +14,11 @@ use crate::args::CountArgs;
 use crate::index_folder::open_folder;
 use crate::output;
 
-/// Seconds that a server is asked again.
+/// Seconds during which a request to a server is retried.
 const PATIENCE_S: f64 = 5.0;
 
-/// Returns the window if none is given: the paper's, or the demo's for its own index, whose
-/// articles are short.
-fn window(sources: &[DemoOr<CorpusSource>]) -> u64 {
+/// Returns the default window: the paper's, or a shorter one for the demo's short articles.
+fn window(sources: &[DemoOr<Source>]) -> u64 {
     if sources == [DemoOr::Demo] { corver_demo::WINDOW } else { 1_000 }
 }
 
@@ -33,10 +32,14 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
         max_clause_freq: *max_clause_freq,
         max_diff_tokens: max_diff_tokens.unwrap_or_else(|| window(&sources)),
     };
-    let sources = parts::resolve_sources(&sources)?;
-    // A count by hand is always a fresh one, and somebody waits for it.
-    let (cache, patience_s, token_file) = (false, PATIENCE_S, args.token_file.clone());
-    let remote = RemoteSettings { cache, patience_s, token_file, ..RemoteSettings::default() };
+    let sources = parts::sources(&sources)?;
+    // An interactive count bypasses the cache, and fails soon instead of retrying for minutes.
+    let remote = RemoteSettings {
+        cache: false,
+        patience_s: PATIENCE_S,
+        token_file: args.token_file.clone(),
+        ..RemoteSettings::default()
+    };
     corver_counts::check_token(&sources, &remote)?;
     if *show > 0
         && let Some(server) =
@@ -57,7 +60,8 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let passages = passages(&corpora, &words, &options, *show)?;
     if json {
         let mut result = json!({
-            "query": query, "count": answer.count, "approx": answer.approx, "exact": answer.is_exact(), "micros": micros,
+            "query": query, "count": answer.count, "approx": answer.approx,
+            "exact": answer.is_exact(), "micros": micros,
         });
         if *show > 0 {
             result["passages"] = serde_json::to_value(&passages)?;
@@ -99,7 +103,7 @@ fn open(
     }
 }
 
-/// Two corpora counted as one.
+/// Adds the counts of two corpora.
 fn sum(one: CnfCount, other: CnfCount) -> CnfCount {
     CnfCount {
         count: one.count.saturating_add(other.count),
@@ -109,7 +113,7 @@ fn sum(one: CnfCount, other: CnfCount) -> CnfCount {
     }
 }
 
-/// Up to `limit` matches: as many as the first folder has, then the second, and so on.
+/// Returns up to `limit` matching passages, from the first folder, then the second, and so on.
 fn passages(
     corpora: &[OpenedSource],
     words: &[Vec<String>],
@@ -134,8 +138,9 @@ fn show_passage(passage: &MatchPassage) {
     output::running_text(passage.spans.iter().map(|span| (span.text.as_str(), span.matched)));
 }
 
-/// Where a passage comes from: as much as the index kept.
-pub fn origin(passage: &MatchPassage) -> String {
+/// Describes a passage's origin: its document number, with title, file and line if the index has
+/// metadata.
+pub fn origin(passage: &Passage) -> String {
     let number = format!("document {} of shard {}", passage.document, passage.shard);
     let Some(metadata) = &passage.metadata else { return number };
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! `corver-host index passages`: an index's documents → passages to search in.
+//! `corver-host index passages`: splits an index's documents into passages.
 
 use std::time::Instant;
 
@@ -28,8 +28,9 @@ pub fn run(args: &PassagesArgs, json: bool) -> Result<()> {
         );
     }
     output::line(format_args!(
-        "{}: {} passages of at most {} words from {} documents, {} of them with a title, {:.1} MB in {seconds:.1} s",
-        location.folder().display(),
+        "{}: {} passages of at most {} words from {} documents, {} of them with a title, \
+         {:.1} MB in {seconds:.1} s",
+        place.folder().display(),
         manifest.passages,
         manifest.words,
         manifest.documents,

@@ -1,4 +1,4 @@
-//! `corver-host index verify`: is an index whole?
+//! `corver-host index verify`: verifies an index.
 
 use anyhow::{Context, Result, ensure};
 use corver_corpus::{OpenOptions, VerifyLevel, verify};
@@ -8,7 +8,7 @@ use crate::args::VerifyArgs;
 use crate::index_folder::folder;
 use crate::output;
 
-/// Neighbouring suffixes that a quick verification compares, per shard.
+/// Pairs of adjacent suffixes that a sampled verification compares in each shard.
 const SAMPLE: u64 = 100_000;
 
 pub fn run(args: &VerifyArgs, json: bool) -> Result<()> {

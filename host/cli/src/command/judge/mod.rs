@@ -1,5 +1,4 @@
-//! `corver-host judge`: a chat model's opinion of answers that the string match has graded, or of
-//! sentences to calibrate with.
+//! `corver-host judge`: judges graded answers or sentences of calibration sheets with a chat model.
 
 mod answer;
 mod sentence;
@@ -23,24 +22,24 @@ use crate::args::JudgeArgs;
 use crate::output;
 use crate::resumed;
 
-/// Everything that was judged with both opinions, a line each.
+/// File with every item, the model's label and the other label.
 const JUDGED: &str = "judged.jsonl";
-/// That on which they differ.
+/// File with the items whose labels differ.
 const DISPUTED: &str = "disputed.jsonl";
 
 pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     let sheets: Vec<bool> = args.files.iter().map(|path| is_sheet(path)).collect::<Result<_>>()?;
     match (sheets.contains(&true), sheets.contains(&false)) {
         (true, true) => {
-            bail!("answers and sheets have judges of their own; give one kind at a time")
+            bail!("answers and sheets need different judges; give one kind at a time")
         }
         (true, false) => sentence::run(args, json),
         _ => answer::run(args, json),
     }
 }
 
-/// Answers are JSON; anything else is read as a sheet. A file without a word is left to the
-/// answers' reader, which says so.
+/// True if a file is not JSON, as answers are. An empty file counts as answers, whose reader reports
+/// it.
 fn is_sheet(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
     let file = File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
@@ -51,7 +50,7 @@ fn is_sheet(path: &Path) -> Result<bool> {
         .is_some_and(|first| !b"{[".contains(first)))
 }
 
-/// A judge's file.
+/// Configuration file of a judge.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JudgeFile<L> {
@@ -60,34 +59,34 @@ struct JudgeFile<L> {
     chat: ChatSettings,
 }
 
-/// What the model said, and the folder for what follows from it.
-struct Asked<L> {
+/// The model's replies, and the folder for the results.
+struct JudgeRun<L> {
     run: RunDir,
     judge: JudgeSettings<L>,
     replies: Vec<String>,
     bill: Bill,
 }
 
-/// Who was asked, and at what cost.
+/// The model's usage and cost.
 #[derive(Debug, Serialize)]
 struct Bill {
     model: String,
-    /// Replies that are no label.
+    /// Number of replies without a valid label.
     unlabelled: usize,
-    spent: Spending,
-    /// Of `spent.now`.
+    spent: Spent,
+    /// Cost of this command's requests, in the currency of the prices.
     cost: f64,
-    /// With that of replies kept from before.
+    /// Cost including that of the cached replies.
     cost_in_all: f64,
 }
 
-/// Asks a model about every subject, once: the replies are kept. `built_in` is the judge where no
-/// file names another.
-fn ask<S: JudgeSubject>(
+/// Requests the model's label of every subject; cached replies are not requested again. `built_in`
+/// is the judge's configuration if --judge names none.
+fn request_labels<S: Subject>(
     args: &JudgeArgs,
     built_in: &str,
     subjects: &[S],
-) -> Result<Asked<S::Label>> {
+) -> Result<JudgeRun<S::Label>> {
     let file: JudgeFile<S::Label> = judge_file(args, built_in)?;
     file.judge.check::<S>()?;
     let settings = &file.chat;
@@ -117,21 +116,20 @@ fn ask<S: JudgeSubject>(
         |done| bar.set_position(done as u64),
     );
     bar.finish_and_clear();
-    let replies = replies.context("the replies so far are kept, and not paid for again")?;
+    let replies = replies.context("replies received so far are cached, and cost nothing again")?;
     let replies: Vec<String> =
         replies.into_iter().map(|ChatReply { content, .. }| content).collect();
-    let (unlabelled, spent) =
-        (replies.iter().filter(|reply| judge.parse_reply(reply).is_none()).count(), chat.spent());
-    let (cost, cost_in_all) =
-        (spent.now.cost(chat_settings.prices), spent.cost(chat_settings.prices));
+    let unlabelled = replies.iter().filter(|reply| judge.read(reply).is_none()).count();
+    let spent = chat.spent();
+    let cost = spent.now.cost(chat_settings.prices);
+    let cost_in_all = spent.cost(chat_settings.prices);
     let bill = Bill { model, unlabelled, spent, cost, cost_in_all };
-    Ok(Asked { run, judge, replies, bill })
+    Ok(JudgeRun { run, judge, replies, bill })
 }
 
-impl<L: Copy + PartialEq + Display> Asked<L> {
-    /// The same subjects, in the same order, with what the model said; both opinions are written
-    /// into the folder.
-    fn judged<'a, S: JudgeSubject<Label = L>>(
+impl<L: Copy + PartialEq + Display> JudgeRun<L> {
+    /// Pairs each subject with the model's label, and writes the pairs to the folder.
+    fn judged<'a, S: Subject<Label = L>>(
         &'a self,
         subjects: &'a [S],
     ) -> Result<Vec<JudgedSubject<'a, S>>> {
@@ -145,33 +143,34 @@ impl<L: Copy + PartialEq + Display> Asked<L> {
             })
             .collect();
         self.run.write_lines(JUDGED, &judged)?;
-        let disputed: Vec<&JudgedSubject<'_, S>> =
-            judged.iter().filter(|one| one.is_disputed()).collect();
+        let disputed: Vec<&Judged<'_, S>> =
+            judged.iter().filter(|item| item.is_disputed()).collect();
         self.run.write_lines(DISPUTED, &disputed)?;
         Ok(judged)
     }
 
-    /// Says what it took, and where the disputed ones are.
+    /// Prints usage and cost, and the file of the disputed items.
     fn show(&self, disputed: usize) {
         let Bill { unlabelled, spent: Spending { now, before }, cost, cost_in_all, .. } =
             &self.bill;
         if *unlabelled > 0 {
             output::line(format_args!(
-                "left out, because asking again brought no label either: {unlabelled}"
+                "skipped, because neither reply had a valid label: {unlabelled}"
             ));
         }
         output::line(format_args!(
-            "{} replies asked for, {} + {} tokens, cost {cost:.4}; {} from the cache; total cost {cost_in_all:.4}",
+            "{} replies requested, {} + {} tokens, cost {cost:.4}; {} from the cache; \
+             total cost {cost_in_all:.4}",
             now.replies, now.prompt_tokens, now.completion_tokens, before.replies
         ));
         if disputed > 0 {
             let path = self.run.path().join(DISPUTED);
-            output::line(format_args!("{disputed} disputed ones to read: {}", path.display()));
+            output::line(format_args!("{disputed} disputed items are in {}", path.display()));
         }
     }
 }
 
-/// The judge's file, with what the flags say instead.
+/// Reads the judge's configuration; flags override it.
 fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<JudgeFile<L>> {
     let mut file: JudgeFile<L> = match &args.judge {
         None => toml::from_str(built_in).context("in the built-in judge")?,
@@ -191,7 +190,7 @@ fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<J
     Ok(file)
 }
 
-/// `other` is who gave the labels of the rows.
+/// Prints the confusion matrix and κ of the model and `other`, whose labels are the rows.
 fn show_agreement<const K: usize>(
     other: &str,
     labels: [impl Display; K],

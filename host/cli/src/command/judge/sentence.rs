@@ -1,4 +1,4 @@
-//! Sentences of calibration sheets, beside the people who labelled them.
+//! Judging sentences of calibration sheets, and comparing the judge with people's labels.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use corver_analysis::calibrate::{
 use corver_analysis::judge::{JudgeSubject, JudgedSubject, SentenceFindings, by_count};
 use serde::Serialize;
 
-use super::{Bill, ask, show_agreement};
+use super::{Bill, request_labels, show_agreement};
 use crate::args::JudgeArgs;
 use crate::command::calibrate::cells;
 use crate::output;
@@ -17,12 +17,12 @@ use crate::output;
 const BUILT_IN: &str = include_str!("../../../../../configs/judge/sentence.toml");
 /// The sheet with the model's labels.
 const SHEET: &str = "sheet.csv";
-/// So many disputed sentences are shown.
+/// Number of disputed sentences that are printed.
 const SHOWN: usize = 10;
 
-/// What came of it.
+/// Results of judging sentences.
 #[derive(Debug, Serialize)]
-struct Summary<'a> {
+struct SentenceSummary<'a> {
     sentences: usize,
     #[serde(flatten)]
     findings: SentenceFindings,
@@ -33,40 +33,41 @@ struct Summary<'a> {
 pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     ensure!(
         args.questions.is_empty(),
-        "a sentence is judged without its question; leave out --questions"
+        "sentences are judged without their questions; omit --questions"
     );
     let mut rows = read_sheets_of_people(&args.files)?.rows;
     rows.truncate(args.limit.unwrap_or(rows.len()));
     ensure!(!rows.is_empty(), "there is no sentence in the sheet");
-    by_count(rows.iter().map(|row| (row.clone(), row.label)))?; // refuses buckets that overlap, before anything is paid for
+    // Overlapping buckets are an error; it must come before requests that cost money.
+    by_count(rows.iter().map(|row| (row.clone(), row.label)))?;
 
-    let asked = ask(args, BUILT_IN, &rows)?;
-    let judged = asked.judged(&rows)?;
-    let model = &asked.bill.model;
-    let by_model: Vec<SheetRow> =
-        judged.iter().map(|one| one.subject.labelled_by(model, one.model)).collect();
-    asked.run.write(SHEET, sheet::to_csv(&by_model).as_bytes())?;
-    let summary = Summary {
+    let judge_run = request_labels(args, BUILT_IN, &rows)?;
+    let judged = judge_run.judged(&rows)?;
+    let model = &judge_run.bill.model;
+    let by_model: Vec<Row> =
+        judged.iter().map(|item| item.subject.labelled_by(model, item.model)).collect();
+    judge_run.run.write(SHEET, sheet::as_csv(&by_model).as_bytes())?;
+    let summary = SentenceSummary {
         sentences: rows.len(),
-        findings: SentenceFindings::new(&judged)?,
-        bill: &asked.bill,
+        findings: SentenceFindings::of(&judged)?,
+        bill: &judge_run.bill,
     };
-    asked.run.finish(&summary)?;
+    judge_run.run.finish(&summary)?;
     if json {
         return output::json(&summary);
     }
     show(&summary, &rows);
     let disputed = show_disputed(&judged);
-    asked.show(disputed);
-    let path = asked.run.path().join(SHEET);
+    judge_run.show(disputed);
+    let path = judge_run.run.path().join(SHEET);
     output::line(format_args!(
-        "the model's labels, to check and for calibrate read: {}",
+        "the model's labels, to be checked and given to `calibrate read`, are in {}",
         path.display()
     ));
     Ok(())
 }
 
-fn show(summary: &Summary<'_>, rows: &[SheetRow]) {
+fn show(summary: &SentenceSummary<'_>, rows: &[Row]) {
     let SentenceFindings { affirmed, rejected, agreement, unclear, .. } = &summary.findings;
     show_by_count(&summary.findings, rows);
     output::line(format_args!(
@@ -82,25 +83,26 @@ fn show(summary: &Summary<'_>, rows: &[SheetRow]) {
         if let Some(share) = CorrectShare::of_independent(missed as u64, (missed + found) as u64) {
             let [of, share, interval] = cells(&share);
             output::line(format_args!(
-                "of {of} sentences that people found wrong, it affirms {missed}: {share} (95 %: {interval})"
+                "of {of} sentences that people found wrong, it affirms {missed}: {share} \
+                 (95 %: {interval})"
             ));
         }
     }
     if *unclear > 0 {
         output::line(format_args!(
-            "people labelled {unclear} sentences unclear; they are neither in the table nor in κ"
+            "people labelled {unclear} sentences unclear; the table and κ exclude them"
         ));
     }
 }
 
-/// Of people's labels there may be none.
-fn show_by_count(findings: &SentenceFindings, rows: &[SheetRow]) {
+/// Prints the table by count; the columns of people's labels only if there are any.
+fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
     let SentenceFindings { affirmed_by_count, correct_by_count, missed_by_count, .. } = findings;
     let share = |calibration: &Option<Calibration>, bucket: CountBucket| {
         let buckets = calibration.iter().flat_map(|calibration| &calibration.buckets);
         buckets.into_iter().find(|own| own.bucket == bucket).map(|own| own.share)
     };
-    let told = |shown: Option<CorrectShare>| match shown.as_ref().map(cells) {
+    let share_cells = |shown: Option<Share>| match shown.as_ref().map(cells) {
         Some([n, part, interval]) => [format!("{part} of {n}"), interval],
         None => ["–".to_owned(), String::new()],
     };
@@ -110,8 +112,8 @@ fn show_by_count(findings: &SentenceFindings, rows: &[SheetRow]) {
     let row = |bucket: CountBucket| {
         let missed = share(missed_by_count, bucket);
         let missed = missed.map_or("–".to_owned(), |own| format!("{} of {}", own.correct, own.n));
-        let affirmed = told(share(affirmed_by_count, bucket));
-        let correct = told(share(correct_by_count, bucket));
+        let affirmed = share_cells(share(affirmed_by_count, bucket));
+        let correct = share_cells(share(correct_by_count, bucket));
         let mut cells = [&[bucket.to_string()][..], &affirmed, &correct, &[missed]].concat();
         cells.truncate(columns);
         cells
@@ -119,13 +121,13 @@ fn show_by_count(findings: &SentenceFindings, rows: &[SheetRow]) {
     output::table(&header[..columns], buckets.into_iter().map(row));
 }
 
-/// First those that people found wrong, by count. Says how many are disputed.
-fn show_disputed(judged: &[JudgedSubject<'_, SheetRow>]) -> usize {
-    let mut disputed: Vec<&JudgedSubject<'_, SheetRow>> =
-        judged.iter().filter(|one| one.is_disputed()).collect();
-    disputed
-        .sort_by_key(|one| (one.subject.label != Some(TruthLabel::Incorrect), one.subject.count));
-    for JudgedSubject { subject: SheetRow { count, sentence, label, .. }, model, .. } in
+/// Prints disputed sentences, those that people found wrong first, by count. Returns the number of
+/// all disputed ones.
+fn show_disputed(judged: &[Judged<'_, Row>]) -> usize {
+    let mut disputed: Vec<&Judged<'_, Row>> =
+        judged.iter().filter(|item| item.is_disputed()).collect();
+    disputed.sort_by_key(|item| (item.subject.label != Some(Label::Incorrect), item.subject.count));
+    for Judged { subject: Row { count, sentence, label, .. }, model, .. } in
         disputed.iter().take(SHOWN)
     {
         let [people, model] = [label, model].map(|label| label.map_or("", TruthLabel::word));

@@ -1,4 +1,4 @@
-//! `corver-host plugin list`.
+//! `corver-host plugin list`: lists the rules that are built.
 
 use anyhow::Result;
 use corver_reward::config::RulesConfig;
@@ -16,8 +16,8 @@ pub fn run(json: bool) -> Result<()> {
             (true, Ok(rule)) => {
                 let manifest = rule.manifest();
                 output::json(&json!({
-                    "path": path, "kind": rule.kind(), "name": manifest.name, "version": manifest.version,
-                    "summary": manifest.summary,
+                    "path": path, "kind": rule.kind(), "name": manifest.name,
+                    "version": manifest.version, "summary": manifest.summary,
                 }))?;
             }
             (true, Err(error)) => {

@@ -1,4 +1,4 @@
-//! `corver-host plugin run`: sentences → verdicts, or completions → grades.
+//! `corver-host plugin run`: runs a rule on sentences or completions.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ use crate::settings;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct SentenceRecord {
     sentence: String,
     triplets: Option<Vec<(String, String, String)>>,
 }
@@ -32,7 +32,7 @@ struct Line {
 pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let text = std::fs::read_to_string(&args.file)
         .with_context(|| format!("cannot read {}", args.file.display()))?;
-    let input = Input::read(&text, &args.file)?;
+    let input = RuleInput::read(&text, &args.file)?;
     let settings = settings::of_rule(&args.rule, &[&args.parts])?;
     let loader_config = RulesConfig::single(&args.rule.plugin, &settings);
     let loader = Loader::new(&loader_config)?;
@@ -50,7 +50,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     };
     let extractor = config.extractor.as_ref();
     let mut sentences = match input {
-        Input::Completions(completions) => {
+        RuleInput::Completions(completions) => {
             let mut graders = loader.graders()?;
             let settings = &settings.reward;
             return score::score_and_show(
@@ -63,7 +63,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
                 json,
             );
         }
-        Input::Sentences(sentences) => sentences,
+        RuleInput::Sentences(sentences) => sentences,
     };
     if let Some(extractor) = extractor {
         extract_missing(&mut sentences, extractor)?;
@@ -88,7 +88,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What a response rule says of the completions in a file.
+/// Grades the completions of a file with a response rule.
 fn grade(
     rule: &ResponseRule,
     path: &Path,
@@ -124,14 +124,14 @@ fn is_completion(line: &str) -> bool {
 }
 
 /// Input of a rule.
-enum Input {
-    /// Whole completions.
-    Completions(CompletionSet),
-    /// Sentences of one completion; true if the triplets are given.
+enum RuleInput {
+    /// Completions in the format of `score`.
+    Completions(Completions),
+    /// Sentences of one completion; true if the file has a sentence's triplets.
     Sentences(Vec<(Sentence, bool)>),
 }
 
-impl Input {
+impl RuleInput {
     fn read(text: &str, path: &Path) -> Result<Self> {
         if text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion) {
             return Ok(Self::Completions(read_completions(path)?));
@@ -151,9 +151,12 @@ impl Input {
 fn sentences(text: &str, path: &Path) -> Result<Vec<(Sentence, bool)>> {
     let mut sentences = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let line: Line = serde_json::from_str(line).with_context(|| {
-            let (path, number) = (path.display(), number + 1);
-            format!("{path}:{number}: a line is {{\"sentence\", \"triplets\": [[head, relation, tail], …]}}")
+        let line: SentenceRecord = serde_json::from_str(line).with_context(|| {
+            format!(
+                "{}:{}: a line is {{\"sentence\", \"triplets\": [[head, relation, tail], …]}}",
+                path.display(),
+                number + 1
+            )
         })?;
         let is_given = line.triplets.is_some();
         let triplet = |(head, relation, tail)| Triplet { head, relation, tail };
