@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use corver_pretrained::{
-    Chat, ModelConfig, PretrainedError, Switches, read_tokenizer, stop_tokens,
+    ChatTemplate, ModelConfig, PretrainedError, Switches, read_tokenizer, stop_tokens,
 };
 
 use crate::extract::decoder::{Continued, Decoder, Exported};
@@ -129,8 +129,11 @@ fn around(folder: &Path, options: Options, settings: &Settings) -> Result<(Strin
     if places != 1 {
         return Err(wrong_places(places));
     }
-    let chat =
-        if options.chat { Chat::open(folder, options.renderer, Switches::new())? } else { None };
+    let chat = if options.chat {
+        ChatTemplate::open(folder, options.renderer, Switches::new())?
+    } else {
+        None
+    };
     let text = chat.map_or(Ok(text.clone()), |chat| chat.render(None, &text))?;
     match text.split_once(PLACE) {
         Some((before, after)) => Ok((before.to_owned(), after.to_owned())),

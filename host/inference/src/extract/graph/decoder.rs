@@ -10,7 +10,7 @@
 //! G of them to each of Hkv key heads, Dh wide.
 
 use crate::onnx::graph::{Float, Graph, Size, Value, Written, fixed, float, int, ints, named};
-use corver_pretrained::{Family, ModelConfig};
+use corver_pretrained::{ModelConfig, ModelFamily};
 
 use super::place::places;
 
@@ -252,7 +252,7 @@ impl Writer<'_> {
 
     fn attention(&mut self, prefix: &str, x: &Value, caches: &Caches) -> Value {
         let ModelConfig { hidden_size, num_heads, num_kv_heads, head_dim, .. } = *self.config;
-        let has_bias = self.config.family == Family::Qwen2;
+        let has_bias = self.config.family == ModelFamily::Qwen2;
         let mut project = |part: &str, heads: usize| {
             let y = self.linear(
                 &format!("{prefix}.self_attn.{part}_proj"),
