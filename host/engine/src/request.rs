@@ -1,63 +1,64 @@
-//! What is drawn from one prompt.
+//! A request for the completions of one prompt, and its reply, in terms that all servers share.
 
 use corver_core::Sampling;
 
-/// One prompt and its completions: a request.
+/// A request for completions of one prompt.
 #[derive(Debug, Clone)]
-pub(crate) struct Draw<'a> {
-    /// A base model or an adapter, by the server's name for it.
+pub(crate) struct SampleRequest<'a> {
+    /// Server's name of the base model or of an adapter.
     pub(crate) model: &'a str,
+    /// `[P]` token ids.
     pub(crate) prompt: &'a [u32],
-    /// Completions.
+    /// Number of completions.
     pub(crate) number: usize,
-    /// Tokens of each, at most.
+    /// Longest completion, tokens.
     pub(crate) max_tokens: usize,
     pub(crate) sampling: &'a Sampling,
-    pub(crate) stop: Stop<'a>,
+    pub(crate) stop: StopCondition<'a>,
     pub(crate) seed: u64,
-    /// Most probable tokens whose log-probabilities are wanted too, at every place.
+    /// Number of most probable tokens whose log-probabilities are returned too, at every position.
     pub(crate) alternatives: usize,
 }
 
-/// What ends a completion.
+/// Tokens and texts that end a completion.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stop<'a> {
+pub(crate) struct StopCondition<'a> {
     pub(crate) tokens: &'a [u32],
     pub(crate) texts: &'a [String],
 }
 
-/// One completion, as a server tells it.
+/// One completion as a server returns it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Completion {
-    /// `[T]`
+pub(crate) struct EngineCompletion {
+    /// `[T]` token ids, including the stop token.
     pub(crate) tokens: Vec<u32>,
     /// `[T]` nats.
     pub(crate) log_probs: Vec<f32>,
-    /// Ended by what ends one, not by its length.
+    /// True if a stop token or text ended it; false at the length limit.
     pub(crate) finished: bool,
-    /// `[T]` those of the alternatives, falling.
+    /// `[T]` log-probabilities of the alternatives, descending.
     pub(crate) alternatives: Vec<Vec<f64>>,
 }
 
-/// Why an answer cannot be used.
+/// A reply that cannot be used.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Unusable {
-    /// It has everything but this.
+pub(crate) enum InvalidReply {
+    /// A part is missing that the server returns if it is set up differently.
     Lacks { what: &'static str, remedy: &'static str },
-    /// It is something else.
+    /// The reply contradicts the API or the request.
     Unexpected(String),
 }
 
-impl Draw<'_> {
-    /// The seed of each completion, where a server wants them one by one.
-    pub(crate) fn seed_of(&self, completion: usize) -> u64 {
+impl SampleRequest<'_> {
+    /// Returns the seed of one completion, for servers that need one for each.
+    pub(crate) fn completion_seed(&self, completion: usize) -> u64 {
         self.seed + completion as u64
     }
 }
 
-/// The seed of a question's request. Servers take 63 bits, and count up from it for further
-/// completions.
-pub(crate) fn seed_of_request(seed: u64, question: usize) -> u64 {
+/// Returns the seed of a question's request, below 2⁶²: servers take 63 bits, and count up from it
+/// for further completions.
+pub(crate) fn request_seed(seed: u64, question: usize) -> u64 {
     let mut hasher = blake3::Hasher::new_derive_key("corver-engine seed of a request v1");
     hasher.update(&seed.to_le_bytes());
     hasher.update(&(question as u64).to_le_bytes());
@@ -65,13 +66,32 @@ pub(crate) fn seed_of_request(seed: u64, question: usize) -> u64 {
     u64::from_le_bytes(bytes) >> 2
 }
 
-/// Falling.
-pub(crate) fn falling(mut values: Vec<f64>) -> Vec<f64> {
+/// Sorts numbers in descending order.
+pub(crate) fn descending(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(|a, b| b.total_cmp(a));
     values
 }
 
-/// The words of an unusable answer that is no JSON of the expected form.
-pub(crate) fn malformed(error: &serde_json::Error, body: &[u8]) -> Unusable {
-    Unusable::Unexpected(format!("{error} in {}", corver_http::excerpt(body)))
+/// Describes a reply that is not JSON of the expected form.
+pub(crate) fn malformed(error: &serde_json::Error, body: &[u8]) -> InvalidReply {
+    InvalidReply::Unexpected(format!("{error} in {}", corver_http::excerpt(body)))
+}
+
+/// Describes a reply with another number of completions than requested.
+pub(crate) fn wrong_number(got: usize, request: &SampleRequest<'_>) -> InvalidReply {
+    InvalidReply::Unexpected(format!("{got} completions instead of {}", request.number))
+}
+
+/// Describes log-probabilities that belong to other tokens.
+pub(crate) fn other_tokens() -> InvalidReply {
+    InvalidReply::Unexpected("log-probabilities of other tokens than those drawn".into())
+}
+
+/// Returns true if a stop token or text ended the completion, false at the length limit.
+pub(crate) fn is_finished(reason: Option<&str>) -> Result<bool, InvalidReply> {
+    match reason {
+        Some("stop") => Ok(true),
+        Some("length") => Ok(false),
+        other => Err(InvalidReply::Unexpected(format!("a completion that ended with {other:?}"))),
+    }
 }
