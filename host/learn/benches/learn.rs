@@ -6,7 +6,7 @@ use corver_core::{
     AdamWSettings, Advantages, Learner, Question, Sampler, Sampling, Signal, TrainingBatch,
 };
 use corver_learn::{LearnSettings, LoraSettings, Model, Policy, find_device, sample::sample};
-use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
+use corver_pretrained::{ChatTokenizer, ModelConfig, ModelFamily};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tch::Device;
 
@@ -25,7 +25,7 @@ fn device() -> Device {
 
 fn model() -> Model {
     let config = ModelConfig {
-        family: Family::Qwen3,
+        family: ModelFamily::Qwen3,
         vocab_size: 2048,
         hidden_size: 128,
         intermediate_size: 384,

@@ -16,10 +16,10 @@ use corver_core::{
 };
 use corver_learn::memory::{Peak, free};
 use corver_learn::{
-    Load, LoraSettings, LossSettings, MemoryPlan, Model, MomentPrecision, Policy, Result,
+    LoraSettings, LossSettings, MemoryPlan, Model, MomentPrecision, Policy, Result, Workload,
     find_device, sample::sample,
 };
-use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
+use corver_pretrained::{ChatTokenizer, ModelConfig, ModelFamily};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -37,10 +37,10 @@ const TINY: Step = Step { prompts: 3, samples: 4, prompt_tokens: 17, tokens: 15,
 
 fn shape(name: &str) -> Option<(ModelConfig, Step)> {
     let (family, [vocab, d, f, layers, heads, kv_heads], tie, step) = match name {
-        "llama-8b" => (Family::Llama, [128_256, 4096, 14_336, 32, 32, 8], false, PAPER),
-        "qwen3-14b" => (Family::Qwen3, [151_936, 5120, 17_408, 40, 40, 8], false, PAPER),
-        "olmo2-13b" => (Family::Olmo2, [100_352, 5120, 13_824, 40, 40, 40], false, PAPER),
-        "tiny" => (Family::Llama, [512, 256, 512, 2, 2, 1], true, TINY),
+        "llama-8b" => (ModelFamily::Llama, [128_256, 4096, 14_336, 32, 32, 8], false, PAPER),
+        "qwen3-14b" => (ModelFamily::Qwen3, [151_936, 5120, 17_408, 40, 40, 8], false, PAPER),
+        "olmo2-13b" => (ModelFamily::Olmo2, [100_352, 5120, 13_824, 40, 40, 40], false, PAPER),
+        "tiny" => (ModelFamily::Llama, [512, 256, 512, 2, 2, 1], true, TINY),
         _ => return None,
     };
     let config = ModelConfig {
@@ -138,7 +138,7 @@ fn run(
     let Step { prompts, samples, prompt_tokens, tokens, rank } = *step;
     let precision = Precision::Auto;
     let kind = if device.is_cuda() { Kind::BFloat16 } else { Kind::Float };
-    let load = Load {
+    let workload = Workload {
         num_generations: samples,
         max_prompt_length: Some(prompt_tokens),
         max_completion_length: tokens,
@@ -149,7 +149,7 @@ fn run(
         rows_together: 1,
         reference_adapter: false,
     };
-    let plan = MemoryPlan::new(&config, kind, device, &load, free(device)?)?;
+    let plan = MemoryPlan::new(&config, kind, device, &workload, free(device)?)?;
     println!("\n{name}\n{plan}");
 
     let start = Instant::now();

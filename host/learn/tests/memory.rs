@@ -10,15 +10,15 @@ use corver_core::{
     Advantages, LearnSettings, Learner, Question, Sampler, Sampling, Signal, TrainingBatch,
 };
 use corver_learn::{
-    AdamWSettings, Load, LoraSettings, MemoryPlan, Model, MomentPrecision, Policy, Precision,
+    AdamWSettings, LoraSettings, MemoryPlan, Model, MomentPrecision, Policy, Precision, Workload,
     memory,
 };
-use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
+use corver_pretrained::{ChatTokenizer, ModelConfig, ModelFamily};
 use tch::{Device, Kind};
 
 /// Between the sizes of a test and of a model.
 const MODEL: ModelConfig = ModelConfig {
-    family: Family::Llama,
+    family: ModelFamily::Llama,
     vocab_size: 12,
     hidden_size: 512,
     intermediate_size: 1536,
@@ -79,7 +79,7 @@ fn in_a_process_of_its_own(name: &str, test: fn()) {
 }
 
 fn plan(model: &ModelConfig, kind: Kind, rank: usize, max_completion_length: usize) -> MemoryPlan {
-    let load = Load {
+    let workload = Workload {
         num_generations: SAMPLES,
         max_prompt_length: Some(8),
         max_completion_length,
@@ -90,7 +90,7 @@ fn plan(model: &ModelConfig, kind: Kind, rank: usize, max_completion_length: usi
         rows_together: 1,
         reference_adapter: false,
     };
-    MemoryPlan::new(model, kind, Device::Cpu, &load, 64 << 30).unwrap()
+    MemoryPlan::new(model, kind, Device::Cpu, &workload, 64 << 30).unwrap()
 }
 
 /// What an update on completions of `tokens` tokens takes beside weights and adapters, as a share

@@ -12,12 +12,12 @@ use corver_learn::{
     AdamWSettings, LearnError, LearnSettings, LoraSettings, LossSettings, Model, MomentPrecision,
     Policy, Precision, checkpoints,
 };
-use corver_pretrained::{ChatTokenizer, Family, ModelConfig, PretrainedError};
+use corver_pretrained::{ChatTokenizer, ModelConfig, ModelFamily, PretrainedError};
 use serde_json::json;
 use tch::Device;
 
 const SMALL: ModelConfig = ModelConfig {
-    family: Family::Qwen3,
+    family: ModelFamily::Qwen3,
     vocab_size: 12,
     hidden_size: 256, // wide enough for the small random embedding to tell tokens apart
     intermediate_size: 32,
@@ -286,7 +286,7 @@ fn imitation_memorises_demonstrations() {
         ("cab", true),
         "the end of an answer is learned too"
     );
-    assert_eq!(policy.lengths(&demonstrations()).unwrap().len(), 3);
+    assert_eq!(policy.demonstration_lengths(&demonstrations()).unwrap().len(), 3);
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn policy_from_adapter_uses_adapter_as_reference() {
         model.load_adapter(&adapter).unwrap();
         Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), fast(), 9).unwrap()
     };
-    let mut policy = warm().with_itself_as_reference().unwrap();
+    let mut policy = warm().freeze_as_reference().unwrap();
     assert_eq!(weights(&policy), weights(&cold));
     assert!(step(&mut policy, 0).kl.unwrap().abs() < 1e-6, "it is its own reference");
     assert!(step(&mut warm(), 0).kl.unwrap() > 1e-3, "the base model is far away");
@@ -532,7 +532,7 @@ fn non_finite_logits_stop_sampling() {
 #[test]
 fn non_finite_loss_leaves_policy_unchanged() {
     let (mut policy, folder) = (policy(fast()), tempfile::tempdir().unwrap());
-    policy.keep_failures(folder.path());
+    policy.dump_failed_batches_to(folder.path());
     let rollouts = policy.sample(&questions(), &sampling(), 0, &mut |_, _| ()).unwrap();
     let mut bad = advantages(&rollouts);
     bad.values[3][0] = f64::NAN;

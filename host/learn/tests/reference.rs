@@ -7,7 +7,7 @@ use std::path::Path;
 
 use corver_core::Sampling;
 use corver_learn::{Model, Precision, sample::sample};
-use corver_pretrained::{Family, Llama3Scaling, ModelConfig};
+use corver_pretrained::{Llama3Scaling, ModelConfig, ModelFamily};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use tch::{Device, Tensor};
@@ -69,7 +69,7 @@ impl Reference {
                 x.iter().zip(block).map(|(a, b)| a + b).collect()
             };
             let (before, behind) = match c.family {
-                Family::Olmo2 => {
+                ModelFamily::Olmo2 => {
                     (None, Some(["post_attention_layernorm", "post_feedforward_layernorm"]))
                 }
                 _ => (Some(["input_layernorm", "post_attention_layernorm"]), None),
@@ -105,14 +105,14 @@ impl Reference {
          -> Vec<Vec<f64>> {
             let mut y = self.linear(&format!("{prefix}.{part}_proj"), x);
             let norm = format!("{prefix}.{part}_norm.weight");
-            if c.family == Family::Olmo2 && !is_value {
+            if c.family == ModelFamily::Olmo2 && !is_value {
                 y = self.norm(&norm, &y);
             }
             let mut y: Vec<Vec<f64>> = y.chunks(c.head_dim).map(<[f64]>::to_vec).collect();
             assert_eq!(y.len(), heads);
             if !is_value {
                 for head in &mut y {
-                    if c.family == Family::Qwen3 {
+                    if c.family == ModelFamily::Qwen3 {
                         *head = self.norm(&norm, head);
                     }
                     self.rotate(head, position);
@@ -182,7 +182,7 @@ fn stir(folder: &Path) -> HashMap<String, Vec<f64>> {
     all.into_iter().map(|(name, _, x)| (name, x.into_iter().map(f64::from).collect())).collect()
 }
 
-fn config(family: Family) -> ModelConfig {
+fn config(family: ModelFamily) -> ModelConfig {
     ModelConfig {
         family,
         vocab_size: 19,
@@ -191,21 +191,21 @@ fn config(family: Family) -> ModelConfig {
         num_layers: 2,
         num_heads: 6,
         num_kv_heads: 2,
-        head_dim: if family == Family::Qwen2 { 2 } else { 4 }, // Qwen3's differs from hidden_size / num_heads
+        head_dim: if family == ModelFamily::Qwen2 { 2 } else { 4 }, // Qwen3's differs from hidden_size / num_heads
         max_positions: 64,
         norm_eps: 1e-5,
         rope_theta: 100.0,
-        rope_scaling: (family == Family::Llama).then_some(Llama3Scaling {
+        rope_scaling: (family == ModelFamily::Llama).then_some(Llama3Scaling {
             factor: 4.0,
             low_freq_factor: 1.0,
             high_freq_factor: 4.0,
             original_max_position_embeddings: 16.0,
         }),
-        tie_embeddings: matches!(family, Family::Qwen2 | Family::Qwen3),
+        tie_embeddings: matches!(family, ModelFamily::Qwen2 | ModelFamily::Qwen3),
     }
 }
 
-fn both(family: Family) -> (Model, Reference) {
+fn both(family: ModelFamily) -> (Model, Reference) {
     let folder = tempfile::tempdir().unwrap();
     Model::random(config(family), 11, Device::Cpu).unwrap().save(folder.path()).unwrap();
     let weights = stir(folder.path());
@@ -213,7 +213,8 @@ fn both(family: Family) -> (Model, Reference) {
     (model, Reference { config: config(family), weights })
 }
 
-const FAMILIES: [Family; 4] = [Family::Llama, Family::Qwen2, Family::Qwen3, Family::Olmo2];
+const FAMILIES: [ModelFamily; 4] =
+    [ModelFamily::Llama, ModelFamily::Qwen2, ModelFamily::Qwen3, ModelFamily::Olmo2];
 
 #[test]
 fn logits_match_plain_implementation() {

@@ -249,7 +249,7 @@ pub fn train_once(
     let (run, steps_done) =
         open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
     let mut verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
-    policy.keep_failures(run.path());
+    policy.dump_failed_batches_to(run.path());
     let mut scorers = Scorers {
         extractor: &mut extractor,
         verifiers: &mut verifiers,

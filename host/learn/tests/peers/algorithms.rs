@@ -10,7 +10,7 @@ use corver_core::{
 use corver_learn::{
     AdamWSettings, LearnSettings, LoraSettings, LossSettings, LossType, Model, Policy, Precision,
 };
-use corver_pretrained::{ChatTokenizer, Family};
+use corver_pretrained::{ChatTokenizer, ModelFamily};
 use serde_json::{Value, json};
 use tch::Device;
 
@@ -109,7 +109,7 @@ fn rloo_dpo_and_sft_steps_match_trl() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/algorithms.py");
     for name in ["rloo", "dpo", "sft"] {
         let folder = tempfile::tempdir().unwrap();
-        write_model(folder.path(), config(Family::Qwen3, 2, true, None));
+        write_model(folder.path(), config(ModelFamily::Qwen3, 2, true, None));
         let computed = match name {
             "rloo" => on_samples(folder.path(), Algorithm::Rloo),
             "dpo" => on_samples(folder.path(), Algorithm::Dpo),

@@ -14,7 +14,7 @@ use corver_learn::{
     AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, Model,
     Policy, Precision,
 };
-use corver_pretrained::{ChatTokenizer, Family, Llama3Scaling, ModelConfig};
+use corver_pretrained::{ChatTokenizer, Llama3Scaling, ModelConfig, ModelFamily};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -40,7 +40,7 @@ fn write_tokenizer(folder: &Path) {
 }
 
 fn config(
-    family: Family,
+    family: ModelFamily,
     num_kv_heads: usize,
     tie_embeddings: bool,
     rope_scaling: Option<Llama3Scaling>,
@@ -189,13 +189,13 @@ fn architectures_match_transformers_peft_and_trl() {
     };
     let (token, gspo) = (ImportanceLevel::Token, ImportanceLevel::Sequence);
     for (name, config, loss_type, level) in [
-        ("llama-3.1", config(Family::Llama, 2, false, Some(scaling)), LossType::Grpo, token),
-        ("llama-3.2", config(Family::Llama, 1, true, None), LossType::DrGrpo, token),
-        ("qwen2.5", config(Family::Qwen2, 2, true, None), LossType::Bnpo, token),
-        ("qwen3-4b", config(Family::Qwen3, 2, true, None), LossType::Grpo, token),
-        ("qwen3-8b", config(Family::Qwen3, 2, false, None), LossType::Dapo, token),
-        ("olmo-2", config(Family::Olmo2, 4, false, None), LossType::Grpo, token),
-        ("qwen3-4b, gspo", config(Family::Qwen3, 2, true, None), LossType::Grpo, gspo),
+        ("llama-3.1", config(ModelFamily::Llama, 2, false, Some(scaling)), LossType::Grpo, token),
+        ("llama-3.2", config(ModelFamily::Llama, 1, true, None), LossType::DrGrpo, token),
+        ("qwen2.5", config(ModelFamily::Qwen2, 2, true, None), LossType::Bnpo, token),
+        ("qwen3-4b", config(ModelFamily::Qwen3, 2, true, None), LossType::Grpo, token),
+        ("qwen3-8b", config(ModelFamily::Qwen3, 2, false, None), LossType::Dapo, token),
+        ("olmo-2", config(ModelFamily::Olmo2, 4, false, None), LossType::Grpo, token),
+        ("qwen3-4b, gspo", config(ModelFamily::Qwen3, 2, true, None), LossType::Grpo, gspo),
     ] {
         let folder = tempfile::tempdir().unwrap();
         write_model(folder.path(), config);
