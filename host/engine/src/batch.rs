@@ -1,4 +1,4 @@
-//! Concurrent requests.
+//! Concurrent requests to a server.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -7,9 +7,9 @@ use corver_core::Sampling;
 pub(crate) struct SampleRequest<'a> {
     /// Server's name of the base model or of an adapter.
     pub(crate) model: &'a str,
-    /// `[P]` token ids.
+    /// `[P]` token ids of the prompt.
     pub(crate) prompt: &'a [u32],
-    /// Number of completions.
+    /// Number of completions to sample.
     pub(crate) number: usize,
     /// Longest completion, tokens.
     pub(crate) max_tokens: usize,
@@ -32,7 +32,7 @@ pub(crate) struct StopCondition<'a> {
 pub(crate) struct EngineCompletion {
     /// `[T]` token ids, including the stop token.
     pub(crate) tokens: Vec<u32>,
-    /// `[T]` nats.
+    /// `[T]` nats, of each token.
     pub(crate) log_probs: Vec<f32>,
     /// True if a stop token or text ended it; false at the length limit.
     pub(crate) finished: bool,

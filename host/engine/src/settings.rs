@@ -7,9 +7,9 @@ use corver_http::Token;
 /// The API of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EngineApi {
-    /// vLLM's `/v1/completions`.
+    /// Route `/v1/completions` of vLLM.
     Vllm,
-    /// SGLang's `/generate`.
+    /// Route `/generate` of SGLang.
     Sglang,
 }
 

@@ -16,7 +16,7 @@ fn sampling() -> Sampling {
     Sampling { num_generations: 16, max_completion_length: LENGTH, ..Sampling::default() }
 }
 
-/// `CORVER_BENCH_DEVICE` picks the device, as `--device` does.
+/// Returns the device that `CORVER_BENCH_DEVICE` names, as `--device` would; the CPU by default.
 fn device() -> Device {
     let wanted = std::env::var("CORVER_BENCH_DEVICE").unwrap_or_else(|_| "cpu".into());
     let wanted = wanted.parse().expect("CORVER_BENCH_DEVICE is auto, cpu, cuda or cuda:N");
@@ -94,7 +94,7 @@ fn updating(c: &mut Criterion) {
     group.finish();
 }
 
-/// One token per letter, and one that ends an answer.
+/// Writes a tokenizer with one letter and a stop token.
 fn write_tokenizer(folder: &std::path::Path) {
     let tokenizer = r#"{"version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null,
         "post_processor": null, "decoder": null,

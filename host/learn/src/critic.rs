@@ -21,13 +21,13 @@ use crate::schedule::CosineSchedule;
 /// A linear layer in f32 with its optimiser; V is 0 at the start.
 #[derive(Debug)]
 pub(crate) struct Critic {
-    /// w `[D]`.
+    /// Weight w `[D]`, f32.
     weight: Tensor,
-    /// b `[1]`.
+    /// Bias b `[1]`, f32.
     bias: Tensor,
     optimizer: AdamW,
     schedule: CosineSchedule,
-    /// ε of the value loss.
+    /// Clip range ε of the value loss.
     clip: f64,
 }
 

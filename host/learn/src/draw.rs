@@ -7,7 +7,7 @@ use crate::error::Result;
 
 /// One token per row.
 pub(crate) struct DrawnTokens {
-    /// `[N]` i64
+    /// `[N]` i64, indices into the vocabulary.
     pub(crate) ids: Tensor,
     /// `[N]` f32, nats, over the whole vocabulary.
     pub(crate) log_probs: Tensor,

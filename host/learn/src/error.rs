@@ -31,9 +31,9 @@ pub enum LearnError {
     Input {
         /// Name of the argument.
         what: &'static str,
-        /// Possible values.
+        /// Description of the possible values.
         expected: String,
-        /// The given value.
+        /// The value of the caller.
         got: String,
     },
     /// A loss or a gradient is not finite; the weights are unchanged.

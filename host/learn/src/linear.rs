@@ -13,7 +13,7 @@ use crate::weights::{WeightRole, Weights};
 pub(crate) struct LinearLayer {
     /// Hugging Face name without `.weight`.
     pub(crate) name: String,
-    /// W `[out, in]`.
+    /// Weight W `[out, in]` of the base model.
     pub(crate) weight: Tensor,
     /// b `[out]`; `None` if the layer has no bias.
     pub(crate) bias: Option<Tensor>,

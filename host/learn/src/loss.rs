@@ -30,7 +30,7 @@ pub struct LossInputs<'a> {
     pub correction: Option<&'a Tensor>,
     /// `[n]` log-probabilities under the reference; required if β is above 0.
     pub reference: Option<&'a Tensor>,
-    /// `[n]` advantages A.
+    /// `[n]` advantage A of each token.
     pub advantages: &'a Tensor,
     /// `[n]` weight of each token ([`row_weights`]).
     pub weights: &'a Tensor,

@@ -19,7 +19,7 @@ pub(crate) enum Objective<'a> {
     Clipped(&'a Advantages),
     /// [`dpo_loss`] with 1 for each chosen row and −1 for each rejected one.
     Preference(&'a [f64]),
-    /// [`imitation_loss`] of demonstrations.
+    /// [`imitation_loss`] of the completions of demonstrations.
     Imitation,
 }
 

@@ -236,7 +236,7 @@ pub(crate) fn attend(
     if let Some(mask) = mask {
         scores = scores.f_add(mask)?;
     }
-    let scores = scores.f_to_kind(Kind::Float)?;
+    scores = scores.f_to_kind(Kind::Float)?;
     let log_probs = scores.f_log_softmax(-1, Kind::Float)?;
     // score − log-probability is the normaliser at every key; the first key is never masked.
     let normaliser = scores.f_select(-1, 0)?.f_sub(&log_probs.f_select(-1, 0)?)?;

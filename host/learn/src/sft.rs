@@ -33,7 +33,7 @@ impl Example {
     }
 }
 
-/// Settings of [`fit`].
+/// Settings of a training with [`fit`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FitSettings {
@@ -45,7 +45,7 @@ pub struct FitSettings {
     pub warmup_ratio: f64,
     /// Largest joint L2 norm of the gradients.
     pub max_grad_norm: f64,
-    /// Constants of AdamW.
+    /// Constants and precision of AdamW.
     pub optimizer: AdamWSettings,
 }
 

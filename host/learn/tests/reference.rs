@@ -1,6 +1,6 @@
-//! The decoder against a second one, written for reading: f64, plain loops, one token at a time, no
-//! code shared with the crate. It follows the published definitions (Llama, Qwen2, Qwen3 and OLMo-2
-//! model files of `transformers`).
+//! Compares the decoder with a simple one: f64, plain loops, one token at a time, and no code of the
+//! crate. It follows the published definitions (Llama, Qwen2, Qwen3 and OLMo-2 model files of
+//! `transformers`).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ struct Reference {
 }
 
 impl Reference {
-    /// `x` times the transpose of a `[out, in]` weight, plus its bias where there is one.
+    /// Multiplies `x` with the transpose of an `[out, in]` weight, and adds its bias if it has one.
     fn linear(&self, name: &str, x: &[f64]) -> Vec<f64> {
         let weight = &self.weights[&format!("{name}.weight")];
         let bias = self.weights.get(&format!("{name}.bias"));
@@ -55,7 +55,7 @@ impl Reference {
         }
     }
 
-    /// Logits after every token.
+    /// Returns the logits after every token.
     fn logits(&self, tokens: &[u32]) -> Vec<Vec<f64>> {
         let c = &self.config;
         let embedding = &self.weights["model.embed_tokens.weight"];
@@ -157,29 +157,31 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Rewrites a model folder with larger and less regular weights (norms that are not 1, biases that
-/// are not 0), so that no part can hide, and hands them out as f64.
-fn stir(folder: &Path) -> HashMap<String, Vec<f64>> {
+/// are not 0), so that every part affects the result. Returns the weights as f64.
+fn perturb_weights(folder: &Path) -> HashMap<String, Vec<f64>> {
     let path = folder.join("model.safetensors");
     let bytes = std::fs::read(&path).unwrap();
     let stored = SafeTensors::deserialize(&bytes).unwrap();
-    let mut all: Vec<(String, Vec<usize>, Vec<f32>)> = stored
+    let mut tensors: Vec<(String, Vec<usize>, Vec<f32>)> = stored
         .iter()
         .map(|(name, view)| {
             let values = view.data().chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
-            let stir = |(i, x): (usize, f32)| {
+            let perturb = |(i, x): (usize, f32)| {
                 8.0 * x.clamp(-0.2, 0.2) + 0.3 * (i as f32 * 1.7 + name.len() as f32).sin()
             };
-            (name.to_owned(), view.shape().to_vec(), values.enumerate().map(stir).collect())
+            (name.to_owned(), view.shape().to_vec(), values.enumerate().map(perturb).collect())
         })
         .collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0));
+    tensors.sort_by(|a, b| a.0.cmp(&b.0));
     let raw: Vec<Vec<u8>> =
-        all.iter().map(|(_, _, x)| x.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
-    let views = all.iter().zip(&raw);
-    let views = views
-        .map(|((n, s, _), b)| (n.as_str(), TensorView::new(Dtype::F32, s.clone(), b).unwrap()));
+        tensors.iter().map(|(_, _, x)| x.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
+    let mut views = Vec::new();
+    for ((name, shape, _), bytes) in tensors.iter().zip(&raw) {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap();
+        views.push((name.as_str(), view));
+    }
     std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
-    all.into_iter().map(|(name, _, x)| (name, x.into_iter().map(f64::from).collect())).collect()
+    tensors.into_iter().map(|(name, _, x)| (name, x.into_iter().map(f64::from).collect())).collect()
 }
 
 fn config(family: ModelFamily) -> ModelConfig {
@@ -205,10 +207,10 @@ fn config(family: ModelFamily) -> ModelConfig {
     }
 }
 
-fn both(family: ModelFamily) -> (Model, Reference) {
+fn model_and_reference(family: ModelFamily) -> (Model, Reference) {
     let folder = tempfile::tempdir().unwrap();
     Model::random(config(family), 11, Device::Cpu).unwrap().save(folder.path()).unwrap();
-    let weights = stir(folder.path());
+    let weights = perturb_weights(folder.path());
     let model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     (model, Reference { config: config(family), weights })
 }
@@ -220,13 +222,13 @@ const FAMILIES: [ModelFamily; 4] =
 fn logits_match_plain_implementation() {
     let tokens: [u32; 14] = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 18, 0];
     for family in FAMILIES {
-        let (model, reference) = both(family);
+        let (model, reference) = model_and_reference(family);
         let ids: Vec<i64> = tokens.iter().map(|&t| i64::from(t)).collect();
         let logits =
             model.logits(&model.hidden(&Tensor::from_slice(&ids).view([1, -1])).unwrap()).unwrap();
         let expected = reference.logits(&tokens);
         let size = expected.iter().flatten().fold(0.0f64, |m, x| m.max(x.abs()));
-        assert!(size > 0.5, "{family:?}: the model must say something, {size}");
+        assert!(size > 0.5, "{family:?}: the logits are too small to compare, {size}");
         for (t, row) in expected.iter().enumerate() {
             for (v, e) in row.iter().enumerate() {
                 let got = logits.double_value(&[0, t as i64, v as i64]);
@@ -242,10 +244,10 @@ fn logits_match_plain_implementation() {
 #[test]
 fn greedy_decoding_matches_plain_implementation() {
     for family in FAMILIES {
-        let (model, reference) = both(family);
+        let (model, reference) = model_and_reference(family);
         let prompts: [&[u32]; 2] = [&[1, 2, 3, 4, 5], &[7, 8]];
-        let drawn = sample(&model, &prompts, &Sampling::greedy(10), &[], 0).unwrap();
-        for (prompt, completion) in prompts.iter().zip(drawn) {
+        let completions = sample(&model, &prompts, &Sampling::greedy(10), &[], 0).unwrap();
+        for (prompt, completion) in prompts.iter().zip(completions) {
             let mut tokens = prompt.to_vec();
             for _ in 0..10 {
                 let last = reference.logits(&tokens).pop().unwrap();

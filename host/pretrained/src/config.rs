@@ -10,7 +10,7 @@ use crate::error::{PretrainedError, Result};
 /// The supported values of `model_type`.
 pub const SUPPORTED: &[&str] = &["llama", "qwen2", "qwen3", "olmo2"];
 
-/// A supported architecture.
+/// The architecture of a supported model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelFamily {
     /// Llama 3.x, which the others are variations of.

@@ -23,7 +23,7 @@ pub struct TextTokenizer {
     cleans_up: bool,
 }
 
-/// A decoded completion.
+/// The text of a completion, with the characters of each token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
     /// Text of all tokens together, without special tokens.
@@ -73,7 +73,7 @@ impl TextTokenizer {
         Ok(self.tokenizer.encode_fast(text, false).map_err(tokenizer_error)?.get_ids().to_vec())
     }
 
-    /// Decodes ids without special tokens, and cleans up if tokenizer_config.json says so.
+    /// Decodes ids without special tokens. Cleans up if tokenizer_config.json requests it.
     ///
     /// # Errors
     /// Fails if the tokenizer's decoder fails.

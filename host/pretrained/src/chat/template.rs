@@ -30,7 +30,7 @@ pub(crate) struct Messages {
     pub user: String,
 }
 
-/// A compiled template.
+/// A template that is compiled and ready to render.
 #[derive(Debug)]
 pub(crate) struct Template {
     environment: Environment<'static>,
