@@ -71,7 +71,7 @@ fn demo_training_writes_finished_run() {
     let (resolved, plan) = again.stdout.split_once("# memory: ").expect("the plan of the memory");
     assert_eq!(resolved.trim(), fs::read_to_string(&config).unwrap().trim());
     assert!(
-        plan.contains("\n# decoding 512 rows at once")
+        plan.contains("\n# decoding 512 rows together")
             && plan.contains("\n# learning from 16384 tokens"),
         "{plan}"
     );

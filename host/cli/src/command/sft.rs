@@ -53,7 +53,10 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     policy::choose_threads(&mut settings)?;
     let mut policy = policy::load_learner(&settings, &policy, &model)?;
     policy.set_system_prompt(&settings.policy.system_prompt);
-    demonstrations.check_lengths(&policy.lengths(&demonstrations.all)?, settings.sft.max_length)?;
+    demonstrations.check_lengths(
+        &policy.demonstration_lengths(&demonstrations.all)?,
+        settings.sft.max_length,
+    )?;
 
     let interrupt = Interrupt::listen()?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "sft"));

@@ -254,8 +254,8 @@ pub fn train_once(
     };
     let (run, steps_done) =
         open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
-    let mut backends = recording::recorded(&args.recording, args.resume, backends)?;
-    policy.keep_failures(run.path());
+    let mut verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
+    policy.dump_failed_batches_to(run.path());
     let mut scorers = Scorers {
         extractor: &mut extractor,
         backends: &mut backends,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use corver_pretrained::{
-    Chat, ModelConfig, PretrainedError, Switches, read_tokenizer, stop_tokens,
+    ChatTemplate, ModelConfig, PretrainedError, Switches, read_tokenizer, stop_tokens,
 };
 use tokenizers::Tokenizer;
 
@@ -140,13 +140,13 @@ fn prompt_parts(
     if slots != 1 {
         return Err(wrong_number_of_slots(slots));
     }
-    let chat =
-        if options.chat { Chat::open(folder, options.renderer, Switches::new())? } else { None };
-    let rendered = match chat {
-        Some(chat) => chat.render(None, &text)?,
-        None => text,
+    let chat = if options.chat {
+        ChatTemplate::open(folder, options.renderer, Switches::new())?
+    } else {
+        None
     };
-    match rendered.split_once(SLOT) {
+    let text = chat.map_or(Ok(text.clone()), |chat| chat.render(None, &text))?;
+    match text.split_once(PLACE) {
         Some((before, after)) => Ok((before.to_owned(), after.to_owned())),
         // The chat template may drop or change the marker.
         None => Err(wrong_number_of_slots(0)),

@@ -3,10 +3,8 @@
 use std::path::Path;
 
 use corver_core::triplet::closes_a_list;
-use corver_inference::extract::{
-    Device, ExtractOptions, ExtractorSettings, OnnxExtractor, RuntimeLibrary,
-};
-use corver_pretrained::{Family, Llama3Scaling, ModelConfig};
+use corver_inference::extract::{Device, Extractor, Options, RuntimeLibrary, Settings};
+use corver_pretrained::{Llama3Scaling, ModelConfig, ModelFamily};
 use serde_json::json;
 
 use crate::reference::Decoder;
@@ -15,7 +13,7 @@ use crate::reference::Decoder;
 const VOCABULARY: usize = 97;
 
 fn config(
-    family: Family,
+    family: ModelFamily,
     num_heads: usize,
     tied: bool,
     rope_scaling: Option<Llama3Scaling>,
@@ -87,10 +85,10 @@ fn extractor_replies_match_plain_decoder() {
         original_max_position_embeddings: 64.0,
     };
     let configs = [
-        config(Family::Qwen2, 4, true, None),
-        config(Family::Qwen2, 2, false, None),
-        config(Family::Llama, 6, true, Some(stretched)),
-        config(Family::Llama, 4, false, None),
+        config(ModelFamily::Qwen2, 4, true, None),
+        config(ModelFamily::Qwen2, 2, false, None),
+        config(ModelFamily::Llama, 6, true, Some(stretched)),
+        config(ModelFamily::Llama, 4, false, None),
     ];
     let sentences = [
         "A",

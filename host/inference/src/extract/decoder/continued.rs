@@ -8,7 +8,7 @@ use crate::onnx::{
     AllocationDevice, DynValue, RunResult, RuntimeLibrary, Session, Tensor, TensorElementType,
     session,
 };
-use corver_pretrained::{Family, ModelConfig, PretrainedError};
+use corver_pretrained::{ModelConfig, ModelFamily, PretrainedError};
 
 use super::{Decoder, as_input, run_error};
 use crate::extract::{ExtractError, Result, graph};
@@ -61,7 +61,7 @@ impl Continued {
         gpu: Option<u16>,
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
-        if !matches!(config.family, Family::Llama | Family::Qwen2) {
+        if !matches!(config.family, ModelFamily::Llama | ModelFamily::Qwen2) {
             return Err(PretrainedError::InvalidModel(format!(
                 "{}: an extractor of the family {:?} is not supported; Llama and Qwen2 are, or a \
                  graph that Optimum exported",

@@ -9,11 +9,8 @@
 //! Sizes: B rows, N new tokens of each, P tokens of prompt, C columns of the caches, H query heads,
 //! G of them for each of the Hkv key heads, Dh the width of a head.
 
-use crate::onnx::graph::ShapePart::{Fixed, Is};
-use crate::onnx::graph::{
-    CompletedGraph, Float, Graph, ShapePart, Value, fixed, float, int, named,
-};
-use corver_pretrained::{Family, ModelConfig};
+use crate::onnx::graph::{Float, Graph, Size, Value, Written, fixed, float, int, ints, named};
+use corver_pretrained::{ModelConfig, ModelFamily};
 
 use super::cache::scatter_indices;
 
@@ -237,7 +234,7 @@ impl DecoderWriter<'_> {
     /// Writes the attention of a layer. `x` and the result are `[B · N, D]`.
     fn attention(&mut self, prefix: &str, x: &Value, caches: &Caches) -> Value {
         let ModelConfig { hidden_size, num_heads, num_kv_heads, head_dim, .. } = *self.config;
-        let has_bias = self.config.family == Family::Qwen2;
+        let has_bias = self.config.family == ModelFamily::Qwen2;
         let mut project = |part: &str, heads: usize| {
             let y = self.linear(
                 &format!("{prefix}.self_attn.{part}_proj"),
