@@ -47,6 +47,19 @@ pub enum Credit {
     AdvantageSign,
 }
 
+/// The kind of [`Credit`] that a rule's verdicts use. A rule declares it, so that a run which cannot
+/// use it is refused before it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CreditKind {
+    /// Every token of the sentence receives the reward.
+    AllTokens,
+    /// Verdicts may have [`Credit::TokenRewards`].
+    TokenRewards,
+    /// Verdicts may have [`Credit::AdvantageSign`].
+    AdvantageSign,
+}
+
 impl Credit {
     fn is_of_the_sentence(&self) -> bool {
         *self == Self::Sentence
@@ -89,6 +102,11 @@ pub trait SentenceScorer: Send {
     /// Whether it looks at sentences' triplets: if not, none need be extracted.
     fn reads_triplets(&self) -> bool {
         true
+    }
+
+    /// Returns the kind of credit that its verdicts use.
+    fn credit(&self) -> CreditKind {
+        CreditKind::AllTokens
     }
 
     /// For each completion, one verdict per sentence, all in order.

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use super::limits::{LABEL_BYTES, REQUESTS_PER_COMPLETION, TEXT_BYTES};
 use super::{FakeCorpus, rounds};
 use crate::{
-    Completion, CorpusSize, Entailment, Grade, Passage, Precision, Reply, Request,
-    ResponseRule, Section, Sentence,
+    Completion, CorpusSize, Entailment, Grade, Passage, Precision, Reply, Request, ResponseRule,
+    Section, Sentence,
 };
 
 /// Parts of completions: blocks that are closed, left open, doubled or missing, in several scripts.
