@@ -212,7 +212,7 @@ impl Verdict {
     fn add(&mut self, rule: &str, weight: f64, verdict: Self) -> Result<Channel, BoxError> {
         let Self { reward, count, triplet, note, credit, lookups, exchanges, .. } = verdict;
         if credit != Credit::Sentence {
-            return Err(format!("{rule} does not pay whole sentences, so that its rewards cannot be weighted or added to others': give it alone, with a weight of 1").into());
+            return Err(format!("{rule} assigns rewards to single tokens or sets signs of advantages, which cannot be weighted or combined with other rules: use it alone with weight 1").into());
         }
         if let Some(reward) = reward {
             let sum = (f64::from(self.reward.unwrap_or(0.0)) + weight * f64::from(reward)) as f32;
@@ -379,7 +379,10 @@ mod tests {
             .score(&[completion(&rome)], &mut Backends::counting(Dictionary))
             .unwrap_err()
             .to_string();
-        assert!(error.starts_with("signs does not pay whole sentences"), "{error}");
+        assert!(
+            error.starts_with("signs assigns rewards to single tokens or sets signs"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use corver_core::verdict::{Blend, Weighted};
-use corver_core::{Backends, BoxError, Capability, Completion, Graders, SentenceScorer, Verdict};
+use corver_core::{
+    Backends, BoxError, Capability, Completion, CreditKind, Graders, SentenceScorer, Verdict,
+};
 use corver_rules::{Compiler, Kind, Manifest, ResponseRule, Rule, Sandbox};
 use corver_settings::Plugin;
 use serde_json::{Map, Value};
@@ -23,7 +25,7 @@ pub struct SentenceRules {
 }
 
 impl SentenceRules {
-    fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Self {
+    fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Result<Self> {
         let joined = |part: fn(&Rule) -> &str| {
             loaded.iter().map(|(rule, _)| part(rule)).collect::<Vec<_>>().join("+")
         };
@@ -32,6 +34,14 @@ impl SentenceRules {
             if let [(_, Plugin { weight: 1.0, .. })] = loaded.as_slice() {
                 Box::new(loaded.remove(0).0)
             } else {
+                for (rule, _) in &loaded {
+                    ensure!(
+                        rule.credit() == CreditKind::AllTokens,
+                        "{} rewards single tokens or sets signs of advantages, which cannot be \
+                         weighted or combined with other rules: use it alone with weight 1",
+                        rule.name()
+                    );
+                }
                 let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
                     name: rule.name().to_owned(),
                     weight: plugin.weight,
@@ -39,7 +49,7 @@ impl SentenceRules {
                 };
                 Box::new(Blend::new(loaded.into_iter().map(weighted).collect()))
             };
-        Self { rules, name, hash }
+        Ok(Self { rules, name, hash })
     }
 }
 
@@ -50,6 +60,10 @@ impl SentenceScorer for SentenceRules {
 
     fn reads_triplets(&self) -> bool {
         self.rules.reads_triplets()
+    }
+
+    fn credit(&self) -> CreditKind {
+        self.rules.credit()
     }
 
     fn score(
@@ -95,12 +109,12 @@ impl<'a> Loader<'a> {
     /// The sentence rules, as one. The settings of a single one are `rule.settings`; of several,
     /// each has its own in `rule.settings.NAME`.
     pub fn sentence_rules(&self) -> Result<SentenceRules> {
-        self.load().map(SentenceRules::new)
+        SentenceRules::new(self.load()?)
     }
 
     /// The same rules one by one.
     pub fn each_sentence_rule(&self) -> Result<Vec<SentenceRules>> {
-        Ok(self.load()?.into_iter().map(|one| SentenceRules::new(vec![one])).collect())
+        self.load()?.into_iter().map(|rule| SentenceRules::new(vec![rule])).collect()
     }
 
     fn load(&self) -> Result<Vec<(Rule, &'a Plugin)>> {

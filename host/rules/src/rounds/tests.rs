@@ -128,11 +128,8 @@ fn run(
         log.max_alive.fetch_max(log.alive.fetch_add(1, Relaxed) + 1, Relaxed);
         Ok(Script { answer: &answer, open: Vec::new(), log: &log })
     };
-    let allowed = Allowed {
-        limits: &Limits::default(),
-        requires: &[],
-        credit: corver_core::CreditKind::AllTokens,
-    };
+    let allowed =
+        Allowed { limits: &Limits::default(), requires: &[], credit: CreditKind::AllTokens };
     let verdicts = judge(&completions, allowed, &mut Backends::counting(counter), start)?;
     assert!(log.max_alive.into_inner() <= max_waiting());
     assert!(verdicts.iter().map(Vec::len).eq(lengths.iter().copied()));
