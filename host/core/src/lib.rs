@@ -58,7 +58,9 @@ pub use step::{StepReport, StepSettings, step};
 pub use trace::{SentenceTrace, Trace};
 pub use triplet::{Claim, ExtractionBatch, Extractor, Triplet};
 pub use update::{Demonstration, Learner, Mismatch, TrainingBatch, UpdateReport};
-pub use verdict::{Blend, Channel, Credit, SentenceScorer, TokenReward, Verdict, Weighted};
+pub use verdict::{
+    Blend, Channel, Credit, CreditKind, SentenceScorer, TokenReward, Verdict, Weighted,
+};
 pub use verify::{
     BackendStats, Backends, Capability, ChatModel, ChatPrompt, ChatReply, ChatRole, Entailment,
     Exchange, Message, NliModel, NliPair, Passage, QueryStats, Retriever, Search, Usage,

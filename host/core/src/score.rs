@@ -225,6 +225,12 @@ fn score_sentences(
 }
 
 impl ScoredCompletion {
+    /// Returns true if a single token has a reward of its own.
+    #[must_use]
+    pub fn has_token_rewards(&self) -> bool {
+        self.token_rewards.iter().any(|reward| *reward != 0.0)
+    }
+
     /// Returns true if the advantage of a token takes a sign from the rule.
     #[must_use]
     pub fn has_signs(&self) -> bool {

@@ -47,6 +47,19 @@ pub enum Credit {
     AdvantageSign,
 }
 
+/// The kind of [`Credit`] that a rule's verdicts use. A rule declares it, so that a run which cannot
+/// use it is refused before it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CreditKind {
+    /// Every token of the sentence receives the reward.
+    AllTokens,
+    /// Verdicts may have [`Credit::TokenRewards`].
+    TokenRewards,
+    /// Verdicts may have [`Credit::AdvantageSign`].
+    AdvantageSign,
+}
+
 impl Credit {
     fn is_sentence(&self) -> bool {
         *self == Self::Sentence
@@ -89,6 +102,11 @@ pub trait SentenceScorer: Send {
     /// Returns true if the rule reads triplets; if not, none are extracted for it.
     fn reads_triplets(&self) -> bool {
         true
+    }
+
+    /// Returns the kind of credit that its verdicts use.
+    fn credit(&self) -> CreditKind {
+        CreditKind::AllTokens
     }
 
     /// Returns one verdict per sentence of each completion, in order.

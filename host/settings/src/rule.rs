@@ -85,13 +85,13 @@ pub struct Limits {
     #[schemars(range(min = 0, max = 1_073_741_824))]
     pub text_bytes: usize,
     /// Requests of any kind for one sentence, all rounds together.
-    #[default(limits::QUESTIONS_PER_SENTENCE)]
+    #[default(limits::REQUESTS_PER_SENTENCE)]
     #[schemars(range(min = 0, max = 1_000_000))]
-    pub questions_per_sentence: usize,
+    pub requests_per_sentence: usize,
     /// Requests of any kind of a response rule for one completion, all rounds together.
-    #[default(limits::QUESTIONS_PER_COMPLETION)]
+    #[default(limits::REQUESTS_PER_COMPLETION)]
     #[schemars(range(min = 0, max = 1_000_000))]
-    pub questions_per_completion: usize,
+    pub requests_per_completion: usize,
     /// Words of one query, all clauses together.
     #[default(limits::WORDS_PER_QUERY)]
     #[schemars(range(min = 1, max = 1_000_000))]

@@ -181,6 +181,7 @@ impl OpenedRun {
         let loader = Loader::new(&config.scoring.rules)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let plan = plan(config, settings, &rules.name)?;
+        plan.step.estimator.check_credit(rules.credit()).map_err(anyhow::Error::from_boxed)?;
         plan.check()?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;

@@ -21,7 +21,7 @@ mod signs;
 use serde::Serialize;
 
 use crate::stats::{mean, unbiased_std};
-use crate::{AdvantageSettings, BoxError, ScaleRewards, ScoredCompletion};
+use crate::{AdvantageSettings, BoxError, CreditKind, ScaleRewards, ScoredCompletion};
 
 pub use gae::{GaeSettings, gae, whiten};
 pub use grpo::{baselines, normalize};
@@ -123,7 +123,12 @@ impl Estimator {
         values: Option<&[Vec<f64>]>,
         num_generations: usize,
     ) -> Result<Signal, BoxError> {
-        self.check(completions)?;
+        if completions.iter().any(ScoredCompletion::has_token_rewards) {
+            self.check_credit(CreditKind::TokenRewards)?;
+        }
+        if completions.iter().any(ScoredCompletion::has_signs) {
+            self.check_credit(CreditKind::AdvantageSign)?;
+        }
         let mean_returns = mean_returns(completions);
         if *self == Self::Pairs {
             return Ok(Signal::Pairs(pairs(&mean_returns, num_generations)));
@@ -138,18 +143,20 @@ impl Estimator {
         Ok(Signal::Advantages(advantages))
     }
 
-    /// Fails if the estimator cannot use the rewards.
-    fn check(&self, completions: &[ScoredCompletion]) -> Result<(), BoxError> {
-        let has_token_rewards =
-            completions.iter().any(|one| one.token_rewards.iter().any(|&reward| reward != 0.0));
-        if has_token_rewards && matches!(self, Self::Grpo(_) | Self::Reinforce | Self::Rloo) {
-            return Err("the rule rewards single tokens, which only PPO's advantages (GAE) \
-                        propagate to the tokens before them: set `update.algorithm = \"ppo\"`"
+    /// Rejects a rule whose credit the estimator cannot use.
+    ///
+    /// # Errors
+    /// As [`Self::signal`].
+    pub fn check_credit(&self, credit: CreditKind) -> Result<(), BoxError> {
+        let has_baseline = matches!(self, Self::Grpo(_) | Self::Reinforce | Self::Rloo);
+        if credit == CreditKind::TokenRewards && has_baseline {
+            return Err("the rule rewards single tokens, which needs PPO's advantages (GAE): set \
+                        `update.algorithm = \"ppo\"`"
                 .into());
         }
-        if *self == Self::Pairs && completions.iter().any(ScoredCompletion::has_signs) {
-            return Err("the rule labels sentences, and DPO compares whole completions: choose \
-                        another `update.algorithm`"
+        if credit == CreditKind::AdvantageSign && *self == Self::Pairs {
+            return Err("the rule sets signs of advantages, and DPO has none: choose another \
+                        `update.algorithm`"
                 .into());
         }
         Ok(())

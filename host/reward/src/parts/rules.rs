@@ -2,9 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use corver_core::verdict::{Blend, Weighted};
-use corver_core::{Backends, BoxError, Capability, Completion, Graders, SentenceScorer, Verdict};
+use corver_core::{
+    Backends, BoxError, Capability, Completion, CreditKind, Graders, SentenceScorer, Verdict,
+};
 use corver_rules::{Compiler, Kind, Manifest, ResponseRule, Rule, Sandbox};
 use corver_settings::WeightedPlugin;
 use serde_json::{Map, Value};
@@ -23,6 +25,7 @@ pub struct SentenceRules {
 }
 
 impl SentenceRules {
+<<<<<<< HEAD
     fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Self {
         let names: Vec<&str> = loaded.iter().map(|(rule, _)| rule.name()).collect();
         let name = names.join("+");
@@ -37,6 +40,33 @@ impl SentenceRules {
             blend.push(Weighted { name: rule_name, weight: plugin.weight, rule: Box::new(rule) });
         }
         Self { rules: Box::new(Blend::new(blend)), name, hash }
+=======
+    fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Result<Self> {
+        let joined = |part: fn(&Rule) -> &str| {
+            loaded.iter().map(|(rule, _)| part(rule)).collect::<Vec<_>>().join("+")
+        };
+        let (name, hash) = (joined(Rule::name), joined(Rule::hash));
+        let rules: Box<dyn SentenceScorer> =
+            if let [(_, Plugin { weight: 1.0, .. })] = loaded.as_slice() {
+                Box::new(loaded.remove(0).0)
+            } else {
+                for (rule, _) in &loaded {
+                    ensure!(
+                        rule.credit() == CreditKind::AllTokens,
+                        "{} rewards single tokens or sets signs of advantages, which cannot be \
+                         weighted or combined with other rules: use it alone with weight 1",
+                        rule.name()
+                    );
+                }
+                let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
+                    name: rule.name().to_owned(),
+                    weight: plugin.weight,
+                    rule: Box::new(rule),
+                };
+                Box::new(Blend::new(loaded.into_iter().map(weighted).collect()))
+            };
+        Ok(Self { rules, name, hash })
+>>>>>>> contract
     }
 }
 
@@ -47,6 +77,10 @@ impl SentenceScorer for SentenceRules {
 
     fn reads_triplets(&self) -> bool {
         self.rules.reads_triplets()
+    }
+
+    fn credit(&self) -> CreditKind {
+        self.rules.credit()
     }
 
     fn score(
@@ -101,7 +135,7 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// If a rule is missing, invalid, or named twice, or settings belong to none.
     pub fn sentence_rules(&self) -> Result<SentenceRules> {
-        self.load().map(SentenceRules::new)
+        SentenceRules::new(self.load()?)
     }
 
     /// Loads the sentence rules one by one, with the settings that [`Self::sentence_rules`] gives
@@ -110,7 +144,11 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// As [`Self::sentence_rules`].
     pub fn each_sentence_rule(&self) -> Result<Vec<SentenceRules>> {
+<<<<<<< HEAD
         Ok(self.load()?.into_iter().map(|rule| SentenceRules::new(vec![rule])).collect())
+=======
+        self.load()?.into_iter().map(|rule| SentenceRules::new(vec![rule])).collect()
+>>>>>>> contract
     }
 
     fn load(&self) -> Result<Vec<(Rule, &'a WeightedPlugin)>> {
