@@ -17,7 +17,7 @@ fn index(world: &World, folder: &std::path::Path) -> TextIndex {
 }
 
 /// Counts all words of both names, as the shipped rules do.
-fn count(corpus: &Corpus, head: &str, tail: &str) -> u64 {
+fn count(corpus: &TextIndex, head: &str, tail: &str) -> u64 {
     let mut words: Vec<Vec<String>> = Vec::new();
     for word in head.split(' ').chain(tail.split(' ')) {
         if !words.iter().any(|known| known[0] == word) {

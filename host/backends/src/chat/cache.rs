@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
 use corver_core::Usage;
-use corver_http::Lines;
+use corver_http::JsonLines;
 use serde::{Deserialize, Serialize};
 
 use crate::chat::wire::CompletionRequest;
@@ -29,7 +29,7 @@ pub(crate) struct EndpointReply {
 /// Replies by their requests' keys, in memory and in a file of JSON lines.
 #[derive(Debug)]
 pub(crate) struct ReplyCache {
-    lines: Lines,
+    lines: JsonLines,
     state: Mutex<CacheState>,
 }
 
@@ -53,7 +53,7 @@ impl ReplyCache {
         let io = |action| move |source| ChatError::Io { action, path: path.to_owned(), source };
         std::fs::create_dir_all(path.parent().unwrap_or(path)).map_err(io("create"))?;
         let mut state = CacheState::default();
-        let lines = Lines::open(path, |ReplyLine { key, reply }| {
+        let lines = JsonLines::open(path, |ReplyLine { key, reply }| {
             let cached = CachedReply { reply, is_charged: false, is_usage_taken: false };
             state.replies.insert(key, cached);
         })

@@ -20,7 +20,7 @@ use crate::chat::{ChatError, Spending};
 #[derive(Debug)]
 pub struct ChatClient {
     client: Client,
-    patience: RetryPolicy,
+    retry_policy: RetryPolicy,
     /// The endpoint's name for the model.
     model: String,
     settings: ChatSettings,
@@ -51,13 +51,13 @@ impl ChatClient {
         let timeout = Duration::from_secs_f64(settings.timeout_s);
         let client = Client::new(&url, settings.connections, timeout, key.as_ref())
             .map_err(|error| ChatError::InvalidArgument(error.to_string()))?;
-        let patience = Patience::new(
+        let retry_policy = RetryPolicy::new(
             Duration::from_secs_f64(settings.patience_s),
             settings.requests_per_second,
         );
         Ok(Self {
             client,
-            patience,
+            retry_policy,
             cache: ReplyCache::open(cache)?,
             model: name,
             settings,
@@ -91,7 +91,7 @@ impl ChatClient {
             }
         }
         let batch = Mutex::new(ReplyBatch { finished: 0, replies: vec![None; prompts.len()] });
-        each(distinct, self.settings.connections, |(request, indices), failure| {
+        for_each_concurrent(distinct, self.settings.connections, |(request, indices), failure| {
             let Some(mut reply) = self.accepted_reply(&request, &accepts, failure)? else {
                 return Ok(());
             };
@@ -178,10 +178,10 @@ impl ChatClient {
             Some(content) => content,
             None => {
                 self.check_ceiling()?;
-                let answer = self
-                    .patience
-                    .ask(self.client.url(), failure, || exchange(&self.client, request));
-                let Some(reply) = answer.map_err(|unanswered| self.no_reply(unanswered))? else {
+                let reply = self
+                    .retry_policy
+                    .run(self.client.url(), failure, || exchange(&self.client, request));
+                let Some(reply) = reply.map_err(|error| self.no_reply(error))? else {
                     return Ok(None);
                 };
                 self.cache.insert(self.key(request, attempt), reply.clone())?;
@@ -216,15 +216,15 @@ impl ChatClient {
         }
     }
 
-    fn no_reply(&self, unanswered: Unanswered) -> ChatError {
+    fn no_reply(&self, error: RequestError) -> ChatError {
         let url = self.client.url();
-        ChatError::NoReply(match unanswered {
-            Unanswered::Refused(message) => {
+        ChatError::NoReply(match error {
+            RequestError::Refused(message) => {
                 format!("{url} refuses the model {}: {message}", self.model)
             }
-            Unanswered::GaveUp { attempts, seconds, last } => format!(
+            RequestError::RetriesExhausted { attempts, seconds, last_error } => format!(
                 "{url} did not answer in {attempts} attempts and {seconds:.0} s; the last \
-                 failure: {last}"
+                 failure: {last_error}"
             ),
         })
     }
@@ -266,7 +266,10 @@ fn sum(one: Usage, other: Usage) -> Usage {
     }
 }
 
-fn exchange(client: &Client, request: &CompletionRequest<'_>) -> Result<EndpointReply, Failure> {
+fn exchange(
+    client: &Client,
+    request: &CompletionRequest<'_>,
+) -> Result<EndpointReply, AttemptError> {
     let answer = client.post(request)?;
     // OpenAI answers 429 also if the quota is used up; a retry does not help then.
     let is_out_of_money = answer.error_code().is_some_and(|code| code == "insufficient_quota");
@@ -284,5 +287,5 @@ fn exchange(client: &Client, request: &CompletionRequest<'_>) -> Result<Endpoint
         return Ok(EndpointReply { content: choice.message.content.unwrap_or_default(), usage });
     }
     let problem = format!("this is not a chat completion: {}", excerpt(&answer.body));
-    Err(Failure::passing(problem))
+    Err(AttemptError::transient(problem))
 }

@@ -47,7 +47,8 @@ pub(crate) fn key(
     endpoint: &str,
     section: &'static str,
 ) -> Result<Option<Token>, ChatError> {
-    let host = Host::of(endpoint).map_err(|error| ChatError::InvalidArgument(error.to_string()))?;
+    let host =
+        Host::from_url(endpoint).map_err(|error| ChatError::InvalidArgument(error.to_string()))?;
     let key = Token::load(settings.key_file.as_deref(), variable_for(settings, &host))
         .map_err(|error| ChatError::InvalidArgument(error.to_string()))?;
     if key.is_some() && !host.is_encrypted && !host.is_loopback() {

@@ -60,7 +60,7 @@ pub fn build(
         let problem = format!("a passage of {words} words: it must have at least 1");
         return Err(PassageError::InvalidArgument(problem));
     }
-    let corpus = Corpus::open(location.index())?;
+    let corpus = TextIndex::open(location.index())?;
     let mut manifest = PassageManifest::new(corver_corpus::fingerprint(location.index())?, words);
     check_target(location.folder())?;
     let unfinished = UnfinishedPassages::create(location.folder())?;
@@ -137,7 +137,7 @@ struct TitledText {
 }
 
 impl TitledText {
-    fn read(corpus: &Corpus, document: &Document) -> Result<Self, corver_corpus::Error> {
+    fn read(corpus: &TextIndex, document: &Document) -> Result<Self, corver_corpus::Error> {
         let metadata = corpus.index().document_metadata(document)?;
         let title = metadata.as_deref().and_then(title_in).unwrap_or_default();
         Ok(Self { title, text: corpus.text(document)? })

@@ -146,7 +146,7 @@ fn prompt_parts(
         None
     };
     let text = chat.map_or(Ok(text.clone()), |chat| chat.render(None, &text))?;
-    match text.split_once(PLACE) {
+    match text.split_once(SLOT) {
         Some((before, after)) => Ok((before.to_owned(), after.to_owned())),
         // The chat template may drop or change the marker.
         None => Err(wrong_number_of_slots(0)),

@@ -25,48 +25,26 @@ pub struct SentenceRules {
 }
 
 impl SentenceRules {
-<<<<<<< HEAD
-    fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Self {
+    fn new(mut loaded: Vec<(Rule, &WeightedPlugin)>) -> Result<Self> {
         let names: Vec<&str> = loaded.iter().map(|(rule, _)| rule.name()).collect();
         let name = names.join("+");
         let hashes: Vec<&str> = loaded.iter().map(|(rule, _)| rule.hash()).collect();
         let hash = hashes.join("+");
-        if let [(_, Plugin { weight: 1.0, .. })] = loaded.as_slice() {
-            return Self { rules: Box::new(loaded.remove(0).0), name, hash };
+        if let [(_, WeightedPlugin { weight: 1.0, .. })] = loaded.as_slice() {
+            return Ok(Self { rules: Box::new(loaded.remove(0).0), name, hash });
         }
         let mut blend = Vec::with_capacity(loaded.len());
         for (rule, plugin) in loaded {
+            ensure!(
+                rule.credit() == CreditKind::AllTokens,
+                "{} assigns rewards to single tokens or sets the signs of advantages, which cannot \
+                 be weighted or added to other rules; use it alone with a weight of 1",
+                rule.name()
+            );
             let rule_name = rule.name().to_owned();
             blend.push(Weighted { name: rule_name, weight: plugin.weight, rule: Box::new(rule) });
         }
-        Self { rules: Box::new(Blend::new(blend)), name, hash }
-=======
-    fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Result<Self> {
-        let joined = |part: fn(&Rule) -> &str| {
-            loaded.iter().map(|(rule, _)| part(rule)).collect::<Vec<_>>().join("+")
-        };
-        let (name, hash) = (joined(Rule::name), joined(Rule::hash));
-        let rules: Box<dyn SentenceScorer> =
-            if let [(_, Plugin { weight: 1.0, .. })] = loaded.as_slice() {
-                Box::new(loaded.remove(0).0)
-            } else {
-                for (rule, _) in &loaded {
-                    ensure!(
-                        rule.credit() == CreditKind::AllTokens,
-                        "{} rewards single tokens or sets signs of advantages, which cannot be \
-                         weighted or combined with other rules: use it alone with weight 1",
-                        rule.name()
-                    );
-                }
-                let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
-                    name: rule.name().to_owned(),
-                    weight: plugin.weight,
-                    rule: Box::new(rule),
-                };
-                Box::new(Blend::new(loaded.into_iter().map(weighted).collect()))
-            };
-        Ok(Self { rules, name, hash })
->>>>>>> contract
+        Ok(Self { rules: Box::new(Blend::new(blend)), name, hash })
     }
 }
 
@@ -144,11 +122,7 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// As [`Self::sentence_rules`].
     pub fn each_sentence_rule(&self) -> Result<Vec<SentenceRules>> {
-<<<<<<< HEAD
-        Ok(self.load()?.into_iter().map(|rule| SentenceRules::new(vec![rule])).collect())
-=======
         self.load()?.into_iter().map(|rule| SentenceRules::new(vec![rule])).collect()
->>>>>>> contract
     }
 
     fn load(&self) -> Result<Vec<(Rule, &'a WeightedPlugin)>> {

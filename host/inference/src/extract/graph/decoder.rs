@@ -9,7 +9,10 @@
 //! Sizes: B rows, N new tokens of each, P tokens of prompt, C columns of the caches, H query heads,
 //! G of them for each of the Hkv key heads, Dh the width of a head.
 
-use crate::onnx::graph::{Float, Graph, Size, Value, Written, fixed, float, int, ints, named};
+use crate::onnx::graph::ShapePart::{Fixed, Is};
+use crate::onnx::graph::{
+    CompletedGraph, Float, Graph, ShapePart, Value, fixed, float, int, named,
+};
 use corver_pretrained::{ModelConfig, ModelFamily};
 
 use super::cache::scatter_indices;
