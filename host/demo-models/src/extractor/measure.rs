@@ -105,7 +105,7 @@ fn draw_held_out(world: &World, rng: &mut impl Rng) -> Sample {
 mod tests {
     use std::collections::HashMap;
 
-    use corver_core::PartError;
+    use corver_core::BoxError;
     use corver_demo::{WorldSize, demo_world, materialise};
     use corver_inference::extract::{Device, Options, RuntimeLibrary};
 
@@ -115,7 +115,7 @@ mod tests {
     struct Blind;
 
     impl Extractor for Blind {
-        fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
             Ok(vec![Vec::new(); sentences.len()])
         }
     }
@@ -140,7 +140,7 @@ mod tests {
         #[derive(Default)]
         struct Recorder(HashMap<String, usize>);
         impl Extractor for Recorder {
-            fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+            fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
                 for text in sentences {
                     *self.0.entry((*text).to_owned()).or_default() += 1;
                 }
