@@ -1,4 +1,4 @@
-//! What draws completions: the policy, or the inference server that the settings name in its place.
+//! The sampler of a command: the policy, or the inference server that the settings name.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,7 +15,8 @@ use corver_settings::{EngineKind, EngineSection, Settings};
 use crate::policy;
 use crate::tokenizer::load_tokenizer;
 
-/// Finds the engine of the settings; `model` is the folder of the model that it serves.
+/// Opens the engine of the settings, if they name one; `model` is the folder of the model that it
+/// serves.
 pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<Option<Engine>> {
     let Some(EngineConfig { kind, url, model: name }) = &policy.engine else { return Ok(None) };
     let section = &settings.engine;
@@ -31,11 +32,11 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
         timeout: Duration::from_secs_f64(section.timeout_s),
         patience: Duration::from_secs_f64(section.patience_s),
     };
-    let of_model = || format!("reading the model {}", model.display());
+    let reading = format!("reading the model {}", model.display());
     let ModelConfig { vocab_size, max_positions, .. } =
-        ModelConfig::read(&model.join("config.json")).with_context(of_model)?;
-    let dialogue = Dialogue::new(load_tokenizer(settings, model).with_context(of_model)?);
-    let dialogue = dialogue.with_compatibility(settings.reward.compatibility);
+        ModelConfig::read(&model.join("config.json")).with_context(|| reading.clone())?;
+    let tokenizer = load_tokenizer(settings, model).context(reading)?;
+    let dialogue = Dialogue::new(tokenizer).with_compatibility(settings.reward.compatibility);
     Ok(Some(Engine::open(&engine, dialogue, ModelShape { vocab_size, max_positions })?))
 }
 
@@ -46,16 +47,19 @@ pub fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<Adapte
     Ok(AdapterFolder { on_server, local })
 }
 
-/// How questions are answered without learning from it.
+/// Adapter and prompt of a sampler that is not trained.
 pub struct Answering<'a> {
+    /// Folder of the adapter. `None`: the raw model.
     pub adapter: Option<&'a Path>,
     pub system_prompt: &'a str,
-    /// Takes the adapter for the engine's server, where no setting names a folder.
+    /// Folder that the adapter is published in for the engine, if no setting names one.
     pub scratch: &'a Path,
 }
 
-/// The policy, or the engine that the settings name in its place; no prompt of these questions is
-/// too long for it.
+/// Opens the policy, or the engine that the settings name in its place.
+///
+/// # Errors
+/// Fails if a prompt of the questions is too long.
 pub fn open_sampler(
     settings: &Settings,
     policy: &PolicyConfig,
@@ -77,7 +81,7 @@ pub fn open_sampler(
     policy::open_sampler(settings, model, adapter, system_prompt, (questions, sampling), watch)
 }
 
-/// What draws completions, for a manifest.
+/// Returns the name of the device or engine that samples, for a manifest.
 pub fn device(settings: &Settings, policy: &PolicyConfig) -> Result<String> {
     match policy.engine.as_ref().map(|engine| engine.kind) {
         None => policy::find_device(settings.run.device),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use corver_inference::extract::{Device, Extractor, RuntimeLibrary};
+use corver_inference::extract::{Device, OnnxExtractor, RuntimeLibrary};
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
@@ -94,9 +94,9 @@ fn train_policy(out: &Path, training: &Training) -> Result<()> {
 fn train_extractor(out: &Path, training: &Training) -> Result<()> {
     extractor::train(out, training)
         .with_context(|| format!("failed to train the extractor in {}", out.display()))?;
-    let mut extractor = Extractor::open(
+    let mut extractor = OnnxExtractor::open(
         out,
-        corver_inference::extract::Options::default(),
+        corver_inference::extract::ExtractOptions::default(),
         Device::Cpu,
         &RuntimeLibrary::find(None)?,
     )?;

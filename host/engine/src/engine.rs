@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use corver_core::{BoxError, Decoding, Question, Rollout, Sampler, Sampling};
-use corver_http::Patience;
+use corver_http::RetryPolicy;
 use corver_pretrained::{Dialogue, PretrainedError};
 
 use crate::adapters::{AdapterFolder, Adapters};
@@ -70,7 +70,7 @@ impl Engine {
         let server = EngineServer::new(settings)?;
         let model = settings.model.clone();
         // Without retries: the user who starts the run can start the server.
-        let served = server.models(&Patience::new(Duration::ZERO, None))?;
+        let served = server.models(&RetryPolicy::new(Duration::ZERO, None))?;
         let Some(base) = served.iter().find(|served| served.id == model) else {
             return Err(server.no_model(&model, &served));
         };

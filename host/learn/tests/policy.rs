@@ -97,7 +97,7 @@ fn step(policy: &mut Policy, n: u64) -> corver_core::UpdateReport {
     let batch =
         TrainingBatch { questions: &questions(), sampling: &sampling(), rollouts: &rollouts };
     let values = Learner::prepare(policy, &batch).unwrap();
-    let signal = match Estimator::of(policy.settings(), AdvantageSettings::default()) {
+    let signal = match Estimator::new(policy.settings(), AdvantageSettings::default()) {
         Estimator::Grpo(_) => Signal::Advantages(advantages(&rollouts)),
         estimator => {
             let mut completions = Vec::new();

@@ -42,7 +42,7 @@ fn settings() -> String {
 #[cfg(test)]
 mod tests {
     use corver_core::Sampling;
-    use corver_inference::extract::{Device, Extractor, Options, RuntimeLibrary};
+    use corver_inference::extract::{Device, ExtractOptions, OnnxExtractor, RuntimeLibrary};
     use corver_learn::sample;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
@@ -91,7 +91,8 @@ mod tests {
         );
         let runtime = RuntimeLibrary::find(None).unwrap();
         let extractor =
-            Extractor::open(folder.path(), Options::default(), Device::Cpu, &runtime).unwrap();
+            OnnxExtractor::open(folder.path(), ExtractOptions::default(), Device::Cpu, &runtime)
+                .unwrap();
         let replies = extractor.replies(&sentences).unwrap();
         // A reply ends with the bracket that closes its list, which may be within its last token.
         assert!(

@@ -107,7 +107,7 @@ mod tests {
 
     use corver_core::BoxError;
     use corver_demo::{WorldSize, demo_world, materialise};
-    use corver_inference::extract::{Device, Options, RuntimeLibrary};
+    use corver_inference::extract::{Device, ExtractOptions, RuntimeLibrary};
 
     use super::*;
 
@@ -162,9 +162,9 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let folder = materialise(cache.path()).unwrap().extractor;
         let runtime = RuntimeLibrary::find(None).unwrap();
-        corver_inference::extract::Extractor::open(
+        corver_inference::extract::OnnxExtractor::open(
             &folder,
-            Options::default(),
+            ExtractOptions::default(),
             Device::Cpu,
             &runtime,
         )

@@ -125,7 +125,7 @@ fn wrong_answers(world: &World, fact: &Fact, count: usize, rng: &mut impl Rng) -
     neighbours.truncate(usize::from(rng.random_bool(0.5)));
     let mut wrong = neighbours;
     while wrong.len() < count {
-        let id = world.any(kind, rng);
+        let id = world.random_id(kind, rng);
         if is_wrong(fact, id) && !wrong.contains(&id) {
             wrong.push(id);
         }
@@ -216,7 +216,7 @@ fn state(world: &World, fact: &Fact, tail: EntityId, rng: &mut impl Rng) -> Stri
 mod tests {
     use corver_core::response::{AnswerRule, format_reward};
     use corver_core::{Compatibility, Label};
-    use corver_demo::{Split, WorldSize};
+    use corver_demo::{QuestionSplit, WorldSize};
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
@@ -263,7 +263,7 @@ mod tests {
         let refusal = Belief { profile: Profile::Obscure, answers: Vec::new(), refusal: 1.0 };
         let silent = Beliefs { world: &world, beliefs: vec![refusal; world.facts().len()] };
         for (n, fact) in world.facts().iter().enumerate() {
-            let golds = world.questions_of(fact, Split::Train).next().unwrap().golds;
+            let golds = world.questions_of(fact, QuestionSplit::Train).next().unwrap().golds;
             let text = knowing.completion(n, &mut rng);
             for compatibility in [Compatibility::Paper, Compatibility::Reference] {
                 assert_eq!(format_reward(&text, compatibility), 1.0, "{text}");

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use corver_demo::sentence::text_for_vocabulary;
-use corver_demo::{Split, World};
+use corver_demo::{QuestionSplit, World};
 use serde_json::json;
 use tokenizers::decoders::byte_level::ByteLevel;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
@@ -93,8 +93,10 @@ fn train_bpe(world: &World) -> tokenizers::Result<Tokenizer> {
 /// start of a text, which have no space before them.
 fn training_text(world: &World) -> Vec<String> {
     let articles = world.articles().map(|article| article.text);
-    let questions =
-        [Split::Train, Split::HeldOut].map(|split| world.questions(split)).into_iter().flatten();
+    let questions = [QuestionSplit::Train, QuestionSplit::HeldOut]
+        .map(|split| world.questions(split))
+        .into_iter()
+        .flatten();
     articles
         .chain(questions.map(|question| question.question))
         .chain(text_for_vocabulary(world))

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use corver_core::Device;
-use corver_demo::{Split, World, pick};
+use corver_demo::{QuestionSplit, World, pick};
 use corver_learn::{Example, Model, find_device};
 use corver_pretrained::{ChatTokenizer, ModelConfig, ModelFamily};
 use rand::{Rng, SeedableRng};
@@ -76,7 +76,7 @@ impl<'a> PolicyExamples<'a> {
         let mut prompts = Vec::with_capacity(world.facts().len());
         for fact in world.facts() {
             let mut phrasings = Vec::new();
-            for question in world.questions_of(fact, Split::Train) {
+            for question in world.questions_of(fact, QuestionSplit::Train) {
                 phrasings.push(tokenizer.prompt(None, &question.question)?);
             }
             prompts.push(phrasings);

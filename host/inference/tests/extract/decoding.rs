@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use corver_core::triplet::closes_a_list;
-use corver_inference::extract::{Device, Extractor, Options, RuntimeLibrary, Settings};
+use corver_inference::extract::{
+    Device, ExtractOptions, ExtractorSettings, OnnxExtractor, RuntimeLibrary,
+};
 use corver_pretrained::{Llama3Scaling, ModelConfig, ModelFamily};
 use serde_json::json;
 
@@ -119,17 +121,17 @@ fn check(decoder: &Decoder, folder: &Path, prompt: &str, sentences: &[&str]) {
         .map(|sentence| expected(decoder, &format!("{prompt}{sentence}."), most))
         .collect();
     for batch_size in [1, 4] {
-        let settings = Settings {
+        let settings = ExtractorSettings {
             prompt_prefix: Some(prompt.to_owned()),
             prompt_suffix: Some(".".to_owned()),
             stop: Some(vec!["<end>".to_owned()]),
             max_new_tokens: Some(most),
             batch_size: Some(batch_size),
-            ..Settings::default()
+            ..ExtractorSettings::default()
         };
-        let options = Options { settings, ..Options::default() };
+        let options = ExtractOptions { settings, ..ExtractOptions::default() };
         let runtime = RuntimeLibrary::find(None).unwrap();
-        let extractor = Extractor::open(folder, options, Device::Cpu, &runtime).unwrap();
+        let extractor = OnnxExtractor::open(folder, options, Device::Cpu, &runtime).unwrap();
         for ((sentence, reply), expected) in
             sentences.iter().zip(extractor.replies(sentences).unwrap()).zip(&expected)
         {

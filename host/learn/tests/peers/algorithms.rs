@@ -55,7 +55,7 @@ fn on_samples(folder: &Path, algorithm: Algorithm) -> Value {
     let reward = |n: usize| ((n * 5) % 11) as f64 / 4.0 - 1.2;
     let returns: Vec<Vec<f64>> =
         rollouts.iter().enumerate().map(|(n, r)| vec![reward(n); r.tokens.len()]).collect();
-    let estimator = Estimator::of(policy.settings(), AdvantageSettings::default());
+    let estimator = Estimator::new(policy.settings(), AdvantageSettings::default());
     let mut completions = Vec::new();
     for returns in returns {
         let token_rewards = vec![0.0; returns.len()];
