@@ -94,7 +94,7 @@ fn train_policy(out: &Path, training: &Training) -> Result<()> {
 fn train_extractor(out: &Path, training: &Training) -> Result<()> {
     extractor::train(out, training)
         .with_context(|| format!("failed to train the extractor in {}", out.display()))?;
-    let mut extractor = Extractor::open(
+    let mut extractor = OnnxExtractor::open(
         out,
         corver_inference::extract::ExtractOptions::default(),
         Device::Cpu,

@@ -64,7 +64,7 @@ impl Adapters {
             let path = entry.map_err(PretrainedError::io("list", local))?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if is_version(name) {
-                remove(server, &path, name, &Patience::new(Duration::ZERO, None))?;
+                remove(server, &path, name, &RetryPolicy::new(Duration::ZERO, None))?;
             }
         }
         let nanoseconds =
@@ -85,7 +85,7 @@ impl Adapters {
     pub(crate) fn publish(
         &mut self,
         server: &EngineServer,
-        write: impl FnOnce(&Path) -> std::result::Result<(), PartError>,
+        write: impl FnOnce(&Path) -> std::result::Result<(), BoxError>,
     ) -> Result<()> {
         let name = format!("{PREFIX}{}-{:06}", self.process, self.number);
         self.number += 1;
@@ -147,7 +147,7 @@ impl Adapters {
     /// Removes a version. A failure is only logged: an unused adapter is no reason to end a run.
     fn remove_or_warn(&self, server: &EngineServer, name: &str) {
         let path = self.folder.local.join(name);
-        let no_retries = Patience::new(Duration::ZERO, None);
+        let no_retries = RetryPolicy::new(Duration::ZERO, None);
         if let Err(error) = remove(server, &path, name, &no_retries) {
             tracing::warn!(%error, name, "failed to remove an adapter");
         }
@@ -181,8 +181,8 @@ fn is_version(name: &str) -> bool {
 }
 
 /// Unloads an adapter, if the server has it, and deletes its folder.
-fn remove(server: &EngineServer, folder: &Path, name: &str, patience: &Patience) -> Result<()> {
-    match server.unload_adapter(name, patience) {
+fn remove(server: &EngineServer, folder: &Path, name: &str, retries: &RetryPolicy) -> Result<()> {
+    match server.unload_adapter(name, retries) {
         Ok(_) => {} // a server that was restarted has no adapters: not found is fine
         Err(error @ (EngineError::Unreachable(_) | EngineError::Refused { .. })) => {
             tracing::warn!(%error, name, "the server may still have an adapter");

@@ -31,17 +31,23 @@ pub(crate) fn sample_all(
     thread::scope(|scope| {
         let stop_flag = &stop;
         let requester = scope.spawn(move || {
-            each(requests, concurrency, |(question, request), batch: &FirstFailure<EngineError>| {
-                match server.sample(&request, batch, stop_flag)? {
-                    // The receiver is gone after a failure. That failure is then the result.
-                    Some(ServerReply::Done(completions)) => {
-                        drop(sender.send((question, completions)));
+            for_each_concurrent(
+                requests,
+                concurrency,
+                |(question, request), batch: &FirstFailure<EngineError>| {
+                    match server.sample(&request, batch, stop_flag)? {
+                        // The receiver is gone after a failure. That failure is then the result.
+                        Some(ServerReply::Done(completions)) => {
+                            drop(sender.send((question, completions)));
+                        }
+                        Some(ServerReply::NotFound(_)) => {
+                            return Err(no_model(server, request.model));
+                        }
+                        None => {}
                     }
-                    Some(ServerReply::NotFound(_)) => return Err(no_model(server, request.model)),
-                    None => {}
-                }
-                Ok(())
-            })
+                    Ok(())
+                },
+            )
         });
         let mut result = Ok(());
         while result.is_ok() {
@@ -62,6 +68,6 @@ pub(crate) fn sample_all(
 }
 
 fn no_model(server: &EngineServer, model: &str) -> EngineError {
-    let served = server.models(&Patience::new(Duration::ZERO, None)).unwrap_or_default();
+    let served = server.models(&RetryPolicy::new(Duration::ZERO, None)).unwrap_or_default();
     server.no_model(model, &served)
 }

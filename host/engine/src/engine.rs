@@ -70,7 +70,7 @@ impl Engine {
         let server = EngineServer::new(settings)?;
         let model = settings.model.clone();
         // Without retries: the user who starts the run can start the server.
-        let served = server.models(&Patience::new(Duration::ZERO, None))?;
+        let served = server.models(&RetryPolicy::new(Duration::ZERO, None))?;
         let Some(base) = served.iter().find(|served| served.id == model) else {
             return Err(server.no_model(&model, &served));
         };
@@ -271,7 +271,7 @@ impl Sampler for Engine {
         sampling: &Sampling,
         seed: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
-    ) -> std::result::Result<Vec<Rollout>, PartError> {
+    ) -> std::result::Result<Vec<Rollout>, BoxError> {
         Ok(self.sample_rollouts(questions, sampling, seed, on_finished)?)
     }
 }

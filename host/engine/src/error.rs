@@ -40,7 +40,7 @@ pub enum EngineError {
         /// Folder of the adapter.
         path: PathBuf,
         /// Error of the policy.
-        source: PartError,
+        source: BoxError,
     },
     /// A file, a prompt or a completion cannot be read or written.
     #[error(transparent)]

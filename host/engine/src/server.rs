@@ -26,7 +26,7 @@ pub(crate) struct EngineServer {
     model: String,
     token: Option<Token>,
     timeout: Duration,
-    patience: RetryPolicy,
+    retries: RetryPolicy,
     generate: Client,
 }
 
@@ -75,8 +75,8 @@ impl EngineServer {
             model,
             token,
             timeout,
-            patience: Patience::new(patience, None),
-            generate: generate.with_answers_of(REPLY_BYTES),
+            retries: RetryPolicy::new(patience, None),
+            generate: generate.with_max_response_bytes(REPLY_BYTES),
         })
     }
 
@@ -96,13 +96,13 @@ impl EngineServer {
     }
 
     /// Requests the list of the base model and its adapters.
-    pub(crate) fn models(&self, patience: &Patience) -> Result<Vec<ServedModel>> {
+    pub(crate) fn models(&self, retries: &RetryPolicy) -> Result<Vec<ServedModel>> {
         let client = self.client("/v1/models")?;
-        let models = patience.ask(client.url(), &FirstFailure::<()>::default(), || {
+        let models = retries.run(client.url(), &FirstFailure::<()>::default(), || {
             let answer = check_status(client.get()?)?;
             match serde_json::from_slice::<ModelList>(&answer.body) {
                 Ok(list) => Ok(list.data),
-                Err(_) => Err(answer.refusal()),
+                Err(_) => Err(AttemptError::Refused(answer.refusal_message())),
             }
         });
         Ok(models.map_err(|failure| request_error(client.url(), failure))?.unwrap_or_default())
@@ -110,7 +110,7 @@ impl EngineServer {
 
     /// Returns true if the server has a model or adapter with this name.
     pub(crate) fn has_model(&self, name: &str) -> Result<bool> {
-        Ok(self.models(&self.patience)?.iter().any(|model| model.id == name))
+        Ok(self.models(&self.retries)?.iter().any(|model| model.id == name))
     }
 
     /// Requests the completions of one prompt; `None` if another request of the batch has failed
@@ -126,9 +126,9 @@ impl EngineServer {
             EngineApi::Sglang => sglang::body(request, &self.model),
         };
         let url = self.generate.url();
-        let reply = self.patience.ask(url, batch, || match stop.load(Ordering::Relaxed) {
+        let reply = self.retries.run(url, batch, || match stop.load(Ordering::Relaxed) {
             false => post(&self.generate, &body),
-            true => Err(Failure::Refused(EngineError::Stopped.to_string())),
+            true => Err(AttemptError::Refused(EngineError::Stopped.to_string())),
         });
         let answer = match reply.map_err(|failure| request_error(url, failure))? {
             None => return Ok(None),
@@ -158,31 +158,31 @@ impl EngineServer {
     /// Requests that the server load the adapter of a folder; `path` is the server's path of it.
     pub(crate) fn load_adapter(&self, name: &str, path: &str) -> Result<ServerReply<()>> {
         let body = json!({ "lora_name": name, "lora_path": path });
-        self.post_adapter_request("load_lora_adapter", &body, &self.patience)
+        self.post_adapter_request("load_lora_adapter", &body, &self.retries)
     }
 
     /// Requests that the server unload an adapter.
     pub(crate) fn unload_adapter(
         &self,
         name: &str,
-        patience: &Patience,
+        retries: &RetryPolicy,
     ) -> Result<ServerReply<()>> {
         let body = json!({ "lora_name": name });
-        self.post_adapter_request("unload_lora_adapter", &body, patience)
+        self.post_adapter_request("unload_lora_adapter", &body, retries)
     }
 
     fn post_adapter_request(
         &self,
         action: &str,
         body: &Value,
-        patience: &Patience,
+        retries: &RetryPolicy,
     ) -> Result<ServerReply<()>> {
         let client = self.client(&match self.api {
             EngineApi::Vllm => format!("/v1/{action}"),
             EngineApi::Sglang => format!("/{action}"),
         })?;
         let reply =
-            patience.ask(client.url(), &FirstFailure::<()>::default(), || post(&client, body));
+            retries.run(client.url(), &FirstFailure::<()>::default(), || post(&client, body));
         match reply.map_err(|failure| request_error(client.url(), failure))? {
             Some(ServerReply::NotFound(message)) => Ok(ServerReply::NotFound(message)),
             // `None` cannot occur: no other request is in the batch.
@@ -212,30 +212,34 @@ fn find_problem(completion: &EngineCompletion, request: &SampleRequest<'_>) -> O
     Some(format!("a token whose log-probability is {invalid}"))
 }
 
-fn post(client: &Client, body: &Value) -> std::result::Result<ServerReply<Answer>, Failure> {
+fn post(
+    client: &Client,
+    body: &Value,
+) -> std::result::Result<ServerReply<HttpResponse>, AttemptError> {
     let answer = client.post(body)?;
     if answer.is_not_found() {
-        let Failure::Refused(message) = answer.refusal() else { unreachable!("a refusal") };
-        return Ok(ServerReply::NotFound(message));
+        return Ok(ServerReply::NotFound(answer.refusal_message()));
     }
     check_status(answer).map(ServerReply::Done)
 }
 
-fn check_status(answer: Answer) -> std::result::Result<Answer, Failure> {
-    match answer.passing() {
+fn check_status(answer: HttpResponse) -> std::result::Result<HttpResponse, AttemptError> {
+    match answer.transient_error() {
         Some(transient) => Err(transient),
         None if answer.is_success() => Ok(answer),
         None => Err(AttemptError::Refused(answer.refusal_message())),
     }
 }
 
-fn request_error(url: &str, failure: Unanswered) -> EngineError {
+fn request_error(url: &str, failure: RequestError) -> EngineError {
     match failure {
-        Unanswered::Refused(message) => EngineError::Refused { url: url.to_owned(), message },
-        Unanswered::GaveUp { attempts, seconds, last } => EngineError::Unreachable(format!(
-            "the engine {url} did not answer in {attempts} attempts and {seconds:.0} s \
-             (engine.patience_s); at last: {last}"
-        )),
+        RequestError::Refused(message) => EngineError::Refused { url: url.to_owned(), message },
+        RequestError::RetriesExhausted { attempts, seconds, last_error } => {
+            EngineError::Unreachable(format!(
+                "the engine {url} did not answer in {attempts} attempts and {seconds:.0} s \
+             (engine.patience_s); at last: {last_error}"
+            ))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use corver_core::{
-    Algorithm, Compatibility, Decoding, LearnSettings, PartError, Precision, Question, Rollout,
+    Algorithm, BoxError, Compatibility, Decoding, LearnSettings, Precision, Question, Rollout,
     Sampler, Sampling,
 };
 use corver_pretrained::{ChatTokenizer, Dialogue};
@@ -267,7 +267,7 @@ impl Sampler for Policy {
         sampling: &Sampling,
         seed: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
-    ) -> std::result::Result<Vec<Rollout>, PartError> {
+    ) -> std::result::Result<Vec<Rollout>, BoxError> {
         Ok(self.sample_rollouts(questions, sampling, seed, on_finished)?)
     }
 }

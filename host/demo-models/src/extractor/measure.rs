@@ -140,7 +140,7 @@ mod tests {
         #[derive(Default)]
         struct Recorder(HashMap<String, usize>);
         impl Extractor for Recorder {
-            fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+            fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
                 for text in sentences {
                     *self.0.entry((*text).to_owned()).or_default() += 1;
                 }

@@ -125,7 +125,7 @@ fn wrong_answers(world: &World, fact: &Fact, count: usize, rng: &mut impl Rng) -
     neighbours.truncate(usize::from(rng.random_bool(0.5)));
     let mut wrong = neighbours;
     while wrong.len() < count {
-        let id = world.any(kind, rng);
+        let id = world.random_id(kind, rng);
         if is_wrong(fact, id) && !wrong.contains(&id) {
             wrong.push(id);
         }

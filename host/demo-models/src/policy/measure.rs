@@ -40,8 +40,8 @@ pub fn measure(
         ..Sampling::default()
     };
     let greedy = Sampling::greedy(MAX_COMPLETION);
-    let train = world.questions(Split::Train);
-    let held_out = world.questions(Split::HeldOut);
+    let train = world.questions(QuestionSplit::Train);
+    let held_out = world.questions(QuestionSplit::HeldOut);
     let sampled_train = grade(model, tokenizer, &train, &sampled, seed)?;
     let sampled_held_out = grade(model, tokenizer, &held_out, &sampled, seed)?;
     let greedy_held_out = grade(model, tokenizer, &held_out, &greedy, seed)?;

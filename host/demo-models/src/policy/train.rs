@@ -76,7 +76,7 @@ impl<'a> PolicyExamples<'a> {
         let mut prompts = Vec::with_capacity(world.facts().len());
         for fact in world.facts() {
             let mut phrasings = Vec::new();
-            for question in world.questions_of(fact, Split::Train) {
+            for question in world.questions_of(fact, QuestionSplit::Train) {
                 phrasings.push(tokenizer.prompt(None, &question.question)?);
             }
             prompts.push(phrasings);

@@ -145,8 +145,11 @@ fn prompt_parts(
     } else {
         None
     };
-    let text = chat.map_or(Ok(text.clone()), |chat| chat.render(None, &text))?;
-    match text.split_once(SLOT) {
+    let rendered = match chat {
+        Some(chat) => chat.render(None, &text)?,
+        None => text,
+    };
+    match rendered.split_once(SLOT) {
         Some((before, after)) => Ok((before.to_owned(), after.to_owned())),
         // The chat template may drop or change the marker.
         None => Err(wrong_number_of_slots(0)),

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use corver_core::triplet::closes_a_list;
-use corver_inference::extract::{Device, Extractor, Options, RuntimeLibrary, Settings};
+use corver_inference::extract::{
+    Device, ExtractOptions, ExtractorSettings, OnnxExtractor, RuntimeLibrary,
+};
 use corver_pretrained::{Llama3Scaling, ModelConfig, ModelFamily};
 use serde_json::json;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use corver_core::advantage::Pair;
 use corver_core::{
-    Advantages, Algorithm, Demonstration, LearnSettings, Learner, PartError, Rollout, Sampling,
+    Advantages, Algorithm, BoxError, Demonstration, LearnSettings, Learner, Rollout, Sampling,
     Signal, TrainingBatch, UpdateReport,
 };
 use serde_json::json;
@@ -244,7 +244,7 @@ impl Learner for Policy {
     fn prepare(
         &mut self,
         batch: &TrainingBatch<'_>,
-    ) -> std::result::Result<Option<Vec<Vec<f64>>>, PartError> {
+    ) -> std::result::Result<Option<Vec<Vec<f64>>>, BoxError> {
         let is_worth_it =
             self.model.device().is_cuda() && self.settings.algorithm != Algorithm::Dpo;
         if self.critic.is_none() && !is_worth_it {
@@ -260,18 +260,18 @@ impl Learner for Policy {
         &mut self,
         batch: &TrainingBatch<'_>,
         signal: &Signal,
-    ) -> std::result::Result<UpdateReport, PartError> {
+    ) -> std::result::Result<UpdateReport, BoxError> {
         Ok(self.learn(batch, signal)?)
     }
 
     fn imitate(
         &mut self,
         demonstrations: &[Demonstration],
-    ) -> std::result::Result<UpdateReport, PartError> {
+    ) -> std::result::Result<UpdateReport, BoxError> {
         Ok(self.sft_step(demonstrations)?)
     }
 
-    fn save(&mut self, folder: &Path, keep: usize) -> std::result::Result<(), PartError> {
+    fn save(&mut self, folder: &Path, keep: usize) -> std::result::Result<(), BoxError> {
         self.save_checkpoint(folder, keep)?;
         Ok(())
     }
