@@ -93,7 +93,7 @@ fn fingerprints(config: &VerifierConfig) -> Result<Vec<(&'static str, String)>> 
 }
 
 /// Returns the hash of the passages' manifest, which names the index and the options.
-fn passage_fingerprint(place: &PassagePlace) -> Result<String> {
+fn passage_fingerprint(place: &PassageLocation) -> Result<String> {
     Ok(text_fingerprint(&serde_json::to_string(&PassageManifest::load(place)?)?))
 }
 

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use corver_data::Curriculum;
-use corver_data::curriculum::Phase;
 
 use super::cost::{Prices, QueryCounts};
 use super::metrics::{StepMeasurements, step_metrics};
@@ -326,12 +325,16 @@ impl Trainer<'_, '_, '_> {
     /// Returns the questions of a step.
     fn questions(&self, number: usize) -> Vec<Question> {
         let plan = self.plan;
-        let (steps, phase) = plan.train.phase(number, plan.steps);
-        let indices =
-            questions_of_step(phase.len(), plan.prompts_per_step, number - steps.start, plan.seed);
+        let phase = plan.train.phase(number, plan.steps);
+        let indices = questions_of_step(
+            phase.questions.len(),
+            plan.prompts_per_step,
+            number - phase.steps.start,
+            plan.seed,
+        );
         let mut questions = Vec::with_capacity(indices.len());
         for index in indices {
-            questions.push(plan.train.questions[phase.start + index].clone());
+            questions.push(plan.train.questions[phase.questions.start + index].clone());
         }
         questions
     }

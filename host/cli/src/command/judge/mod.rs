@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use corver_analysis::judge::{JudgeAgreement, JudgeSettings, JudgeSubject, JudgedSubject};
-use corver_backends::chat::{Chat, Spent};
+use corver_backends::chat::{ChatClient, Spending};
 use corver_core::{ChatPrompt, ChatReply};
 use corver_reward::folders;
 use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
@@ -73,7 +73,7 @@ struct Bill {
     model: String,
     /// Number of replies without a valid label.
     unlabelled: usize,
-    spent: Spent,
+    spent: Spending,
     /// Cost of this command's requests, in the currency of the prices.
     cost: f64,
     /// Cost including that of the cached replies.
@@ -120,7 +120,7 @@ fn request_labels<S: Subject>(
     let replies: Vec<String> =
         replies.into_iter().map(|ChatReply { content, .. }| content).collect();
     let unlabelled = replies.iter().filter(|reply| judge.read(reply).is_none()).count();
-    let spent = chat.spent();
+    let spent = chat.spending();
     let cost = spent.now.cost(chat_settings.prices);
     let cost_in_all = spent.cost(chat_settings.prices);
     let bill = Bill { model, unlabelled, spent, cost, cost_in_all };
