@@ -13,7 +13,7 @@ pub fn calibration(calibration: &Calibration) -> String {
     let points: Vec<Point> = calibration.buckets.iter().map(BucketShare::point).collect();
     let body = html! {
         h1 { "Calibration" }
-        p.lead { (calibration.told()) "." }
+        p.lead { (calibration.summary()) "." }
         @if calibration.by_model > 0 {
             p { "A model labelled " (calibration.by_model) " of the sentences." }
         }
@@ -49,7 +49,7 @@ pub fn audit(rules: &[RuleAudit]) -> String {
         (table(&header, &figures))
         @for audit in rules {
             h2 { (audit.rule) }
-            p { (audit.told()) "." }
+            p { (audit.summary()) "." }
             div.charts {
                 @let by_count: Vec<Point> = audit.by_count.iter().map(BucketShare::point).collect();
                 (plot("P(true) by count", "the count that decided", &by_count))

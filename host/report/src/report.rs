@@ -297,7 +297,8 @@ mod tests {
     fn report_handles_run_without_steps() {
         let page = page_of(&[&run_folder(0, |_| Vec::new())]);
         assert!(
-            page.contains("Not finished: 0 of 9 steps") && page.contains("No step is finished yet.")
+            page.contains("Not finished: 0 of 9 steps")
+                && page.contains("No step is finished yet.")
         );
     }
 

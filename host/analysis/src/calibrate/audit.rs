@@ -92,7 +92,7 @@ impl RuleAudit {
 
     /// The finding in a sentence.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         let Some(Interval { low, high }) = self.auc.interval else { return self.told_too_few() };
         let finding = match self.finding() {
             Finding::Truer => "a higher reward means a truer sentence",
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!((two.finding(), two.auc), (Finding::TooFew, Auc { value: 1.0, interval: None }));
         let expected = "r: no verdict; that takes 30 true and 30 false sentences, of 10 questions or more each, \
                         and there are 1 and 1, of 1 and 1 questions";
-        assert_eq!(two.told(), expected);
+        assert_eq!(two.summary(), expected);
     }
 
     #[test]
@@ -315,7 +315,11 @@ mod tests {
             (audit.finding(), audit.auc_within_questions.unwrap().value),
             (Finding::BetweenQuestions, 0.5)
         );
-        assert!(audit.told().contains("among the answers to one question"), "{}", audit.told());
+        assert!(
+            audit.summary().contains("among the answers to one question"),
+            "{}",
+            audit.summary()
+        );
     }
 
     #[test]
@@ -337,7 +341,7 @@ mod tests {
                 && audit.finding() == Finding::FalserWithinQuestions,
             "{audit:?}"
         );
-        assert!(audit.told().contains("do not train with it"), "{}", audit.told());
+        assert!(audit.summary().contains("do not train with it"), "{}", audit.summary());
     }
 
     #[test]

@@ -173,7 +173,7 @@ pub struct Calibration {
 impl Calibration {
     /// Whether the shares rise with the count, in a sentence.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         let Some(Trend { z, p }) = self.trend else {
             return "nothing can rise: there is one bucket alone, or one label".to_owned();
         };

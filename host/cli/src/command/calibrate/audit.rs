@@ -305,5 +305,5 @@ fn show(audited: &Audited, buckets: &Buckets) {
             })
         }),
     );
-    rules.iter().for_each(|audit| output::line(audit.told()));
+    rules.iter().for_each(|audit| output::line(audit.summary()));
 }

@@ -89,7 +89,7 @@ fn show(calibration: &Calibration) {
             [bucket.bucket.to_string(), correct.to_string(), n, share, interval]
         }),
     );
-    output::line(calibration.told());
+    output::line(calibration.summary());
     if unclear + unlabelled > 0 {
         output::line(format_args!(
             "not counted: {unclear} sentences labelled unclear, {unlabelled} without a label"

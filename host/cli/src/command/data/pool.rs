@@ -92,11 +92,11 @@ fn show(summary: &Summary, path: &Path) {
         let row = |(file, read, kept): &(String, usize, usize)| {
             [file.clone(), read.to_string(), kept.to_string()]
         };
-        output::table(["file", "read", "kept"], summary.files.iter().map(row));
+        output::table(["file", "read", "accepted"], summary.files.iter().map(row));
     }
     let share = |part: usize| output::percent(part as f64 / summary.read.max(1) as f64);
     let dropped = summary.dropped.iter().map(|(reason, &number)| (reason.describe(), number));
-    let rows = std::iter::once(("kept", summary.kept)).chain(dropped);
+    let rows = std::iter::once(("accepted", summary.kept)).chain(dropped);
     output::table(
         [&format!("{} questions", summary.read), "number", "share"],
         rows.map(|(what, number)| [what.to_owned(), number.to_string(), share(number)]),

@@ -75,7 +75,7 @@ fn show(summary: &SentenceSummary<'_>, rows: &[Row]) {
         summary.sentences
     ));
     if let Some(calibration) = &summary.findings.affirmed_by_count {
-        output::line(format_args!("what it affirms: {}", calibration.told()));
+        output::line(format_args!("what it affirms: {}", calibration.summary()));
     }
     if let Some(agreement) = agreement {
         show_agreement("people", Row::NEEDED, agreement);
