@@ -112,7 +112,7 @@ FUZZ_TARGETS := damaged_index triplets alignment requests admission answers conf
 TARGET ?= damaged_index
 # libtorch is not compiled with a sanitiser.
 FUZZ_SANITIZER = $(if $(filter weights,$(TARGET)),none,address)
-# The names of mapped files are never freed (host/corpus/src/files/lost.rs).
+# The names of mapped files are never freed (host/corpus/src/files/truncation.rs).
 FUZZ_LEAKS = $(if $(filter damaged_index,$(TARGET)),0,1)
 fuzz: ## fuzz TARGET=damaged_index (see host/fuzz/fuzz_targets) for FUZZ_SECONDS=600
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz

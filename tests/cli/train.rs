@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use corver_eval::{FIGURES, Unit};
+use corver_eval::{FIGURES, FigureUnit};
 use serde_json::{Map, Value, json};
 
 use crate::host::{
@@ -27,7 +27,7 @@ fn demo_training_writes_finished_run() {
     for when in ["before", "after"] {
         for figure in FIGURES {
             let value = summary[when][figure.name].as_f64().unwrap();
-            let is_share = figure.unit == Unit::Percent;
+            let is_share = figure.unit == FigureUnit::Percent;
             assert!(value >= 0.0 && (!is_share || value <= 1.0), "{} = {value}", figure.name);
         }
     }
@@ -71,7 +71,7 @@ fn demo_training_writes_finished_run() {
     let (resolved, plan) = again.stdout.split_once("# memory: ").expect("the plan of the memory");
     assert_eq!(resolved.trim(), fs::read_to_string(&config).unwrap().trim());
     assert!(
-        plan.contains("\n# decoding 512 rows at once")
+        plan.contains("\n# decoding 512 rows together")
             && plan.contains("\n# learning from 16384 tokens"),
         "{plan}"
     );

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use corver_core::{Decoding, Question, Sampler, Sampling};
-use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
+use corver_engine::{AdapterFolder, Engine, EngineApi, EngineSettings, ModelShape};
 use corver_http::Token;
 use corver_pretrained::{Dialogue, ModelConfig};
 use corver_reward::config::{EngineConfig, PolicyConfig};
@@ -21,9 +21,9 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
     let Some(EngineConfig { kind, url, model: name }) = &policy.engine else { return Ok(None) };
     let section = &settings.engine;
     let engine = EngineSettings {
-        kind: match kind {
-            EngineKind::Vllm => Kind::Vllm,
-            EngineKind::Sglang => Kind::Sglang,
+        api: match kind {
+            EngineKind::Vllm => EngineApi::Vllm,
+            EngineKind::Sglang => EngineApi::Sglang,
         },
         url: url.clone(),
         model: name.clone(),
@@ -40,11 +40,11 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
     Ok(Some(Engine::open(&engine, dialogue, ModelShape { vocab_size, max_positions })?))
 }
 
-/// Returns the folder that adapters are published in; `otherwise` if no setting names one.
-pub fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<AdapterPlace> {
-    let here = std::path::absolute(section.adapters.as_deref().unwrap_or(otherwise))?;
-    let seen_as = section.adapters_as_seen_by_server.clone().unwrap_or_else(|| here.clone());
-    Ok(AdapterPlace { seen_as, here })
+/// Where adapters are written for the server: `otherwise` where no setting names a folder.
+pub fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<AdapterFolder> {
+    let local = std::path::absolute(section.adapters.as_deref().unwrap_or(otherwise))?;
+    let on_server = section.adapters_as_seen_by_server.clone().unwrap_or_else(|| local.clone());
+    Ok(AdapterFolder { on_server, local })
 }
 
 /// Adapter and prompt of a sampler that is not trained.
@@ -73,7 +73,7 @@ pub fn open_sampler(
         engine.check_prompts(questions, sampling)?;
         engine.set_watch(watch);
         if let Some(adapter) = adapter {
-            engine.publish_into(adapter_place(&settings.engine, scratch)?)?;
+            engine.claim_adapter_folder(adapter_place(&settings.engine, scratch)?)?;
             engine.publish(|folder| Ok(corver_engine::copy_adapter(adapter, folder)?))?;
         }
         return Ok(Box::new(engine));

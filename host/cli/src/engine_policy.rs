@@ -32,7 +32,7 @@ impl EnginePolicy {
         settings: &Settings,
         run: &Path,
     ) -> Result<Self> {
-        engine.publish_into(adapter_place(&settings.engine, &run.join("adapters"))?)?;
+        engine.claim_adapter_folder(adapter_place(&settings.engine, &run.join("adapters"))?)?;
         Ok(Self { engine, policy, precision: settings.engine.adapter_precision, is_behind: true })
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use corver_corpus::{Corpus, Index, OpenOptions, Tokenizer};
+use corver_corpus::{Index, OpenOptions, TextIndex, Tokenizer};
 
 use corver_reward::parts;
 use corver_settings::DEMO;
@@ -32,12 +32,12 @@ pub fn open_folder(
     folder: &Path,
     tokenizer: Option<&Path>,
     options: OpenOptions,
-) -> Result<Corpus> {
+) -> Result<TextIndex> {
     let corpus = match tokenizer {
         Some(tokenizer) => {
-            Corpus::new(Index::open_with(folder, options)?, Tokenizer::from_file(tokenizer)?)
+            TextIndex::new(Index::open_with(folder, options)?, Tokenizer::from_file(tokenizer)?)
         }
-        None => Corpus::open_with(folder, options),
+        None => TextIndex::open_with(folder, options),
     };
     corpus.with_context(|| format!("opening the index {}", folder.display()))
 }

@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         .event_format(tracing_subscriber::fmt::format().without_time().with_target(false))
         .with_span_events(FmtSpan::CLOSE) // with -v: how long each stage took
         .init();
-    if let Err(error) = corver_corpus::name_lost_files() {
+    if let Err(error) = corver_corpus::report_truncated_files() {
         tracing::warn!(%error, "errors about index files truncated while in use will not name them");
     }
     match run(arguments) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::ensure;
 use anyhow::{Context, Result};
 use corver_core::{Algorithm, Decoding, Device, Learner, Question, Sampler, Sampling};
-use corver_learn::{Load, Model};
+use corver_learn::{Model, Workload};
 use corver_reward::config::PolicyConfig;
 use corver_settings::Settings;
 
@@ -31,7 +31,7 @@ pub fn plan_memory(
 ) -> Result<Option<MemoryPlan>> {
     let samples_here = policy.engine.is_none();
     let (rollout, update) = (settings.rollout, settings.update);
-    let load = Load {
+    let workload = Workload {
         num_generations: if samples_here { rollout.num_generations } else { 1 },
         max_prompt_length: rollout.max_prompt_length,
         max_completion_length: rollout
@@ -49,7 +49,7 @@ pub fn plan_memory(
         model,
         settings.policy.precision,
         settings.run.device,
-        &load,
+        &workload,
         memory,
     )
     .context("planning the memory of the run")?;
@@ -131,7 +131,7 @@ pub fn load_learner(settings: &Settings, policy: &PolicyConfig, model: &Path) ->
         set.r,
         set.alpha
     );
-    Ok(loaded.with_itself_as_reference()?)
+    Ok(loaded.freeze_as_reference()?)
 }
 
 /// Merges an adapter into a model, in a new folder.

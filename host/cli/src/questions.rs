@@ -5,19 +5,19 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use corver_core::Question;
-use corver_data::{Curriculum, QuestionPlace, Share};
+use corver_data::{Curriculum, PhaseShare, QuestionLocation};
 use corver_demo::demo_world;
 use corver_eval::Truth;
-use corver_reward::config::{DemoOr, Place, Problems, Resolve};
+use corver_reward::config::{DemoOr, DemoOrPath, Problems, Resolve};
 use corver_settings::{DEMO, Settings, TrainQuestions};
 
 /// Resolved question sets of a training run or of the filter.
 #[derive(Debug)]
 pub enum TrainSets {
     /// One question set for the whole run.
-    Set(Place),
+    Set(DemoOrPath),
     /// Phases of a curriculum: question sets, with the number of questions that each phase takes.
-    Phases(Vec<Vec<(Place, usize)>>),
+    Phases(Vec<Vec<(DemoOrPath, usize)>>),
 }
 
 impl Resolve for TrainSets {
@@ -60,10 +60,10 @@ impl TrainSets {
     pub fn read(&self, seed: u64) -> Result<Curriculum> {
         let of_demo = || corver_demo::demo_questions().0;
         let phases = match self {
-            Self::Set(place) => return Ok(Curriculum::of_one(questions(place, of_demo)?)),
+            Self::Set(place) => return Ok(Curriculum::single_phase(questions(place, of_demo)?)),
             Self::Phases(phases) => phases,
         };
-        let mut places: Vec<&Place> = Vec::new();
+        let mut places: Vec<&DemoOrPath> = Vec::new();
         let mut all: Vec<Vec<Share>> = Vec::new();
         for phase in phases {
             let mut shares = Vec::new();
@@ -72,14 +72,14 @@ impl TrainSets {
                     places.push(place);
                     places.len() - 1
                 });
-                shares.push(Share { file, take: *take });
+                shares.push(PhaseShare { file, take: *take });
             }
             all.push(shares);
         }
         let mut files = Vec::new();
         for place in places {
             files.push((
-                place.written(|path| path.display().to_string()),
+                place.to_setting(|path| path.display().to_string()),
                 questions(place, of_demo)?,
             ));
         }
@@ -90,7 +90,7 @@ impl TrainSets {
 /// Resolved question set of the evaluation; without one, nothing is evaluated.
 #[derive(Debug)]
 pub struct EvalSet {
-    place: Option<Place>,
+    place: Option<DemoOrPath>,
     limit: Option<usize>,
 }
 
@@ -120,20 +120,20 @@ impl EvalSet {
 
     /// Returns the oracle for sentences about the questions; only the demo has one.
     #[must_use]
-    pub fn truth(&self) -> Option<Arc<dyn Truth>> {
+    pub fn truth(&self) -> Option<Arc<dyn FactChecker>> {
         (self.place == Some(DemoOr::Demo)).then(demo_truth)
     }
 }
 
-fn demo_truth() -> Arc<dyn Truth> {
+fn demo_truth() -> Arc<dyn FactChecker> {
     Arc::new(DemoTruth(corver_demo::Truth::of(&demo_world())))
 }
 
 /// An oracle for sentences about the demo's world.
 #[derive(Debug)]
-struct DemoTruth(corver_demo::Truth);
+struct DemoTruth(corver_demo::WorldTruth);
 
-impl Truth for DemoTruth {
+impl FactChecker for DemoTruth {
     fn is_true(&self, sentence: &str) -> Option<bool> {
         self.0.is_true(sentence)
     }
@@ -146,16 +146,16 @@ pub fn truth_of(path: &Path) -> Option<Arc<dyn Truth>> {
 
 /// Resolves the location of a question set, and makes its path absolute. The split stays after the
 /// folder: `FOLDER#train`.
-fn resolve_set(key: &str, text: &mut String, problems: &mut Problems) -> Option<Place> {
+fn resolve_set(key: &str, text: &mut String, problems: &mut Problems) -> Option<DemoOrPath> {
     let place = problems.record(key, set_place(text))?;
-    *text = place.written(|path| path.display().to_string());
+    *text = place.to_setting(|path| path.display().to_string());
     Some(place)
 }
 
-fn set_place(text: &str) -> Result<Place> {
+fn set_place(text: &str) -> Result<DemoOrPath> {
     match text {
         DEMO => Ok(DemoOr::Demo),
-        text => Ok(DemoOr::Own(QuestionPlace::find(text)?.to_string().into())),
+        text => Ok(DemoOr::Own(QuestionLocation::find(text)?.to_string().into())),
     }
 }
 
@@ -166,12 +166,12 @@ fn set_place(text: &str) -> Result<Place> {
 pub fn graded_questions(path: &Path) -> Result<(String, Vec<Question>)> {
     let questions = named_questions(path)?;
     check_golds(&path.display().to_string(), &questions)?;
-    Ok((QuestionPlace::parse(&path.to_string_lossy()).name(), questions))
+    Ok((QuestionLocation::parse(&path.to_string_lossy()).name(), questions))
 }
 
 /// Reads a question set of a command line, file by file.
 pub fn read_files(path: &Path) -> Result<Vec<(PathBuf, Vec<Question>)>> {
-    Ok(QuestionPlace::find(utf8(path)?)?.read()?)
+    Ok(QuestionLocation::find(utf8(path)?)?.read()?)
 }
 
 /// Reads a question set of a command line; `demo` names the demo's evaluation questions.
@@ -183,9 +183,9 @@ fn utf8(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))
 }
 
-fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
+fn questions(place: &DemoOrPath, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
     let DemoOr::Own(path) = place else { return Ok(of_demo()) };
-    let files = QuestionPlace::parse(utf8(path)?).read()?;
+    let files = QuestionLocation::parse(utf8(path)?).read()?;
     Ok(files.into_iter().flat_map(|(_, questions)| questions).collect())
 }
 

@@ -1,10 +1,10 @@
 //! The source of replies to the requests of rules: corpus and models, or a recording.
 
 use anyhow::{Context, Result, bail};
-use corver_backends::passages::{PassageManifest, Place as PassagePlace};
-use corver_backends::recording::{Recording, go_on, record};
+use corver_backends::passages::{PassageLocation, PassageManifest};
+use corver_backends::recording::{Recording, record, resume};
 use corver_core::Backends;
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_reward::config::{CorpusConfig, DemoOr, Problems, Resolve, VerifierConfig};
 use corver_reward::parts;
 use corver_runs::{RunManifest, fingerprint, text_fingerprint};
@@ -65,7 +65,7 @@ pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Backends
             Ok((Origin::Recording(hash), Recording::open(path)?.backends()))
         }
         (None, Some((corpus, others))) => {
-            let (sources, backends) = parts::backends(corpus, others)?;
+            let (sources, backends) = parts::open_backends(corpus, others)?;
             Ok((Origin::Corpus { sources, others: fingerprints(others)? }, backends))
         }
         (None, None) => bail!("rules have neither a corpus nor a recording"),
@@ -112,7 +112,7 @@ pub fn recorded<'a>(
     backends: Backends<'a>,
 ) -> Result<Backends<'a>> {
     Ok(match &args.record {
-        Some(path) if resumes && path.exists() => go_on(path, backends)?,
+        Some(path) if resumes && path.exists() => resume(path, backends)?,
         Some(path) => record(path, backends)?,
         None => backends,
     })

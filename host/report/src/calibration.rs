@@ -1,6 +1,8 @@
 //! Pages about calibration: truth by count, and truth by reward.
 
-use corver_analysis::calibrate::{BucketShare, Calibration, Point, RuleAudit, Share};
+use corver_analysis::calibrate::{
+    BucketShare, Calibration, CorrectShare, ReliabilityPoint, RuleAudit,
+};
 use maud::{Markup, html};
 
 use crate::chart::{ChartLabels, ReliabilityBucket, reliability};
@@ -10,7 +12,8 @@ use crate::page::{page, table};
 /// Returns the page of a calibration: P(correct) by count.
 #[must_use]
 pub fn calibration(calibration: &Calibration) -> String {
-    let points: Vec<Point> = calibration.buckets.iter().map(BucketShare::point).collect();
+    let points: Vec<ReliabilityPoint> =
+        calibration.buckets.iter().map(BucketShare::point).collect();
     let body = html! {
         h1 { "Calibration" }
         p.lead { (calibration.summary()) "." }
@@ -51,7 +54,7 @@ pub fn audit(rules: &[RuleAudit]) -> String {
             h2 { (audit.rule) }
             p { (audit.summary()) "." }
             div.charts {
-                @let by_count: Vec<Point> = audit.by_count.iter().map(BucketShare::point).collect();
+                @let by_count: Vec<ReliabilityPoint> = audit.by_count.iter().map(BucketShare::point).collect();
                 (plot("P(true) by count", "the count that decided", &by_count))
                 (plot("P(true) by reward", "reward", &audit.by_reward))
             }
@@ -89,22 +92,24 @@ fn shares(what: &str, points: &[Point]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use corver_analysis::calibrate::{Auc, Buckets, Evidence, Interval, Order};
+    use corver_analysis::calibrate::{Auc, CountBuckets, Interval, SampleSize, ShareOrder};
 
     use super::*;
 
     fn buckets() -> Vec<BucketShare> {
         let shares = [(48, 200), (53, 100), (70, 100), (73, 100), (162, 200)];
-        let bucket =
-            |(bucket, (correct, n))| BucketShare { bucket, share: Share::of(correct, n).unwrap() };
-        Buckets::default().iter().zip(shares).map(bucket).collect()
+        let bucket = |(bucket, (correct, n))| BucketShare {
+            bucket,
+            share: CorrectShare::of_independent(correct, n).unwrap(),
+        };
+        CountBuckets::default().iter().zip(shares).map(bucket).collect()
     }
 
     #[test]
     fn calibration_page_draws_bucket_table() {
         let calibration = Calibration {
             buckets: buckets(),
-            order: Order::Kept,
+            order: ShareOrder::Rising,
             trend: None,
             unclear: 0,
             unlabelled: 0,
@@ -126,14 +131,17 @@ mod tests {
             abstained: 0.0,
             mean_true: 0.05,
             mean_false: -0.2,
-            evidence: Evidence::default(),
+            evidence: SampleSize::default(),
             auc: Auc { value: 0.76, interval: Some(Interval { low: 0.72, high: 0.79 }) },
             auc_within_questions: None,
             rank_correlation: Some(0.5),
             by_count: buckets(),
-            order: Order::Kept,
+            order: ShareOrder::Rising,
             uncounted: 0,
-            by_reward: vec![Point { label: "-0.300".into(), share: Share::of(48, 200).unwrap() }],
+            by_reward: vec![ReliabilityPoint {
+                label: "-0.300".into(),
+                share: CorrectShare::of_independent(48, 200).unwrap(),
+            }],
             of_abstained: None,
         };
         let page = super::audit(&[audit("first"), audit("<b>")]);

@@ -1,7 +1,7 @@
 //! Comparison of arms: tables for the terminal, and a page with these and learning curves.
 
 use corver_analysis::compare::{Arm, COSTS, Spread};
-use corver_eval::{Direction, Evaluation, FIGURES, Figure, Unit, View, figures};
+use corver_eval::{Direction, Evaluation, FIGURES, Figure, FigureUnit, View, figures};
 use maud::html;
 use serde::Serialize;
 
@@ -67,7 +67,7 @@ impl QuestionSet {
             let mut cells = vec![policy.clone()];
             for (figure, column) in shown.iter().zip(&columns) {
                 let values: Option<Vec<f64>> = evaluations.iter().map(figure.get).collect();
-                let spread = values.map(|values| Spread::of(figure.name, values, None));
+                let spread = values.map(|values| Spread::new(figure.name, values, None));
                 cells.push(spread.map_or_else(absent, |spread| column.value(&spread)));
             }
             rows.push(cells);
@@ -92,7 +92,7 @@ pub const COST_LEGEND: &str = "per step: seconds; requests of rules by kind (NLI
 struct Column {
     figure: &'static str,
     title: &'static str,
-    unit: Unit,
+    unit: FigureUnit,
     better: Option<Direction>,
 }
 
@@ -196,14 +196,15 @@ impl Column {
         let means = arms.iter().filter_map(|arm| Some(arm.figure(self.figure)?.mean));
         let largest = means.reduce(f64::max).filter(|largest| *largest > 0.0)?;
         let digits = (2.0 - largest.log10().floor()).clamp(0.0, 9.0) as usize;
-        let unit = if self.unit == Unit::Money { Unit::Number(digits) } else { self.unit };
+        let unit =
+            if self.unit == FigureUnit::Money { FigureUnit::Number(digits) } else { self.unit };
         Some(Self { unit, ..self })
     }
 
     /// True if the table shows deviation and difference. Counts have none, so that the table fits a
     /// terminal.
     fn has_spread(&self) -> bool {
-        self.unit != Unit::Count
+        self.unit != FigureUnit::Count
     }
 
     fn value(&self, spread: &Spread) -> String {
@@ -349,20 +350,20 @@ fn mean_curve(runs: &[LoadedRun], metric: &str) -> Vec<(u64, f64)> {
 #[cfg(test)]
 mod tests {
     use corver_analysis::compare::compare;
-    use corver_train::{QueryCounts, Summary};
+    use corver_train::{QueryCounts, RunSummary};
 
     use super::*;
     use crate::testing::{run_folder, trace};
 
     fn arms(falsehoods: [&[f64]; 2]) -> Vec<Arm> {
-        let run = |&falsehoods: &f64| Summary {
+        let run = |&falsehoods: &f64| RunSummary {
             after: Some(Evaluation {
                 accuracy: 0.75,
                 false_sentences: Some(falsehoods),
                 ..Evaluation::default()
             }),
             seconds_per_step: 2.0,
-            ..Summary::default()
+            ..RunSummary::default()
         };
         let summaries = falsehoods.map(|of_arm| of_arm.iter().map(run).collect());
         compare(&["first".into(), "mine".into()], &summaries, None)
@@ -398,13 +399,13 @@ mod tests {
     /// Of `first`, which counts, and `asks`, which asks an NLI model for money; `[arm][seed]` has
     /// the pairs of a step.
     fn asking(pairs: [&[f64]; 2]) -> Vec<Arm> {
-        let run = |&nli: &f64| Summary {
+        let run = |&nli: &f64| RunSummary {
             after: Some(Evaluation { accuracy: 0.5 + nli / 1000.0, ..Evaluation::default() }),
             seconds_per_step: 1.0,
             reward_seconds_per_step: 0.02 + nli / 100.0,
             asked_per_step: QueryCounts { count: 1200.0, nli, ..QueryCounts::default() },
             cost_per_step: nli / 5000.0,
-            ..Summary::default()
+            ..RunSummary::default()
         };
         compare(
             &["first".into(), "<asks>".into()],

@@ -146,7 +146,7 @@ pub fn of_step(
     };
     // PPO and DPO have no group baseline: critic values and pairs are not in the traces.
     let baselines =
-        Estimator::of(&run.settings.update, run.settings.advantage).baselines(&means, size);
+        Estimator::new(&run.settings.update, run.settings.advantage).baselines(&means, size);
     let explained = |place: usize| {
         let which = match (completion, place == places[0]) {
             (Some(_), _) => "",
@@ -227,7 +227,7 @@ fn section(
 /// Returns the table of the parts of the mean return.
 fn parts(trace: &Trace, settings: &RewardSettings) -> Markup {
     let ResponseGrades { judge, format } = &trace.response;
-    let parts = ReturnParts::of(trace, settings);
+    let parts = ReturnParts::new(trace, settings);
     let row = |what: &str, label: &str, value: f64| {
         vec![what.to_owned(), label.to_owned(), number::with_sign(value)]
     };

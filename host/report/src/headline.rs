@@ -1,8 +1,8 @@
 //! The top of a report: reward, length and results of a run.
 
 use corver_analysis::compare::COSTS;
-use corver_eval::{Evaluation, Figure, OF_AN_ANSWER, Unit, View, figures};
-use corver_train::Summary;
+use corver_eval::{Evaluation, Figure, FigureUnit, OF_AN_ANSWER, View, figures};
+use corver_train::RunSummary;
 use maud::{Markup, html};
 
 use crate::number;
@@ -57,10 +57,10 @@ fn asks(summary: &Summary) -> String {
     let mut parts = Vec::new();
     for cost in COSTS {
         match (cost.get)(summary).filter(|value| *value > 0.0) {
-            Some(value) if cost.unit == Unit::Count => {
+            Some(value) if cost.unit == FigureUnit::Count => {
                 parts.push(format!("{value:.0} {}", cost.meaning));
             }
-            Some(value) if cost.unit == Unit::Money => {
+            Some(value) if cost.unit == FigureUnit::Money => {
                 parts.push(format!("{}: {}", cost.title, number::short(value)));
             }
             _ => {}

@@ -10,8 +10,8 @@ use corver_core::Trace;
 use corver_eval::Evaluation;
 use corver_runs::RunManifest;
 use corver_runs::folder::{CONFIG, MANIFEST, METRICS_LOG, SUMMARY, TRACES};
-use corver_settings::{GraderSection, Plugin, Settings};
-use corver_train::{RewardNames, Summary};
+use corver_settings::{GraderSection, Settings, WeightedPlugin};
+use corver_train::{RewardNames, RunSummary};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -43,9 +43,9 @@ pub struct LoadedRun {
 
 /// Returns the rules that reward the completions, by the names of their files.
 fn reward_names(settings: &Settings) -> RewardNames {
-    let plugins: Vec<Plugin> =
+    let plugins: Vec<WeightedPlugin> =
         settings.rule.plugin.iter().filter_map(|text| text.parse().ok()).collect();
-    let names: Vec<String> = plugins.iter().map(Plugin::name).collect();
+    let names: Vec<String> = plugins.iter().map(WeightedPlugin::name).collect();
     let grader = |section: &GraderSection, built_in: &str| match &section.plugin {
         Some(path) => {
             Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()

@@ -7,7 +7,7 @@ use corver_core::response::AnswerRule;
 use corver_core::template::MIN_REASONING;
 use corver_core::text::words;
 use corver_core::{Compatibility, Label, Section, Trace};
-use corver_eval::{Missing, missing};
+use corver_eval::{MissingAnswer, missing_answer};
 
 /// Words of a sequence that counts as repeated.
 const SEQUENCE: usize = 4;
@@ -71,7 +71,7 @@ impl StepTally {
         // Graded without golds: only the label NOT_ATTEMPTED matters here.
         let rule = AnswerRule::of_evaluation(compatibility);
         if rule.grade(&trace.completion, &[]) == Label::NotAttempted {
-            let refused = missing(&trace.completion, true, rule) == Missing::Refused;
+            let refused = missing_answer(&trace.completion, true, rule) == MissingAnswer::Refused;
             self.refusals += usize::from(refused);
             self.without_answer += usize::from(!refused);
         }

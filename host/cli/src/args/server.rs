@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use corver_serve::Limits;
+use corver_serve::ServerLimits;
 
 /// Address, access token and limits of a server.
 #[derive(Debug, Args)]
@@ -39,12 +39,12 @@ impl ServerArgs {
     pub fn limits(&self) -> Limits {
         let Self { connections, grace, .. } = *self;
         let connections_per_peer =
-            self.connections_per_peer.unwrap_or(Limits::default().connections_per_peer);
-        Limits {
+            self.connections_per_peer.unwrap_or(ServerLimits::default().connections_per_peer);
+        ServerLimits {
             connections,
             connections_per_peer,
             grace: Duration::from_secs(grace),
-            ..Limits::default()
+            ..ServerLimits::default()
         }
     }
 }

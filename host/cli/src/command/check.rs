@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use corver_reward::Scorer;
-use corver_reward::check::{Checked, CheckedClaim, CheckedSentence, QuestionCheck, Status, Text};
+use corver_reward::check::{
+    CheckedClaim, CheckedSentence, CheckedText, QuestionCheck, Status, Text,
+};
 use corver_reward::config::{self, RewardConfig};
 
 use super::index::count::origin;
@@ -23,7 +25,7 @@ pub fn run(args: &CheckArgs, json: bool) -> Result<ExitCode> {
     let (settings, reward) = config::resolve::<RewardConfig>(settings)?;
     let texts = texts(args)?;
     let mut scorer = Scorer::open(&reward, &settings)?;
-    let passages = args.passages.unwrap_or(usize::from(scorer.has_text()));
+    let passages = args.passages.unwrap_or(usize::from(scorer.has_passages()));
     let checked = scorer.check(&texts, passages)?;
     for text in &checked {
         if json { output::json(text)? } else { show(text) }
@@ -57,7 +59,7 @@ fn texts(args: &CheckArgs) -> Result<Vec<Text>> {
     Ok(texts)
 }
 
-fn show(checked: &Checked) {
+fn show(checked: &CheckedText) {
     checked.question.iter().for_each(show_question);
     checked.sentences.iter().for_each(show_sentence);
     let total = checked.sentences.len();

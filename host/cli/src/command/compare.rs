@@ -9,8 +9,8 @@ use corver_report::run::LoadedRun;
 use corver_reward::config;
 use corver_runs::folder;
 use corver_settings::load::differences;
-use corver_settings::{Layers, Plugin, Settings};
-use corver_train::Summary;
+use corver_settings::{Layers, Settings, WeightedPlugin};
+use corver_train::RunSummary;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{
@@ -292,7 +292,7 @@ fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
         arms.push((BASE.to_owned(), of_arm(args, None, None)?));
     }
     for text in &args.plugin {
-        let plugin: Plugin = text.parse()?;
+        let plugin: WeightedPlugin = text.parse()?;
         let name = if plugin.weight == 1.0 {
             plugin.name()
         } else {
@@ -359,7 +359,7 @@ fn read_summary(run: &Path) -> Result<Option<Summary>> {
     }
 }
 
-fn summary(out: &Path, arm: &str, seed: u64) -> Result<Summary> {
+fn summary(out: &Path, arm: &str, seed: u64) -> Result<RunSummary> {
     let run = run_folder(out, arm, seed);
     read_summary(&run)?.with_context(|| format!("{} is not finished", run.display()))
 }

@@ -142,7 +142,7 @@ fn evidence(
     let of_query = |query: &corver_core::Query| {
         let found = opened.as_ref().map_err(Clone::clone);
         let found = found.and_then(|texts| {
-            texts.of(&query.all_of, PASSAGES).map_err(|error| format!("{error:#}"))
+            texts.find(&query.all_of, PASSAGES).map_err(|error| format!("{error:#}"))
         });
         let (passages, missing) = match found {
             Ok(passages) => (passages.iter().map(passage).collect(), None),
@@ -153,8 +153,8 @@ fn evidence(
     lookups.into_iter().map(|lookup| of_query(&lookup.query)).collect()
 }
 
-fn open(config: &CorpusConfig) -> Result<Passages> {
-    let passages = Passages::new(config)?;
+fn open(config: &CorpusConfig) -> Result<CorpusPassages> {
+    let passages = CorpusPassages::new(config)?;
     passages.open()?;
     Ok(passages)
 }
@@ -168,7 +168,7 @@ fn passage(passage: &corver_corpus::Passage) -> MatchedPassage {
 fn show(explained: &ExplainedCompletion, settings: &RewardSettings) {
     let ExplainedCompletion { origin, trace, returns, group, .. } = explained;
     output::line(origin);
-    show_return(trace, &ReturnParts::of(trace, settings));
+    show_return(trace, &ReturnParts::new(trace, settings));
     if let Some(group) = group {
         output::line(format_args!(
             "  group: mean {:+.3}, deviation {:.3}; advantage {:+.3} outside sentences",

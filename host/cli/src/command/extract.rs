@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use corver_core::Triplet;
 use corver_core::triplet::triplets_from_reply;
-use corver_eval::{ExtractionQuality, Found, compare_triplets, read_gold};
+use corver_eval::{ExtractionQuality, MatchCounts, compare_triplets, read_gold};
 use corver_inference::extract::Stats;
 use corver_reward::config::{self, ExtractorConfig};
 use corver_reward::parts;
@@ -27,7 +27,7 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         None => text.lines().map(str::trim).filter(|line| !line.is_empty()).collect(),
     };
     let (_, config) = config::resolve::<ExtractorConfig>(settings_of(args)?)?;
-    let (_, extractor) = parts::extractor(&config)?;
+    let (_, extractor) = parts::open_extractor(&config)?;
     let start = Instant::now();
     let replies = extractor.replies(&sentences).context("extracting triplets")?;
     let seconds = start.elapsed().as_secs_f64();
@@ -109,7 +109,7 @@ fn compare(quality: &ExtractionQuality, json: bool) -> Result<()> {
             format!("{:.1} % ({:.1} to {:.1})", 100.0 * share, 100.0 * low, 100.0 * high)
         };
         let (precision, recall) = (shown(found.precision()), shown(found.recall()));
-        let Found { right, found, gold } = found;
+        let MatchCounts { right, found, gold } = found;
         output::line(format_args!(
             "{what}: precision {precision}, recall {recall}; {right} correct, {found} found, \
              {gold} gold"

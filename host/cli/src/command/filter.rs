@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use corver_eval::filter::{ANSWERED, KEPT};
-use corver_eval::{FilterPlan, Filtered, filter};
+use corver_eval::{FilterPlan, FilterSummary, filter};
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
 use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
@@ -47,7 +47,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     let num_read = questions.len();
     questions.retain(|question| !question.golds.is_empty());
     ensure!(!questions.is_empty(), "`question.train`: no question has a gold answer to grade with");
-    let model = parts::model(&policy)?;
+    let model = parts::policy_folder(&policy)?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
@@ -152,7 +152,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn show_table(filtered: &Filtered, settings: &FilterSettings) {
+fn show_table(filtered: &FilterSummary, settings: &FilterSettings) {
     let samples = settings.num_generations;
     output::table(
         [&format!("correct of {samples}"), "questions", "share", "selected"],
@@ -172,6 +172,6 @@ fn show_table(filtered: &Filtered, settings: &FilterSettings) {
     );
 }
 
-fn share(part: usize, of: &Filtered) -> String {
+fn share(part: usize, of: &FilterSummary) -> String {
     output::percent(part as f64 / of.questions.max(1) as f64)
 }

@@ -5,7 +5,7 @@ use corver_core::{
     Backends, Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers,
     SentenceScorer, Trace, Verdict, score,
 };
-use corver_eval::{Completions, read_completions};
+use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig};
 use corver_reward::parts::{self, Loader};
 use corver_settings::RewardSettings;
@@ -40,7 +40,7 @@ pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
 
 /// Scores completions and prints their traces.
 pub fn score_and_show(
-    completions: Completions,
+    completions: CompletionSet,
     extractor: Option<&ExtractorConfig>,
     settings: &RewardSettings,
     backends: &mut Backends<'_>,
@@ -51,7 +51,7 @@ pub fn score_and_show(
     let scored = scored(completions, extractor, settings, backends, sentence_scorer, graders)?;
     for completion in &scored.completions {
         let trace = &completion.trace;
-        let explained = Explained::of(trace, settings);
+        let explained = Explained::new(trace, settings);
         if json { output::json(&explained)? } else { show(trace, &explained.return_parts) }
     }
     Ok(())
@@ -59,7 +59,7 @@ pub fn score_and_show(
 
 /// Scores completions with their own triplets, or the extractor's.
 pub fn scored(
-    completions: Completions,
+    completions: CompletionSet,
     extractor: Option<&ExtractorConfig>,
     settings: &RewardSettings,
     backends: &mut Backends<'_>,
@@ -68,7 +68,7 @@ pub fn scored(
 ) -> Result<Scored> {
     let mut extractor: Box<dyn Extractor> = match (completions.triplets, extractor) {
         (Some(given), _) => Box::new(given),
-        (None, Some(config)) => Box::new(parts::extractor(config)?.1),
+        (None, Some(config)) => Box::new(parts::open_extractor(config)?.1),
         (None, None) => bail!("the completions have no triplets, and no extractor is named"),
     };
     let mut scorers = Scorers { extractor: extractor.as_mut(), backends, sentence_scorer, graders };

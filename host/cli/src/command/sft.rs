@@ -29,7 +29,7 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     let (mut settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
     let demonstrations = Demonstrations::read(&args.file)?;
     let steps = settings.sft.steps(demonstrations.all.len());
-    let model = parts::model(&policy)?;
+    let model = parts::policy_folder(&policy)?;
     let resolved =
         toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
 
@@ -53,14 +53,17 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     policy::choose_threads(&mut settings)?;
     let mut policy = policy::load_learner(&settings, &policy, &model)?;
     policy.set_system_prompt(&settings.policy.system_prompt);
-    demonstrations.check_lengths(&policy.lengths(&demonstrations.all)?, settings.sft.max_length)?;
+    demonstrations.check_lengths(
+        &policy.demonstration_lengths(&demonstrations.all)?,
+        settings.sft.max_length,
+    )?;
 
     let interrupt = Interrupt::listen()?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "sft"));
     let (run, steps_done) = if args.resume {
         let run = resumed::open(&path, &manifest, &resolved, &[])?;
         let steps_done = policy::resume(&mut policy, &run.checkpoints())?;
-        run.go_on(&resolved, steps_done, steps)?;
+        run.continue_to(&resolved, steps_done, steps)?;
         (run, steps_done)
     } else {
         (RunDir::create(&path, &resolved, &manifest)?, 0)

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use corver_core::{Backends, Decoding, Estimator, Graders, Learner, Scorers, StepSettings};
 use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
-use corver_inference::extract::Extractor;
+use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_reward::plugin;
 use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::{ChatPrices, PriceSection, Settings};
 use corver_train::{
-    Observer, Plan, Prices, RewardNames, Summary, SystemPrompts, TrainError, train,
+    Observer, Prices, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train,
 };
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
@@ -95,7 +95,7 @@ pub struct TrainConfig {
 }
 
 impl TrainConfig {
-    /// Resolves every part; with --replay neither corpus nor verifiers are needed.
+    /// Resolves every part; with --replay neither corpus nor backends are needed.
     pub fn resolve(
         recording: &RecordingArgs,
         settings: &mut Settings,
@@ -128,7 +128,7 @@ impl PreparedRun {
         let (mut settings, config) = config::resolve_with(settings, |settings, problems| {
             TrainConfig::resolve(&args.recording, settings, problems)
         })?;
-        let model = parts::model(&config.policy)?;
+        let model = parts::policy_folder(&config.policy)?;
         let memory = policy::plan_memory(&mut settings, &config.policy, &model)?;
         policy::choose_threads(&mut settings)?;
         Ok(Self { config, settings, model, memory })
@@ -181,11 +181,12 @@ impl OpenedRun {
         let loader = Loader::new(&config.scoring.rules)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let plan = plan(config, settings, &rules.name)?;
+        plan.step.estimator.check_credit(rules.credit()).map_err(anyhow::Error::from_boxed)?;
         plan.check()?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;
         parts::check_granted(&backends, &rules, &graders)?;
-        let (extractor_folder, extractor) = parts::extractor(&config.scoring.extractor)?;
+        let (extractor_folder, extractor) = parts::open_extractor(&config.scoring.extractor)?;
 
         let mut manifest = RunManifest::default();
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
@@ -254,8 +255,8 @@ pub fn train_once(
     };
     let (run, steps_done) =
         open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
-    let mut backends = recording::recorded(&args.recording, args.resume, backends)?;
-    policy.keep_failures(run.path());
+    let mut verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
+    policy.dump_failed_batches_to(run.path());
     let mut scorers = Scorers {
         extractor: &mut extractor,
         backends: &mut backends,
@@ -307,12 +308,12 @@ fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
     }
 }
 
-fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<Plan> {
+fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPlan> {
     let rules = &config.scoring.rules;
     let eval_prompt = &settings.eval.system_prompt;
     let PriceSection { count, nli, passages } = settings.verify.price;
     let ChatPrices { prompt, completion } = settings.verify.chat.prices;
-    Ok(Plan {
+    Ok(TrainPlan {
         train: config.train.read(settings.run.seed)?,
         eval: config.eval.read()?,
         steps: settings.run.steps,
@@ -321,10 +322,10 @@ fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<Plan> {
         step: StepSettings {
             sampling: settings.rollout,
             rewards: settings.reward,
-            estimator: Estimator::of(&settings.update, settings.advantage),
+            estimator: Estimator::new(&settings.update, settings.advantage),
         },
         evaluate: settings.eval.answers,
-        truth: config.eval.truth(),
+        facts: config.eval.truth(),
         prompts: SystemPrompts {
             train: settings.policy.system_prompt.clone(),
             eval_raw: eval_prompt.clone(),
@@ -359,7 +360,7 @@ fn open_run(
     }
     let run = resumed::open(&path, manifest, resolved, &FREE)?;
     let steps_done = policy::resume(policy, &run.checkpoints())?;
-    run.go_on(resolved, steps_done, steps)?;
+    run.continue_to(resolved, steps_done, steps)?;
     Ok((run, steps_done))
 }
 
@@ -443,7 +444,7 @@ impl Observer for Screen {
     }
 }
 
-fn show(summary: &Summary, run: &Path) {
+fn show(summary: &RunSummary, run: &Path) {
     let [before, after] = [&summary.before, &summary.after].map(Option::as_ref);
     let mut rows = Vec::new();
     for figure in

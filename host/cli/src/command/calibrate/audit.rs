@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use corver_analysis::calibrate::{
-    Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
+    Annotated, CountBuckets, RuleAudit, SamplePlan, Sampled, ScoredSentence, ShareOrder, audit,
+    read_sheets,
 };
 use corver_core::Sampling;
-use corver_eval::Truth;
+use corver_eval::FactChecker;
 use corver_report::page;
 use corver_reward::config::{self, ExtractorConfig, PolicyConfig, Problems, Resolve, RulesConfig};
 use corver_reward::parts::{self, Loader};
@@ -109,7 +110,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let (mut settings, config) = config::resolve_with(settings_of(args)?, |settings, problems| {
         AuditConfig::resolve(args, settings, problems)
     })?;
-    let buckets = Buckets::new(&args.buckets.buckets)?;
+    let buckets = CountBuckets::new(&args.buckets.buckets)?;
     let source = match &config.world {
         None => SentenceSource::Sheets(read_sheets(&args.sheet)?),
         Some(world) => {
@@ -135,12 +136,12 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let mut all = Vec::new();
     for mut rule in rules {
         let judged = sampled
-            .judge(&mut rule, &mut backends)
+            .score(&mut rule, &mut backends)
             .with_context(|| format!("auditing {}", rule.name))?;
         audits.push(audit(&rule.name, &judged, &buckets, settings.run.seed).context(ONE_SIDED)?);
         all.push((rule.name, judged));
     }
-    let (sentences, decided) = sampled.sentences();
+    let (sentences, decided) = sampled.num_sentences();
     let truths = all[0].1.iter().filter(|judged| judged.is_true).count();
     let audited =
         Audited { sentences, decided, true_share: truths as f64 / decided as f64, rules: audits };
@@ -159,12 +160,12 @@ fn sample(
     args: &AuditArgs,
     settings: &mut Settings,
     world: &WorldConfig,
-    truth: &dyn Truth,
+    truth: &dyn FactChecker,
 ) -> Result<Sampled> {
     policy::choose_threads(settings)?;
     let questions = world.questions.read()?;
-    let model = parts::model(&world.policy)?;
-    let mut extractor = parts::extractor(&world.extractor)?.1;
+    let model = parts::policy_folder(&world.policy)?;
+    let mut extractor = parts::open_extractor(&world.extractor)?.1;
     let sampling = Sampling { num_generations: usize::from(args.samples), ..settings.rollout };
     let plan = SamplePlan {
         sampling,
@@ -211,7 +212,7 @@ fn write(
     out: &Path,
     audited: &Audited,
     sampled: &Sampled,
-    all: &[(String, Vec<Judged<'_>>)],
+    all: &[(String, Vec<ScoredSentence<'_>>)],
 ) -> Result<()> {
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot create the folder {}", out.display()))?;
@@ -241,7 +242,7 @@ fn write(
     Ok(page::save(&out.join(PAGE), &corver_report::calibration::audit(&audited.rules))?)
 }
 
-fn show(audited: &Audited, buckets: &Buckets) {
+fn show(audited: &Audited, buckets: &CountBuckets) {
     let Audited { sentences, decided, true_share, rules } = audited;
     output::line(format_args!(
         "{decided} of {sentences} sentences can be decided; {} of those are true",
@@ -277,9 +278,9 @@ fn show(audited: &Audited, buckets: &Buckets) {
                 })
             };
             let in_order = match audit.order {
-                Order::Kept => "yes",
-                Order::Unclear => "within chance",
-                Order::Broken => "no",
+                ShareOrder::Rising => "yes",
+                ShareOrder::Unclear => "within chance",
+                ShareOrder::Broken => "no",
             }
             .to_owned();
             [audit.rule.clone()]

@@ -1,7 +1,7 @@
 //! `corver-host calibrate draw`: samples sentences by count, into a sheet to label.
 
 use anyhow::{Result, ensure};
-use corver_analysis::calibrate::{Buckets, Drawn, Pool, write_sheet};
+use corver_analysis::calibrate::{CountBuckets, Drawn, SentencePool, write_sheet};
 
 use crate::args::DrawArgs;
 use crate::output;
@@ -12,7 +12,7 @@ pub fn run(args: &DrawArgs, json: bool) -> Result<()> {
         "{} exists, and may hold labels; choose another name",
         args.out.display()
     );
-    let mut pool = Pool::new(Buckets::new(&args.buckets.buckets)?);
+    let mut pool = SentencePool::new(CountBuckets::new(&args.buckets.buckets)?);
     for run in &args.runs {
         pool.add(run)?;
     }

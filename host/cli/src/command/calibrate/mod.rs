@@ -5,7 +5,7 @@ mod draw;
 mod read;
 
 use anyhow::Result;
-use corver_analysis::calibrate::Share;
+use corver_analysis::calibrate::CorrectShare;
 
 use crate::args::{CalibrateArgs, CalibrateCommand};
 use crate::output;

@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use corver_analysis::calibrate::{Calibration, Share, Suggestion, calibrate, read_sheets, suggest};
+use corver_analysis::calibrate::{
+    Calibration, CorrectShare, Suggestion, calibrate, read_sheets, suggest,
+};
 use corver_report::page;
 use serde::Serialize;
 
@@ -84,7 +86,7 @@ fn show(calibration: &Calibration) {
     output::table(
         ["count", "correct", "of", "P(correct)", "95 %"],
         buckets.iter().map(|bucket| {
-            let Share { correct, .. } = bucket.share;
+            let CorrectShare { correct, .. } = bucket.share;
             let [n, share, interval] = cells(&bucket.share);
             [bucket.bucket.to_string(), correct.to_string(), n, share, interval]
         }),

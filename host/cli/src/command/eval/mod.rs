@@ -10,9 +10,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use corver_core::{Backends, Graders, Question, Sampler, Sampling, Scorers};
 use corver_eval::{
-    EvaluatePlan, Evaluation, GradedAnswer, OF_AN_ANSWER, Truth, View, evaluate, figures, summarize,
+    EvaluatePlan, Evaluation, FactChecker, GradedAnswer, OF_AN_ANSWER, View, evaluate, figures,
+    summarize,
 };
-use corver_inference::extract::Extractor;
+use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_runs::{RunDir, RunManifest, fingerprint, text_fingerprint};
@@ -37,7 +38,7 @@ pub const RAW: &str = "raw";
 struct Set {
     name: String,
     questions: Vec<Question>,
-    truth: Option<Arc<dyn Truth>>,
+    truth: Option<Arc<dyn FactChecker>>,
 }
 
 /// Evaluation of one policy on one set.
@@ -85,7 +86,7 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
-    let model = parts::model(&config.policy)?;
+    let model = parts::policy_folder(&config.policy)?;
     let mut scoring =
         config.scoring.as_ref().map(|config| Scoring::open(args, config)).transpose()?;
     let folder = match &args.out {
@@ -152,7 +153,7 @@ fn answers_of(
     let plan = EvaluatePlan {
         settings: settings.eval.answers,
         compatibility: settings.reward.compatibility,
-        truth: truth.as_deref(),
+        facts: truth.as_deref(),
         seed: settings.run.seed,
     };
     Ok(evaluate(policy, scorers, questions, &plan, &mut progress)?)
@@ -271,7 +272,7 @@ struct Scoring {
     origin: Origin,
     backends: Backends<'static>,
     extractor_folder: PathBuf,
-    extractor: Extractor,
+    extractor: OnnxExtractor,
 }
 
 impl Scoring {
@@ -279,7 +280,7 @@ impl Scoring {
         let rules = Loader::new(&config.rules)?.sentence_rules()?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.answers, &args.recording)?;
-        let (extractor_folder, extractor) = parts::extractor(&config.extractor)?;
+        let (extractor_folder, extractor) = parts::open_extractor(&config.extractor)?;
         let backends = recording::recorded(&args.recording, args.resume, backends)?;
         Ok(Self {
             rules,

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use corver_corpus::{BuildOptions, Index, Progress, Tokenizer, available_memory, build};
+use corver_corpus::{BuildOptions, BuildProgress, Index, Tokenizer, available_memory, build};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
     let start = Instant::now();
     let tokenizer = Tokenizer::from_file(&args.tokenizer)?;
     let bar = StageBar::new();
-    let report = |progress: Progress| bar.show(progress);
+    let report = |progress: BuildProgress| bar.show(progress);
     let options = BuildOptions {
         shards: args.shards,
         metadata: !args.no_metadata,
@@ -83,15 +83,15 @@ impl StageBar {
         stages.seconds.clone()
     }
 
-    fn show(&self, progress: Progress) {
+    fn show(&self, progress: BuildProgress) {
         match progress {
-            Progress::Resumed { documents, .. } => {
+            BuildProgress::Resumed { documents, .. } => {
                 output::note(
                     &self.bar,
                     &format!("resuming an interrupted build after {documents} documents"),
                 );
             }
-            Progress::Tokenised { read_bytes, input_bytes, .. } => {
+            BuildProgress::Tokenised { read_bytes, input_bytes, .. } => {
                 self.advance(
                     "tokenising",
                     (0, 1),
@@ -100,16 +100,16 @@ impl StageBar {
                     input_bytes,
                 );
             }
-            Progress::Sorting { shard, shards, tokens, sorted } => {
+            BuildProgress::Sorting { shard, shards, tokens, sorted } => {
                 self.advance("sorting", (shard, shards), TOKENS, sorted, tokens);
             }
-            Progress::Ranking { shard, shards, tokens, ranked } => {
+            BuildProgress::Ranking { shard, shards, tokens, ranked } => {
                 self.advance("ranking", (shard, shards), TOKENS, ranked, tokens);
             }
-            Progress::Merging { shard, shards, tokens, merged } => {
+            BuildProgress::Merging { shard, shards, tokens, merged } => {
                 self.advance("merging", (shard, shards), TOKENS, merged, tokens);
             }
-            Progress::Prefixes { shard, shards, prefixes, written } => {
+            BuildProgress::Prefixes { shard, shards, prefixes, written } => {
                 self.advance(
                     "prefixes",
                     (shard, shards),

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use corver_corpus::{CnfCount, CnfOptions, Mode, OpenOptions, Passage, parse_query};
-use corver_counts::{Local, OpenSettings, Opened, RemoteSettings, Source};
+use corver_corpus::{CnfCount, CnfOptions, MatchPassage, Mode, OpenOptions, parse_query};
+use corver_counts::{CorpusSource, Local, OpenSettings, OpenedSource, RemoteSettings};
 use corver_reward::config::{self, DemoOr};
 use corver_reward::parts;
 use serde_json::json;
@@ -26,7 +26,7 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } =
         args;
     let words = parse_query(query)?;
-    let sources = config::sources(&args.index)?;
+    let sources = config::parse_sources(&args.index)?;
     let options = CnfOptions {
         mode: if *exact { Mode::Exact } else { (*mode).into() },
         max_clause_freq: *max_clause_freq,
@@ -42,12 +42,13 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     };
     corver_counts::check_token(&sources, &remote)?;
     if *show > 0
-        && let Some(server) = sources.iter().find(|source| matches!(source, Source::Remote { .. }))
+        && let Some(server) =
+            sources.iter().find(|source| matches!(source, CorpusSource::Remote { .. }))
     {
         bail!("{server} has no text to --show: the API only counts");
     }
     let open = |source| open(source, tokenizer.as_deref(), options, &remote);
-    let corpora: Vec<Opened> = sources.iter().map(open).collect::<Result<_>>()?;
+    let corpora: Vec<OpenedSource> = sources.iter().map(open).collect::<Result<_>>()?;
     corver_counts::check_parts(sources.iter().zip(&corpora))?;
     let start = Instant::now();
     let counts =
@@ -84,17 +85,17 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
 }
 
 fn open(
-    source: &Source,
+    source: &CorpusSource,
     tokenizer: Option<&Path>,
     options: CnfOptions,
     remote: &RemoteSettings,
-) -> Result<Opened> {
+) -> Result<OpenedSource> {
     match source {
-        Source::Folder(folder) => {
+        CorpusSource::Folder(folder) => {
             let corpus = open_folder(folder, tokenizer, OpenOptions::default())?;
-            Ok(Opened::Local(Local::new(corpus, options)))
+            Ok(OpenedSource::Local(Local::new(corpus, options)))
         }
-        Source::Remote { .. } => Ok(source.open(&OpenSettings {
+        CorpusSource::Remote { .. } => Ok(source.open(&OpenSettings {
             options,
             remote: remote.clone(),
             ..OpenSettings::default()
@@ -114,16 +115,16 @@ fn sum(one: CnfCount, other: CnfCount) -> CnfCount {
 
 /// Returns up to `limit` matching passages, from the first folder, then the second, and so on.
 fn passages(
-    corpora: &[Opened],
+    corpora: &[OpenedSource],
     words: &[Vec<String>],
     options: &CnfOptions,
     limit: usize,
-) -> Result<Vec<Passage>> {
+) -> Result<Vec<MatchPassage>> {
     let mut passages = Vec::new();
     for corpus in corpora {
         let wanted = limit - passages.len();
         if wanted > 0
-            && let Opened::Local(local) = corpus
+            && let OpenedSource::Local(local) = corpus
         {
             passages.extend(local.corpus().passages(words, options, wanted)?);
         }
@@ -131,7 +132,7 @@ fn passages(
     Ok(passages)
 }
 
-fn show_passage(passage: &Passage) {
+fn show_passage(passage: &MatchPassage) {
     output::line("");
     output::line(origin(passage));
     output::running_text(passage.spans.iter().map(|span| (span.text.as_str(), span.matched)));

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use corver_backends::passages::{BuildOptions, Place, build};
+use corver_backends::passages::{PassageLocation, PassageOptions, build};
 use serde_json::json;
 
 use crate::args::PassagesArgs;
@@ -11,19 +11,20 @@ use crate::index_folder::folder;
 use crate::output;
 
 pub fn run(args: &PassagesArgs, json: bool) -> Result<()> {
-    let place = Place::new(&folder(args.index.as_deref())?, args.dir.as_deref())?;
+    let location = PassageLocation::new(&folder(args.index.as_deref())?, args.dir.as_deref())?;
     let start = Instant::now();
     let bar = output::progress(0, "reading");
     let report = |read, documents| {
         bar.set_length(documents);
         bar.set_position(read);
     };
-    let manifest = build(&place, &BuildOptions { words: args.words, progress: Some(&report) })?;
+    let manifest =
+        build(&location, &PassageOptions { words: args.words, progress: Some(&report) })?;
     bar.finish_and_clear();
     let seconds = start.elapsed().as_secs_f64();
     if json {
         return output::json(
-            &json!({"folder": place.folder(), "passages": manifest, "seconds": seconds}),
+            &json!({"folder": location.folder(), "passages": manifest, "seconds": seconds}),
         );
     }
     output::line(format_args!(

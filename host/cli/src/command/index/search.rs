@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use corver_backends::passages::{PassageError, Passages, Place};
+use corver_backends::passages::{PassageError, PassageIndex, PassageLocation};
 use corver_core::Search;
 use serde_json::json;
 
@@ -18,8 +18,8 @@ pub fn run(args: &SearchArgs, json: bool) -> Result<()> {
         [] => vec![folder(None)?],
         named => named.iter().map(|own| folder(Some(own))).collect::<Result<_>>()?,
     };
-    let places = index.iter().map(|index| Place::new(index, dir.as_deref()));
-    let passages = Passages::open(&places.collect::<Result<Vec<_>, PassageError>>()?)?;
+    let places = index.iter().map(|index| PassageLocation::new(index, dir.as_deref()));
+    let passages = PassageIndex::open(&places.collect::<Result<Vec<_>, PassageError>>()?)?;
     let search = Search { title: title.clone(), query: query.clone(), k: *k };
     let start = Instant::now();
     let found = passages.search(&search)?;

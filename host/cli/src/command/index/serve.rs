@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use anyhow::Result;
 use corver_corpus::OpenOptions;
-use corver_serve::{CountLimits, Metrics, counts};
+use corver_serve::{CountLimits, Metrics, count_routes};
 use serde_json::json;
 
 use crate::args::IndexServeArgs;

@@ -1,7 +1,7 @@
 //! `corver-host index verify`: verifies an index.
 
 use anyhow::{Context, Result, ensure};
-use corver_corpus::{Level, OpenOptions, verify};
+use corver_corpus::{OpenOptions, VerifyLevel, verify};
 use serde_json::json;
 
 use crate::args::VerifyArgs;
@@ -13,7 +13,7 @@ const SAMPLE: u64 = 100_000;
 
 pub fn run(args: &VerifyArgs, json: bool) -> Result<()> {
     let path = folder(args.index.as_deref())?;
-    let level = if args.full { Level::Full } else { Level::Sampled(SAMPLE) };
+    let level = if args.full { VerifyLevel::Full } else { VerifyLevel::Sampled(SAMPLE) };
     ensure!(path.exists(), "there is no index {}", path.display());
     let options = OpenOptions { shards: args.shards.clone(), ..OpenOptions::default() };
     let verified = verify(&path, options, level)

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use corver_analysis::judge::answer::LABELS;
-use corver_analysis::judge::{Agreement, read_items};
+use corver_analysis::judge::{JudgeAgreement, read_items};
 use serde::Serialize;
 
 use super::{Bill, request_labels, show_agreement};
@@ -17,7 +17,7 @@ const BUILT_IN: &str = include_str!("../../../../../configs/judge/answer.toml");
 struct AnswerSummary<'a> {
     answers: usize,
     #[serde(flatten)]
-    agreement: Agreement<3>,
+    agreement: JudgeAgreement<3>,
     #[serde(flatten)]
     bill: &'a Bill,
 }

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use corver_analysis::judge::{Agreement, JudgeSettings, Judged, Subject};
+use corver_analysis::judge::{JudgeAgreement, JudgeSettings, JudgeSubject, JudgedSubject};
 use corver_backends::chat::{Chat, Spent};
 use corver_core::{ChatPrompt, ChatReply};
 use corver_reward::folders;
@@ -90,14 +90,15 @@ fn request_labels<S: Subject>(
     let file: JudgeFile<S::Label> = judge_file(args, built_in)?;
     file.judge.check::<S>()?;
     let settings = &file.chat;
-    let chat = Chat::open(settings.clone(), "chat", &folders::cache()?.join("chat/replies.jsonl"))?;
+    let chat =
+        ChatClient::open(settings.clone(), "chat", &folders::cache()?.join("chat/replies.jsonl"))?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
     let files: Vec<String> =
         args.files.iter().map(|path| fingerprint(path)).collect::<Result<_, _>>()?;
     manifest.set("files", files.join(" "));
-    let model = settings.model.clone().unwrap_or_default(); // `Chat::open` refuses a file without
+    let model = settings.model.clone().unwrap_or_default(); // `ChatClient::open` refuses a file without
     manifest.set("endpoint", settings.endpoint.as_deref().unwrap_or_default());
     manifest.set("model", &model);
     let prompts: Vec<ChatPrompt> =
@@ -109,9 +110,9 @@ fn request_labels<S: Subject>(
 
     let JudgeFile { judge, chat: chat_settings } = file;
     let bar = output::progress(prompts.len() as u64, "judging");
-    let replies = chat.ask_all(
+    let replies = chat.reply_all(
         &prompts,
-        |reply| judge.read(reply).is_some(),
+        |reply| judge.parse_reply(reply).is_some(),
         |done| bar.set_position(done as u64),
     );
     bar.finish_and_clear();
@@ -131,11 +132,15 @@ impl<L: Copy + PartialEq + Display> JudgeRun<L> {
     fn judged<'a, S: Subject<Label = L>>(
         &'a self,
         subjects: &'a [S],
-    ) -> Result<Vec<Judged<'a, S>>> {
-        let judged: Vec<Judged<'_, S>> = subjects
+    ) -> Result<Vec<JudgedSubject<'a, S>>> {
+        let judged: Vec<JudgedSubject<'_, S>> = subjects
             .iter()
             .zip(&self.replies)
-            .map(|(subject, reply)| Judged { subject, model: self.judge.read(reply), reply })
+            .map(|(subject, reply)| JudgedSubject {
+                subject,
+                model: self.judge.parse_reply(reply),
+                reply,
+            })
             .collect();
         self.run.write_lines(JUDGED, &judged)?;
         let disputed: Vec<&Judged<'_, S>> =
@@ -146,7 +151,8 @@ impl<L: Copy + PartialEq + Display> JudgeRun<L> {
 
     /// Prints usage and cost, and the file of the disputed items.
     fn show(&self, disputed: usize) {
-        let Bill { unlabelled, spent: Spent { now, before }, cost, cost_in_all, .. } = &self.bill;
+        let Bill { unlabelled, spent: Spending { now, before }, cost, cost_in_all, .. } =
+            &self.bill;
         if *unlabelled > 0 {
             output::line(format_args!(
                 "skipped, because neither reply had a valid label: {unlabelled}"
@@ -188,7 +194,7 @@ fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<J
 fn show_agreement<const K: usize>(
     other: &str,
     labels: [impl Display; K],
-    agreement: &Agreement<K>,
+    agreement: &JudgeAgreement<K>,
 ) {
     let names = labels.map(|label| label.to_string());
     let corner = format!("{other} ↓ model →");

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use corver_analysis::calibrate::{
-    Bucket, Calibration, Label, Row, Share, read_peoples_sheets, sheet,
+    Calibration, CorrectShare, CountBucket, SheetRow, TruthLabel, read_sheets_of_people, sheet,
 };
-use corver_analysis::judge::{Judged, SentenceFindings, Subject, by_count};
+use corver_analysis::judge::{JudgeSubject, JudgedSubject, SentenceFindings, by_count};
 use serde::Serialize;
 
 use super::{Bill, request_labels, show_agreement};
@@ -35,7 +35,7 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
         args.questions.is_empty(),
         "sentences are judged without their questions; omit --questions"
     );
-    let mut rows = read_peoples_sheets(&args.files)?.rows;
+    let mut rows = read_sheets_of_people(&args.files)?.rows;
     rows.truncate(args.limit.unwrap_or(rows.len()));
     ensure!(!rows.is_empty(), "there is no sentence in the sheet");
     // Overlapping buckets are an error; it must come before requests that cost money.
@@ -78,9 +78,9 @@ fn show(summary: &SentenceSummary<'_>, rows: &[Row]) {
         output::line(format_args!("what it affirms: {}", calibration.summary()));
     }
     if let Some(agreement) = agreement {
-        show_agreement("people", Row::NEEDED, agreement);
+        show_agreement("people", SheetRow::NEEDED, agreement);
         let [missed, found] = agreement.table[1];
-        if let Some(share) = Share::of(missed as u64, (missed + found) as u64) {
+        if let Some(share) = CorrectShare::of_independent(missed as u64, (missed + found) as u64) {
             let [of, share, interval] = cells(&share);
             output::line(format_args!(
                 "of {of} sentences that people found wrong, it affirms {missed}: {share} \
@@ -98,7 +98,7 @@ fn show(summary: &SentenceSummary<'_>, rows: &[Row]) {
 /// Prints the table by count; the columns of people's labels only if there are any.
 fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
     let SentenceFindings { affirmed_by_count, correct_by_count, missed_by_count, .. } = findings;
-    let share = |calibration: &Option<Calibration>, bucket: Bucket| {
+    let share = |calibration: &Option<Calibration>, bucket: CountBucket| {
         let buckets = calibration.iter().flat_map(|calibration| &calibration.buckets);
         buckets.into_iter().find(|own| own.bucket == bucket).map(|own| own.share)
     };
@@ -106,10 +106,10 @@ fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
         Some([n, part, interval]) => [format!("{part} of {n}"), interval],
         None => ["–".to_owned(), String::new()],
     };
-    let buckets: BTreeSet<Bucket> = rows.iter().map(|row| row.bucket).collect();
+    let buckets: BTreeSet<CountBucket> = rows.iter().map(|row| row.bucket).collect();
     let header = ["count", "P(affirmed)", "95 %", "P(correct)", "95 %", "wrong, affirmed"];
     let columns = if correct_by_count.is_some() { header.len() } else { 3 };
-    let row = |bucket: Bucket| {
+    let row = |bucket: CountBucket| {
         let missed = share(missed_by_count, bucket);
         let missed = missed.map_or("–".to_owned(), |own| format!("{} of {}", own.correct, own.n));
         let affirmed = share_cells(share(affirmed_by_count, bucket));
@@ -130,7 +130,7 @@ fn show_disputed(judged: &[Judged<'_, Row>]) -> usize {
     for Judged { subject: Row { count, sentence, label, .. }, model, .. } in
         disputed.iter().take(SHOWN)
     {
-        let [people, model] = [label, model].map(|label| label.map_or("", Label::word));
+        let [people, model] = [label, model].map(|label| label.map_or("", TruthLabel::word));
         output::line(format_args!("count {count}, people: {people}, model: {model}: {sentence}"));
     }
     disputed.len()

@@ -93,7 +93,7 @@ struct Costs {
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let (settings, ()) = config::resolve(settings::of_rule(args, &[])?)?;
-    let config = RulesConfig::of_one(&args.plugin, &settings);
+    let config = RulesConfig::single(&args.plugin, &settings);
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
     let cached = LoadOptions {

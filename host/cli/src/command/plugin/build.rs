@@ -98,7 +98,7 @@ fn rust(manifest: &Path) -> Result<PathBuf> {
             "--manifest-path",
         ])
         .arg(manifest);
-    cargo.arg("--target-dir").arg(folders::compiled()?.join("wasm"));
+    cargo.arg("--target-dir").arg(folders::rule_builds()?.join("wasm"));
     let run = cargo
         .stderr(Stdio::inherit())
         .output()

@@ -15,7 +15,7 @@ use crate::settings;
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let (settings, ()) = config::resolve(settings::of_rule(args, &[])?)?;
-    let config = RulesConfig::of_one(&args.plugin, &settings);
+    let config = RulesConfig::single(&args.plugin, &settings);
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
     let manifest = rule.manifest();
@@ -29,9 +29,9 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
         return output::json(&json!({
             "name": manifest.name, "version": manifest.version, "kind": rule.kind(),
             "summary": manifest.summary, "path": path, "bytes": bytes, "blake3": rule.hash(),
-            "imports": rule.imports(), "asks": manifest.asks,
-            "reads_triplets": manifest.reads_triplets, "settings": schema,
-            "conformance": conformance,
+            "imports": rule.imports(), "requires": manifest.requires,
+            "reads_triplets": manifest.reads_triplets, "credit": manifest.credit,
+            "settings": schema, "conformance": conformance,
         }));
     }
     output::line(format_args!(
@@ -45,8 +45,11 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let imports =
         if rule.imports().is_empty() { "nothing".to_owned() } else { rule.imports().join(", ") };
     output::line(format_args!("imports {imports}"));
-    if !manifest.asks.is_empty() {
-        output::line(format_args!("needs {}, which a run must grant", listed(&manifest.asks)));
+    if !manifest.requires.is_empty() {
+        output::line(format_args!(
+            "requires {}, which a run must grant",
+            listed(&manifest.requires)
+        ));
     }
     if rule.kind() == Kind::Sentence && !manifest.reads_triplets {
         output::line("reads no triplets: none are extracted for it");
@@ -56,8 +59,8 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn listed(asks: &[Capability]) -> String {
-    asks.iter().map(Capability::to_string).collect::<Vec<_>>().join(", ")
+fn listed(capabilities: &[Capability]) -> String {
+    capabilities.iter().map(Capability::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs the rule on unusual input, and returns the result as JSON and in words.

@@ -11,7 +11,7 @@ use crate::output;
 pub fn run(json: bool) -> Result<()> {
     let config = RulesConfig::default();
     let loader = Loader::new(&config)?;
-    for path in plugin::built() {
+    for path in plugin::installed() {
         match (json, loader.any(&path)) {
             (true, Ok(rule)) => {
                 let manifest = rule.manifest();

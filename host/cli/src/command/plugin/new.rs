@@ -62,7 +62,7 @@ pub fn run(args: &NewArgs, json: bool) -> Result<()> {
     );
     ensure!(!dir.exists(), "{} exists already", dir.display());
     let Project { files, sdk, edit, test } = project(args)?;
-    let target = quoted(&folders::compiled()?.join("native"))?;
+    let target = quoted(&folders::rule_builds()?.join("native"))?;
     let fill = |text: &str| {
         let text = text.replace("{{name}}", name).replace("{{type}}", &type_name(name));
         text.replace("{{summary}}", SUMMARY).replace("{{sdk}}", &sdk).replace("{{target}}", &target)

@@ -7,7 +7,7 @@ use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::trace::SentenceTrace;
 use corver_core::{Backends, Completion, Extractor as _, Section, Sentence, Triplet};
-use corver_eval::{Completions, read_completions};
+use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig, RulesConfig};
 use corver_reward::parts::{self, AnyRule, Loader};
 use corver_rules::ResponseRule;
@@ -34,7 +34,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
         .with_context(|| format!("cannot read {}", args.file.display()))?;
     let input = RuleInput::read(&text, &args.file)?;
     let settings = settings::of_rule(&args.rule, &[&args.parts])?;
-    let loader_config = RulesConfig::of_one(&args.rule.plugin, &settings);
+    let loader_config = RulesConfig::single(&args.rule.plugin, &settings);
     let loader = Loader::new(&loader_config)?;
     let rule = loader.any(&args.rule.plugin)?;
     let needs_no_extractor = input.has_triplets() || matches!(rule, AnyRule::Response(_));
@@ -96,7 +96,7 @@ fn grade(
     backends: &mut Backends<'_>,
     json: bool,
 ) -> Result<()> {
-    let Completions { questions, rollouts, .. } = read_completions(path)?;
+    let CompletionSet { questions, rollouts, .. } = read_completions(path)?;
     let splits: Vec<Split> =
         rollouts.iter().map(|rollout| split(&rollout.text, compatibility)).collect();
     let completions: Vec<Completion<'_>> = rollouts
@@ -181,7 +181,7 @@ fn extract_missing(sentences: &mut [(Sentence, bool)], extractor: &ExtractorConf
     }
     let texts: Vec<&str> = without.iter().map(|sentence| sentence.text.as_str()).collect();
     let found =
-        parts::extractor(extractor)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
+        parts::open_extractor(extractor)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
     for (sentence, triplets) in without.into_iter().zip(found) {
         sentence.triplets = triplets;
     }
