@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         .with_span_events(FmtSpan::CLOSE) // with -v: how long each stage took
         .init();
     if let Err(error) = corver_corpus::report_truncated_files() {
-        tracing::warn!(%error, "an index file that is truncated while it is in use will not be named");
+        tracing::warn!(%error, "errors about index files truncated while in use will not name them");
     }
     match run(arguments) {
         Ok(code) => code,

@@ -1,7 +1,5 @@
 //! The source of replies to the requests of rules: corpus and models, or a recording.
 
-use std::path::Path;
-
 use anyhow::{Context, Result, bail};
 use corver_backends::passages::{PassageLocation, PassageManifest};
 use corver_backends::recording::{Recording, record, resume};
@@ -107,16 +105,14 @@ pub fn check(args: &RecordingArgs, resumes: bool) -> Result<()> {
     }
 }
 
-/// The same backends, with a recorder where one is asked for. Where a run goes on, so does its
-/// recording.
+/// Adds a recorder to the backends if --record is given. A resumed run appends to its recording.
 pub fn recorded<'a>(
     args: &RecordingArgs,
     resumes: bool,
     backends: Backends<'a>,
 ) -> Result<Backends<'a>> {
-    let begun = |path: &Path| resumes && path.exists();
     Ok(match &args.record {
-        Some(path) if begun(path) => resume(path, backends)?,
+        Some(path) if resumes && path.exists() => resume(path, backends)?,
         Some(path) => record(path, backends)?,
         None => backends,
     })

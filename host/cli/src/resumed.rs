@@ -29,11 +29,14 @@ pub fn load_saved_config(args: &mut SettingsArgs, out: Option<&Path>) {
 pub fn fingerprint_settings(settings: &Settings, free: &[&str]) -> Result<String> {
     fn without(settings: Value, at: &str, free: &[&str]) -> Value {
         let Value::Table(table) = settings else { return settings };
-        let kept = table.into_iter().filter_map(|(name, value)| {
-            let whole = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
-            (!free.contains(&whole.as_str())).then(|| (name, without(value, &whole, free)))
-        });
-        Value::Table(kept.collect())
+        let mut decisive = toml::Table::new();
+        for (name, value) in table {
+            let key = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+            if !free.contains(&key.as_str()) {
+                decisive.insert(name, without(value, &key, free));
+            }
+        }
+        Value::Table(decisive)
     }
     let settings = Value::try_from(settings).context("writing the resolved configuration")?;
     toml::to_string(&without(settings, "", free)).context("writing the resolved configuration")

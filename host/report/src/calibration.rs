@@ -16,7 +16,7 @@ pub fn calibration(calibration: &Calibration) -> String {
         calibration.buckets.iter().map(BucketShare::point).collect();
     let body = html! {
         h1 { "Calibration" }
-        p.lead { (calibration.told()) "." }
+        p.lead { (calibration.summary()) "." }
         @if calibration.by_model > 0 {
             p { "A model labelled " (calibration.by_model) " of the sentences." }
         }

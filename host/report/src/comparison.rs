@@ -392,7 +392,7 @@ mod tests {
             ["mine against first: no clear difference in accuracy, false sentences"]
         );
         let one = tables([&[0.6], &[0.5]], 1);
-        assert!(one.verdicts[0].contains("one seed cannot say"), "{:?}", one.verdicts);
+        assert!(one.verdicts[0].contains("one seed is not enough"), "{:?}", one.verdicts);
         assert_eq!(one.differences.rows[0][..3], ["mine", "+0.0", "−0.10"]);
     }
 

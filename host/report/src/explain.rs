@@ -21,7 +21,7 @@ pub struct ExplainedCompletion {
     pub trace: Trace,
     /// Returns of each sentence's tokens.
     pub returns: TracedReturns,
-    /// Its group in the step. `None` if it was scored alone, or the algorithm has no baseline.
+    /// Group of the completion. `None` if it was scored alone, or the algorithm has no baseline.
     pub group: Option<ExplainedGroup>,
     /// Corpus passages for each distinct query.
     pub evidence: Vec<QueryEvidence>,

@@ -111,7 +111,8 @@ fn compare(quality: &ExtractionQuality, json: bool) -> Result<()> {
         let (precision, recall) = (shown(found.precision()), shown(found.recall()));
         let MatchCounts { right, found, gold } = found;
         output::line(format_args!(
-            "{what}: precision {precision}, recall {recall}; {right} right, {found} found, {gold} gold"
+            "{what}: precision {precision}, recall {recall}; {right} correct, {found} found, \
+             {gold} gold"
         ));
     }
     Ok(())

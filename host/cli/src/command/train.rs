@@ -166,7 +166,7 @@ struct OpenedRun {
     plan: Plan,
     rules: SentenceRules,
     graders: Graders,
-    /// Not recorded yet.
+    /// Backends without a recorder, which is added once the run's folder exists.
     backends: Backends<'static>,
     extractor: Extractor,
     /// Fingerprints of everything that decides the run's result.

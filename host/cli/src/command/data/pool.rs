@@ -94,11 +94,11 @@ fn show(summary: &PoolSummary, path: &Path) {
         let row = |FileCounts { file, read, retained }: &FileCounts| {
             [file.clone(), read.to_string(), retained.to_string()]
         };
-        output::table(["file", "read", "kept"], summary.files.iter().map(row));
+        output::table(["file", "read", "retained"], summary.files.iter().map(row));
     }
     let share = |part: usize| output::percent(part as f64 / summary.read.max(1) as f64);
     let dropped = summary.dropped.iter().map(|(reason, &number)| (reason.describe(), number));
-    let rows = std::iter::once(("kept", summary.retained)).chain(dropped);
+    let rows = std::iter::once(("retained", summary.retained)).chain(dropped);
     output::table(
         [&format!("{} questions", summary.read), "number", "share"],
         rows.map(|(what, number)| [what.to_owned(), number.to_string(), share(number)]),

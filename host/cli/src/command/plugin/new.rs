@@ -79,7 +79,8 @@ pub fn run(args: &NewArgs, json: bool) -> Result<()> {
     };
     let dir = dir.display();
     output::lines(&format!(
-        "{dir} is a rule that works. Next:\n  edit {edit}\n{test}  corver-host plugin build {dir}\n  \
+        "{dir} is a rule that works. Next:\n  edit {edit}\n{test}  \
+         corver-host plugin build {dir}\n  \
          corver-host train {flag} {dir}/{name}.wasm"
     ));
     Ok(())
