@@ -20,7 +20,7 @@ Score        what one completion earned, and why
 baselines    what the advantages of a group are measured against
 demo         the files and questions of the built-in demo
 corver.trl   a GRPO trainer with per-token advantages, for TRL
-corver.verl, corver.openrlhf   the reward in these trainers (docs/trainers.md)
+corver.verl, corver.openrlhf   the reward in these trainers (docs/integrations.md)
 
 The command `corver-host` comes with this package: everything but training. `corver-host plugin new my-rule` begins a rule.
 """

@@ -79,13 +79,14 @@ pub struct Settings {
     pub policy: PolicySection,
     /// Sampling of completions.
     pub rollout: Sampling,
-    /// Inference server that samples completions in place of the policy ([engines.md](engines.md)).
+    /// Inference server that samples completions in place of the policy
+    /// ([integrations.md](integrations.md)).
     pub engine: EngineSection,
     /// Triplet extractor.
     pub extract: ExtractSection,
     /// Index and counting of co-occurrences.
     pub corpus: CorpusSection,
-    /// Capabilities of rules beside counts ([verifiers.md](verifiers.md)). Each is granted by
+    /// Capabilities of rules beside counts ([backends.md](backends.md)). Each is granted by
     /// naming its model or index.
     pub verify: VerifySection,
     /// Rules that reward sentences.

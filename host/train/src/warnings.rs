@@ -10,7 +10,7 @@ const STEPS: usize = 3;
 const STEPS_WITHOUT_VARIETY: usize = 10;
 
 /// Nats that the sampler's log-probability of a token may be from the policy's own, on average. A
-/// server in bf16 and a trainer in float32 differ by 0.03 to 0.04 (docs/engines.md).
+/// server in bf16 and a trainer in float32 differ by 0.03 to 0.04 (docs/integrations.md).
 const MISMATCH: f64 = 0.1;
 
 /// Watches the metrics of every step.
@@ -96,7 +96,7 @@ impl Warnings {
             STEPS,
             format!(
                 "in {STEPS} steps the log-probabilities of what samples were more than {MISMATCH} nats a token from the policy's own: the engine \
-                 serves another model, adapter or precision, or draws by other settings (docs/engines.md)"
+                 serves another model, adapter or precision, or draws by other settings (docs/integrations.md)"
             ),
         );
         for (name, value) in metrics {

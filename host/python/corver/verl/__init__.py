@@ -20,7 +20,7 @@ all the settings::
 ``plugin.py``         what verl loads in each of its processes (entry point ``verl.plugins``)
 ====================  ==================================================================================
 
-docs/trainers.md says what else to set. This module does not import verl.
+docs/integrations.md says what else to set. This module does not import verl.
 """
 
 from pathlib import Path
