@@ -112,7 +112,7 @@ fn sft_cold_start_resumes_and_feeds_training() {
         1,
         &["--config", "demo", "--set", &from, "--set", "update.lora.r=8"],
     )
-    .bad("`update.lora` asks for r = 8");
+    .bad("`update.lora` has r = 8");
 
     fs::write(&file, "{\"question\": \"a?\", \"completion\": \"b\"}\n{\"question\": \"c?\"}\n")
         .unwrap();

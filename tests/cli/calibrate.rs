@@ -203,7 +203,7 @@ fn calibrate_draws_reads_and_audits_run_sentences() {
     );
     let one_sided = labelled(&sheet, |_| "correct");
     let audit = ["calibrate", "audit", "--sheet", one_sided.to_str().unwrap()];
-    host(&[&audit[..], &["--index", "demo"]].concat()).bad("needs true sentences and false ones");
+    host(&[&audit[..], &["--index", "demo"]].concat()).bad("needs true and false sentences");
     host(&audit).bad("`corpus.index`: not set; --index DIR|URL#NAME names one");
 }
 
@@ -225,7 +225,7 @@ fn invalid_calibrate_arguments_fail_before_computing() {
     audit(&["--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
     audit(&["--index", "demo", "--sheet", "nowhere.csv"]).bad("cannot read the sheet nowhere.csv");
     audit(&["--config", "demo", "--questions", sheet])
-        .bad("nobody knows what is true of these questions; label sentences");
+        .bad("the truth of answers to these questions is unknown; label sentences");
     audit(&["--samples", "0"]).usage("--samples");
     assert!(!out.exists());
 }

@@ -48,7 +48,7 @@ fn compare_pairs_seeds_and_resumes() {
     assert!(!out.join("min/seed-43/summary.json").exists());
     let of_first = fs::read_to_string(&first_summary).unwrap();
 
-    host(&[&arms[..], &SMALL].concat()).bad("holds a comparison; go on with it by --resume");
+    host(&[&arms[..], &SMALL].concat()).bad("holds a comparison; resume it with --resume");
     let resumed = host(&["compare", "--out", folder, "--resume"]).good();
     assert_eq!(
         fs::read_to_string(&first_summary).unwrap(),
@@ -90,7 +90,7 @@ fn compare_pairs_seeds_and_resumes() {
     }
 
     let page = fs::read_to_string(out.join("comparison.html")).unwrap();
-    for part in ["Differences from first", "What a step costs", "seconds of reward in a step"] {
+    for part in ["Differences from first", "Cost of a step", "seconds of reward in a step"] {
         assert!(page.contains(part), "no {part}");
     }
 

@@ -242,7 +242,10 @@ fn pool_retains_unique_questions_known_to_corpus() {
         again.to_str().unwrap(),
     ];
     let shown = host(&[&files[..], &["--not-in", eval_path]].concat()).good().stdout;
-    assert!(shown.contains("100.0 %") && shown.contains("dropped.jsonl says why"), "{shown}");
+    assert!(
+        shown.contains("100.0 %") && shown.contains("dropped.jsonl has the reasons"),
+        "{shown}"
+    );
     assert_eq!(lines(&again.join("questions.jsonl")), kept);
     let unasked = ["--no-grounding", "--set", "corpus.index=nowhere", "--json"];
     let unasked = host(

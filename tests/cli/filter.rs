@@ -40,7 +40,7 @@ fn filtered_pool_resumes_and_trains() {
     let answered = lines(&log);
     let said = stopped.good().stderr;
     assert!(
-        said.contains("--resume` goes on") && said.contains("6 questions without a gold"),
+        said.contains("--resume` resumes") && said.contains("6 questions without a gold"),
         "{said}"
     );
     assert!(

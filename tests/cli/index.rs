@@ -138,7 +138,7 @@ fn token_reaches_server_without_leaking() {
     let server =
         Server::start(&[&["--name", "demo-world"], &token_file[..]].concat(), "127.0.0.1:0");
     let count = ["index", "count", "Philadelphia AND Flyers", "--json", "--index", &server.url];
-    host(&count).bad("asks for a bearer token");
+    host(&count).bad("requires a bearer token");
     assert_eq!(host(&[&count[..], &token_file].concat()).good().json()["count"], 0);
     let logged = host_with_token(SECRET, &count).good();
     // A library that dumps what it sends would do so in lines of some bytes, as text in the last

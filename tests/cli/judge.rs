@@ -104,8 +104,7 @@ fn chat_judge_regrades_string_match_answers() {
             .good()
             .stdout;
     assert!(
-        shown.contains("Cohen's κ 0.6")
-            && shown.contains("asking again brought no label either: 1"),
+        shown.contains("Cohen's κ 0.6") && shown.contains("neither reply had a valid label: 1"),
         "{shown}"
     );
     assert_eq!(server.num_requests(), asked, "everything was known");
@@ -118,7 +117,7 @@ fn chat_judge_regrades_string_match_answers() {
         ["judge", &answers_path, "--questions", "demo", "--endpoint", &url, "--chat-model", "m"];
     host_with_cache(cache.path(), &missing).bad("no gold is known for \"q0?\"");
     host_with_cache(cache.path(), &["judge", &answers_path])
-        .bad("--questions names the file that was asked");
+        .bad("name the question file with --questions");
 
     let priced = out.join("priced.toml");
     let text =
@@ -266,7 +265,7 @@ fn chat_judge_labels_sheet_sentences() {
     let audited = run(&[&at("checked.csv"), "--out", &at("audited"), "--json"]).good().json();
     assert_eq!(audited["table"], json!([[0, 0], [1, 0]]));
 
-    run(&[&labelled, "--questions", "demo"]).bad("leave out --questions");
+    run(&[&labelled, "--questions", "demo"]).bad("omit --questions");
     run(&[&labelled, &at("judge/judged.jsonl")]).bad("give one kind at a time");
     let answers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/judge/answer.toml");
     run(&[&labelled, "--judge", answers]).bad("is not a judge for this kind of file");

@@ -150,7 +150,7 @@ fn ignored_arguments_are_rejected() {
     fs::write(run.path().join("adapter_config.json"), "{}").unwrap();
     let adapter = format!("policy.adapter={}", run.path().display());
     host(&["eval", "--config", "demo", "--set", &adapter])
-        .bad("an evaluation takes it by --adapter");
+        .bad("an evaluation needs --adapter for it");
 }
 
 #[test]

@@ -322,7 +322,7 @@ fn explain_reproduces_training_returns_and_advantages() {
     host(&["explain", text(&out), "--step", "3"]).bad("has no step 3: it has steps 1 to 2");
     host(&["explain", text(&out), "--completion", "32"]).bad("has no completion 32: it has 32");
     host(&["explain", text(&out), "--set", "reward.lambda_judge=2"])
-        .bad("the settings that it was trained with");
+        .bad("the settings of its training");
     fs::write(out.join("traces.jsonl"), "{\"step\": 1}\n").unwrap();
     host(&["report", text(&out)]).bad("traces.jsonl:1 is damaged");
     fs::remove_file(out.join("manifest.json")).unwrap();

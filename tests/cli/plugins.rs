@@ -243,7 +243,7 @@ fn model_querying_judge_needs_grants_and_replays() {
 
     let refused = |more: &[&str]| host(&[&["train", "--steps", "1"], more].concat());
     refused(&["--plugin", "fspo"])
-        .bad("the rule fspo asks nli, which is not granted: add `verify.nli.model");
+        .bad("the rule fspo requires nli, which is not granted: add `verify.nli.model");
     refused(&["--judge", "knowrl"]).bad("the judge asks");
 }
 

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use corver_eval::{FIGURES, Unit};
+use corver_eval::{FIGURES, FigureUnit};
 use serde_json::{Map, Value, json};
 
 use crate::host::{
@@ -27,7 +27,7 @@ fn demo_training_writes_finished_run() {
     for when in ["before", "after"] {
         for figure in FIGURES {
             let value = summary[when][figure.name].as_f64().unwrap();
-            let is_share = figure.unit == Unit::Percent;
+            let is_share = figure.unit == FigureUnit::Percent;
             assert!(value >= 0.0 && (!is_share || value <= 1.0), "{} = {value}", figure.name);
         }
     }
@@ -71,7 +71,7 @@ fn demo_training_writes_finished_run() {
     let (resolved, plan) = again.stdout.split_once("# memory: ").expect("the plan of the memory");
     assert_eq!(resolved.trim(), fs::read_to_string(&config).unwrap().trim());
     assert!(
-        plan.contains("\n# decoding 512 rows at once")
+        plan.contains("\n# decoding 512 rows together")
             && plan.contains("\n# learning from 16384 tokens"),
         "{plan}"
     );
@@ -284,12 +284,8 @@ fn resume_after_interrupt_matches_uninterrupted_run() {
                 && lines(&out.join("metrics.jsonl")).len() >= lines_before
         };
         let stopped = signal_when(signal, &short_run_args(&out, "6", &[]), begun).good();
-        assert!(
-            stopped.stderr.contains("interrupted: what is not finished is left"),
-            "{}",
-            stopped.stderr
-        );
-        assert!(stopped.stderr.contains("--resume` goes on"), "{}", stopped.stderr);
+        assert!(stopped.stderr.contains("interrupted; writing a checkpoint"), "{}", stopped.stderr);
+        assert!(stopped.stderr.contains("--resume` resumes"), "{}", stopped.stderr);
         assert!(stopped.stdout.is_empty() && !out.join("summary.json").exists());
         short_run(&out, 6, &["--resume"]).good();
         assert_eq!(without_times(&out), without_times(&straight), "{name}");
