@@ -1,4 +1,4 @@
-//! docs/plugin-guide.md, command by command, in an empty folder.
+//! docs/write-a-rule.md, command by command, in an empty folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
 }
 
 fn guide() -> String {
-    fs::read_to_string(repository().join("docs/plugin-guide.md")).unwrap()
+    fs::read_to_string(repository().join("docs/write-a-rule.md")).unwrap()
 }
 
 /// The fenced blocks of a language, in order.
@@ -88,7 +88,7 @@ fn plugin_guide_commands_work() {
 #[test]
 fn readme_shell_commands_work() {
     let readme = fs::read_to_string(repository().join("README.md")).unwrap();
-    let ways = readme.split("## Three ways in").nth(1).unwrap().split("\n## ").next().unwrap();
+    let ways = readme.split("## Use it").nth(1).unwrap().split("\n## ").next().unwrap();
     let scripts = blocks(ways, "sh");
     assert_eq!(
         scripts.len(),
@@ -107,6 +107,15 @@ fn readme_shell_commands_work() {
         assert!(run.contains(said), "no {said:?} in\n{run}");
     }
     assert!(folder.path().join("runs/my-rule/summary.json").is_file());
+}
+
+#[test]
+fn readme_rule_is_shipped() {
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let source = fs::read_to_string(repository().join("plugins/first/src/lib.rs")).unwrap();
+    let code = blocks(&readme, "rust");
+    assert_eq!(code.len(), 1);
+    assert!(source.contains(code[0]), "{}", code[0]);
 }
 
 #[test]

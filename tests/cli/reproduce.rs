@@ -1,4 +1,4 @@
-//! Every command of docs/reproduce.md, in order and in one folder, with a small model of the user's
+//! Every command of docs/reproduction.md, in order and in one folder, with a small model of the user's
 //! own and little training.
 
 use std::fs;
@@ -155,7 +155,7 @@ fn label(sheet: &Path) {
 #[test]
 fn reproduce_page_commands_work() {
     let folder = tempfile::tempdir().unwrap();
-    let page = fs::read_to_string(repository().join("docs/reproduce.md")).unwrap();
+    let page = fs::read_to_string(repository().join("docs/reproduction.md")).unwrap();
     let commands = commands(&page);
     assert!(commands.len() >= 24, "{commands:#?}");
     world(folder.path());

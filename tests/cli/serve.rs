@@ -132,7 +132,8 @@ fn http_reward_equals_command_line_reward() {
 #[test]
 fn serving_guide_examples_are_answered() {
     let guide =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serving.md")).unwrap();
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/integrations.md"))
+            .unwrap();
     let server = start(&[]);
     let examples: Vec<_> = guide.split("$ curl http://127.0.0.1:8765").skip(1).collect();
     assert_eq!(examples.len(), 3);
@@ -317,7 +318,7 @@ fn sigterm_answers_all_accepted_requests() {
     });
 }
 
-/// nginx with the configuration of docs/scale-out.md, for as long as the value lives.
+/// nginx with the configuration of docs/integrations.md, for as long as the value lives.
 struct Proxy {
     process: Child,
     address: String,
@@ -327,7 +328,7 @@ struct Proxy {
 impl Proxy {
     fn start(replicas: [&str; 2]) -> Self {
         let guide =
-            fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/scale-out.md"))
+            fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/integrations.md"))
                 .unwrap();
         let config = guide.split("```nginx\n").nth(1).unwrap().split("```").next().unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();

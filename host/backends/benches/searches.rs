@@ -1,6 +1,6 @@
 //! Time of building and searching passages: `cargo bench -p corver-backends`, on a text made here; with
 //! `INDEX=folder` in the environment, on that index, which is how the figures in
-//! docs/performance.md were taken.
+//! docs/benchmarks.md were taken.
 //!
 //! The made-up text is 2,000 documents of 300 words, drawn from 30,000 so that word `i` is about as
 //! frequent as that of rank `i` in English (Zipf's law). Queries are twelve words in a row from

@@ -232,7 +232,7 @@ pub fn questions(
             QuestionError::Invalid(format!(
                 "{}: record {}: {problem}; a record has `question` with `answers` (a list, or one \
                  text separated by `;`), or with `answer` and `aliases`, or is as a published set \
-                 has it (docs/real-models.md)",
+                 has it (docs/train-your-model.md)",
                 path.display(),
                 questions.len() + 1
             ))

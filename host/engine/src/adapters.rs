@@ -131,7 +131,7 @@ impl Adapters {
             "the engine {} does not load the adapter {}: {message}. It must find this folder \
              (engine.adapters_as_seen_by_server is the path there), and serve adapters of this \
              rank: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve … --enable-lora \
-             --max-lora-rank N --max-loras 2 (docs/engines.md)",
+             --max-lora-rank N --max-loras 2 (docs/integrations.md)",
             server.url(),
             path.display()
         )))

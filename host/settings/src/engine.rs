@@ -8,7 +8,7 @@ use smart_default::SmartDefault;
 
 use crate::policy::Precision;
 
-/// Inference server that samples completions in place of the policy (docs/engines.md).
+/// Inference server that samples completions in place of the policy (docs/integrations.md).
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSection {

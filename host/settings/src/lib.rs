@@ -79,13 +79,13 @@ pub struct Settings {
     pub policy: PolicySection,
     /// Sampling of the completions of a step.
     pub rollout: Sampling,
-    /// Inference server that samples completions in place of the policy ([engines.md](engines.md)).
+    /// Inference server that samples completions in place of the policy ([integrations.md](integrations.md)).
     pub engine: EngineSection,
     /// Model, prompt and bounds of the triplet extractor.
     pub extract: ExtractSection,
     /// Index and counting of co-occurrences.
     pub corpus: CorpusSection,
-    /// Capabilities of rules in addition to counts ([verifiers.md](verifiers.md)). Each is granted
+    /// Capabilities of rules in addition to counts ([backends.md](backends.md)). Each is granted
     /// by naming its model or index.
     pub verify: VerifySection,
     /// Rules that reward sentences.

@@ -99,7 +99,7 @@ pub const METRICS: &[Metric] = &[
     })
     .means(
         "distance of the log-probabilities noted while sampling from the policy's own: rounding, \
-         or more where an engine samples ([engines.md](engines.md#the-mismatch))",
+         or more where an engine samples ([integrations.md](integrations.md#sampling-mismatch))",
     ),
     metric("sampling/sampling_logp_difference/max", NATS, |s| {
         Some(s.update.mismatch?.difference_max)

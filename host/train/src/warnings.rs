@@ -11,7 +11,7 @@ const STEPS: usize = 3;
 const STEPS_WITHOUT_VARIETY: usize = 10;
 
 /// Largest mean distance between the sampler's log-probability of a token and the policy's, nats. A
-/// server in bf16 and a trainer in float32 differ by 0.03 to 0.04 (docs/engines.md).
+/// server in bf16 and a trainer in float32 differ by 0.03 to 0.04 (docs/integrations.md).
 const MISMATCH: f64 = 0.1;
 
 /// Watcher of the metrics of every step.
@@ -128,7 +128,7 @@ fn symptoms(metrics: &Map<String, Value>) -> Vec<Symptom<'static>> {
             warning: format!(
                 "in {STEPS} steps the sampler's log-probabilities were more than {MISMATCH} nats a \
                  token from the policy's own: the engine serves another model, adapter or precision, \
-                 or draws by other settings (docs/engines.md)"
+                 or draws by other settings (docs/integrations.md)"
             ),
         },
     ]

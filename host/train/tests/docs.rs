@@ -1,4 +1,5 @@
-//! The tables of figures and metrics in docs/training.md; `CORVER_WRITE=1` writes them again.
+//! The tables of metrics in docs/train-your-model.md and of figures in docs/evaluation.md;
+//! `CORVER_WRITE=1` writes them again.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -8,13 +9,13 @@ use corver_train::metrics::METRICS;
 
 #[test]
 fn documented_metric_tables_are_current() {
-    check("metrics", &metrics());
-    check("figures", &figures());
+    check("train-your-model.md", "metrics", &metrics());
+    check("evaluation.md", "figures", &figures());
 }
 
 /// Compares the lines between `<!-- NAME of … -->` and `<!-- end of NAME -->` with `table`.
-fn check(name: &str, table: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/training.md");
+fn check(page: &str, name: &str, table: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let page = std::fs::read_to_string(&path).unwrap();
     let begin = page.find(&format!("<!-- {name} of")).expect("the table has a mark");
     let begin = begin + page[begin..].find('\n').unwrap() + 1;

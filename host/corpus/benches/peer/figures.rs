@@ -115,7 +115,7 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// A Markdown table, the way it goes into docs/performance.md.
+/// A Markdown table, the way it goes into docs/benchmarks.md.
 pub fn table<const COLUMNS: usize>(
     head: [&str; COLUMNS],
     rows: impl IntoIterator<Item = [String; COLUMNS]>,

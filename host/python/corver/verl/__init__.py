@@ -20,7 +20,7 @@ all the settings::
 ``plugin.py``         loaded by verl in each of its processes (entry point ``verl.plugins``)
 ====================  ==================================================================================
 
-docs/trainers.md lists the other settings. This module does not import verl.
+docs/integrations.md lists the other settings. This module does not import verl.
 """
 
 from pathlib import Path

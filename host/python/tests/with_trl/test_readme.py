@@ -15,7 +15,7 @@ README = Path(__file__).parents[4] / "README.md"
 
 class Readme(unittest.TestCase):
     def test_readme_lines_train_one_step(self):
-        ways = README.read_text().split("## Three ways in")[1].split("\n## ")[0]
+        ways = README.read_text().split("## Use it")[1].split("\n## ")[0]
         (lines,) = re.findall(r"```python\n(.*?)```", ways, re.DOTALL)
         self.assertLessEqual(len(lines.splitlines()), 5)
         names = {"model": DEMO, "dataset": questions(8)}

@@ -1,7 +1,7 @@
 //! Arrays on large pages.
 //!
 //! Sorting and ranking access gigabytes at random. With pages of 4 KiB, each access misses the TLB in
-//! addition to the caches. docs/performance.md, "A shard larger than memory", has the times with both
+//! addition to the caches. docs/benchmarks.md, "A shard larger than memory", has the times with both
 //! kinds of pages.
 
 use crate::files::system;
