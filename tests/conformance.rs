@@ -12,9 +12,9 @@ use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::align;
 use corver_core::split::split;
 use corver_core::{
-    AdvantageSettings, Alignment, Compatibility, CorpusSize, Count, Counter, Estimator, Extractor,
-    Grade, Graders, Granularity, PartError, Query, Question, ResponseGrades, RewardSettings,
-    Rollout, Scorers, SentenceMean, Signal, Trace, Triplet, Verifiers, question, score,
+    AdvantageSettings, Alignment, Backends, BoxError, Compatibility, CorpusSize, Count, Counter,
+    Estimator, Extractor, Grade, Graders, Granularity, Query, Question, ResponseGrades,
+    RewardSettings, Rollout, Scorers, SentenceMean, Signal, Trace, Triplet, question, score,
 };
 use corver_rules::{LoadOptions, Rule};
 use golden::{check_all, close, numbers, same, shared, strings, token_map};
@@ -41,7 +41,7 @@ impl Script {
 }
 
 impl Extractor for Script {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
         Ok(sentences
             .iter()
             .map(|sentence| self.0.get(*sentence).cloned().unwrap_or_default())
@@ -53,14 +53,14 @@ impl Extractor for Script {
 struct Counts<'a>(&'a Value);
 
 impl Counter for Counts<'_> {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let answer = |query: &Query| {
             let text = query.to_string();
             let count = self
                 .0
                 .get(&text)
-                .ok_or_else(|| PartError::from(format!("unexpected query {text:?}")))?;
-            Ok(Count { occurrences: count.as_u64(), exact: true })
+                .ok_or_else(|| BoxError::from(format!("unexpected query {text:?}")))?;
+            Ok(Count::exact(count.as_u64()))
         };
         queries.iter().map(answer).collect()
     }
@@ -129,11 +129,11 @@ const REFERENCE: RewardSettings = RewardSettings {
 
 fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, String> {
     let mut extractor = Script::new(&row["triplets_by_sentence"]);
-    let mut verifiers = Verifiers::counting(Counts(&row["counts_by_query"]));
+    let mut backends = Backends::counting(Counts(&row["counts_by_query"]));
     let mut graders = Graders::built_in(Compatibility::Reference);
     let mut scorers = Scorers {
         extractor: &mut extractor,
-        verifiers: &mut verifiers,
+        backends: &mut backends,
         sentence_scorer: rule,
         graders: &mut graders,
     };
@@ -305,12 +305,12 @@ fn trainer_step_rewards_match_reference() {
         let golds = question::split_golds(row["gold"].as_str().unwrap());
         let question = Question { question: String::new(), golds, ..Question::default() };
         let mut extractor = Script::new(&row["triplets_by_sentence"]);
-        let mut verifiers = Verifiers::counting(Counts(&row["counts_by_query"]));
+        let mut backends = Backends::counting(Counts(&row["counts_by_query"]));
         let mut rules = first.borrow_mut();
         let mut graders = Graders::built_in(Compatibility::Reference);
         let mut scorers = Scorers {
             extractor: &mut extractor,
-            verifiers: &mut verifiers,
+            backends: &mut backends,
             sentence_scorer: &mut *rules,
             graders: &mut graders,
         };

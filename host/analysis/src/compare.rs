@@ -184,7 +184,7 @@ fn spreads<T>(
 mod tests {
     use super::*;
     use corver_eval::Evaluation;
-    use corver_train::Asked;
+    use corver_train::QueryCounts;
 
     fn runs(accuracies: &[f64], seconds: f64) -> Vec<Summary> {
         let run = |&accuracy: &f64| Summary {
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn verifier_requests_and_cost_are_compared() {
         let run = |nli: f64| Summary {
-            asked_per_step: Asked { nli, ..Asked::default() },
+            asked_per_step: QueryCounts { nli, ..QueryCounts::default() },
             cost_per_step: nli / 1000.0,
             ..Summary::default()
         };

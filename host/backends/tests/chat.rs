@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use corver_backends::chat::{Chat, ChatError, ChatPrices, ChatSettings};
-use corver_core::{ChatModel, ChatReply, Message, Prompt, Role, Usage};
+use corver_core::{ChatModel, ChatPrompt, ChatReply, ChatRole, Message, Usage};
 use serde_json::json;
 
 use served::{Request, Response, Server};
@@ -55,12 +55,12 @@ impl Endpoint {
     }
 }
 
-fn prompt(content: &str) -> Prompt {
-    let messages = vec![Message { role: Role::User, content: content.into() }];
-    Prompt { messages, temperature: 0.0, top_p: 1.0, max_tokens: 16, seed: None }
+fn prompt(content: &str) -> ChatPrompt {
+    let messages = vec![Message { role: ChatRole::User, content: content.into() }];
+    ChatPrompt { messages, temperature: 0.0, top_p: 1.0, max_tokens: 16, seed: None }
 }
 
-fn prompts(number: usize) -> Vec<Prompt> {
+fn prompts(number: usize) -> Vec<ChatPrompt> {
     (0..number).map(|n| prompt(&format!("Is {n} even?"))).collect()
 }
 
@@ -105,8 +105,13 @@ fn prompt_sampling_parameters_reach_request() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("yes")]);
     let mut chat = open(endpoint.settings(), folder.path());
-    let seeded =
-        |seed| Prompt { temperature: 0.25, top_p: 0.5, max_tokens: 4096, seed, ..prompt("Is it?") };
+    let seeded = |seed| ChatPrompt {
+        temperature: 0.25,
+        top_p: 0.5,
+        max_tokens: 4096,
+        seed,
+        ..prompt("Is it?")
+    };
     // Other parameters and other seeds are other questions.
     chat.reply(&[
         seeded(Some(7)),
@@ -125,10 +130,10 @@ fn prompt_sampling_parameters_reach_request() {
     assert_eq!(got, expected);
 
     for (wrong, part) in [
-        (Prompt { messages: Vec::new(), ..prompt("") }, "messages"),
-        (Prompt { temperature: f32::INFINITY, ..prompt("a") }, "temperature"),
-        (Prompt { top_p: 0.0, ..prompt("a") }, "top_p"),
-        (Prompt { max_tokens: 0, ..prompt("a") }, "max_tokens"),
+        (ChatPrompt { messages: Vec::new(), ..prompt("") }, "messages"),
+        (ChatPrompt { temperature: f32::INFINITY, ..prompt("a") }, "temperature"),
+        (ChatPrompt { top_p: 0.0, ..prompt("a") }, "top_p"),
+        (ChatPrompt { max_tokens: 0, ..prompt("a") }, "max_tokens"),
     ] {
         let error = chat.ask_all(&[prompt("b"), wrong], |_| true, |_| ()).unwrap_err();
         assert!(error.to_string().starts_with(&format!("a prompt's {part} must be ")), "{error}");
@@ -142,7 +147,7 @@ fn reply_usage_is_reported_once() {
     let endpoint = Endpoint::new(vec![says("yes")]);
     let (took, nothing) = (Usage { prompt_tokens: 100, completion_tokens: 2 }, Usage::default());
     let usage = |chat: &mut Chat, texts: &[&str]| -> Vec<Usage> {
-        let prompts: Vec<Prompt> = texts.iter().map(|text| prompt(text)).collect();
+        let prompts: Vec<ChatPrompt> = texts.iter().map(|text| prompt(text)).collect();
         chat.reply(&prompts).unwrap().iter().map(|reply| reply.usage).collect()
     };
     let mut chat = open(endpoint.settings(), folder.path());
@@ -171,11 +176,11 @@ fn raised_cost_ceiling_resumes_run() {
     // The first three replies belong to steps that are not repeated.
     let three = Usage { prompt_tokens: 300, completion_tokens: 6 };
     let mut same = open(settings(0.008), folder.path());
-    same.having_spent(three);
+    same.add_prior_usage(three);
     assert!(same.reply(&prompts(8)[2..]).is_err());
     assert_eq!(endpoint.num_requests(), 4, "the same ceiling stops at once");
     let mut higher = open(settings(0.016), folder.path());
-    higher.having_spent(three);
+    higher.add_prior_usage(three);
     assert!(higher.reply(&prompts(8)[3..]).is_ok());
     assert_eq!(endpoint.num_requests(), 8, "nothing is asked twice");
     assert!((higher.spent().cost(prices) - 0.016).abs() < 1e-9);

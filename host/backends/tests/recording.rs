@@ -5,8 +5,9 @@ use std::path::Path;
 
 use corver_backends::recording::{Recording, RecordingError, go_on, record};
 use corver_core::{
-    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, Message, NliModel, Pair,
-    PartError, Passage, Prompt, Query, Retriever, Role, Search, Usage, Verifier, Verifiers,
+    Backends, BoxError, Capability, ChatModel, ChatPrompt, ChatReply, ChatRole, CorpusSize, Count,
+    CountPrecision, Counter, Entailment, Message, NliModel, NliPair, Passage, Query, Retriever,
+    Search, Usage,
 };
 
 const SIZE: CorpusSize = CorpusSize { tokens: Some(1_000), documents: None };
@@ -15,15 +16,20 @@ const SIZE: CorpusSize = CorpusSize { tokens: Some(1_000), documents: None };
 /// which takes a token once; finds what is searched.
 #[derive(Clone, Default)]
 struct Letters {
-    replied: Vec<Prompt>,
+    replied: Vec<ChatPrompt>,
 }
 
 impl Counter for Letters {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let count = |query: &Query| {
             let letters = query.to_string().len() as u64;
-            let occurrences = letters.min(query.enough.unwrap_or(u64::MAX));
-            Count { occurrences: Some(occurrences), exact: occurrences == letters }
+            let occurrences = letters.min(query.limit.unwrap_or(u64::MAX));
+            let precision = if occurrences == letters {
+                CountPrecision::Exact
+            } else {
+                CountPrecision::AtLeast
+            };
+            Count { occurrences: Some(occurrences), precision }
         };
         Ok(queries.iter().map(count).collect())
     }
@@ -34,8 +40,8 @@ impl Counter for Letters {
 }
 
 impl NliModel for Letters {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
-        let share = |pair: &Pair| pair.hypothesis.len() as f32 / pair.premise.len() as f32;
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
+        let share = |pair: &NliPair| pair.hypothesis.len() as f32 / pair.premise.len() as f32;
         Ok(pairs
             .iter()
             .map(|pair| Entailment { entail: share(pair), neutral: Some(0.1), contradict: None })
@@ -44,8 +50,8 @@ impl NliModel for Letters {
 }
 
 impl ChatModel for Letters {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
-        let mut reply = |prompt: &Prompt| {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
+        let mut reply = |prompt: &ChatPrompt| {
             let known = self.replied.contains(prompt);
             self.replied.push(prompt.clone());
             let usage = if known {
@@ -60,7 +66,7 @@ impl ChatModel for Letters {
 }
 
 impl Retriever for Letters {
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let found = |search: &Search| {
             let title = search.title.clone().unwrap_or_default();
             vec![Passage { title, text: search.query.clone() }; search.k as usize]
@@ -69,25 +75,25 @@ impl Retriever for Letters {
     }
 }
 
-fn letters() -> Verifiers<'static> {
+fn letters() -> Backends<'static> {
     let letters = Letters::default();
-    Verifiers::counting(letters.clone())
+    Backends::counting(letters.clone())
         .with_nli(letters.clone())
         .with_chat(letters.clone())
         .with_passages(letters)
 }
 
 fn query(word: &str, enough: Option<u64>) -> Query {
-    Query::new([[word]]).with_enough(enough)
+    Query::new([[word]]).with_limit(enough)
 }
 
-fn pair(premise: &str, hypothesis: &str) -> Pair {
-    Pair { premise: premise.into(), hypothesis: hypothesis.into() }
+fn pair(premise: &str, hypothesis: &str) -> NliPair {
+    NliPair { premise: premise.into(), hypothesis: hypothesis.into() }
 }
 
-fn prompt(content: &str, seed: Option<u32>) -> Prompt {
-    let messages = vec![Message { role: Role::User, content: content.into() }];
-    Prompt { messages, temperature: 0.3, top_p: 0.9, max_tokens: 8, seed }
+fn prompt(content: &str, seed: Option<u32>) -> ChatPrompt {
+    let messages = vec![Message { role: ChatRole::User, content: content.into() }];
+    ChatPrompt { messages, temperature: 0.3, top_p: 0.9, max_tokens: 8, seed }
 }
 
 fn search(query: &str, title: Option<&str>) -> Search {
@@ -95,24 +101,24 @@ fn search(query: &str, title: Option<&str>) -> Search {
 }
 
 /// All answers to some questions of every kind, with what they took.
-fn ask(verifiers: &mut Verifiers<'_>, words: &[&str]) -> String {
-    let pairs: Vec<Pair> = words.iter().map(|word| pair("seven letters", word)).collect();
-    let prompts: Vec<Prompt> =
+fn ask(backends: &mut Backends<'_>, words: &[&str]) -> String {
+    let pairs: Vec<NliPair> = words.iter().map(|word| pair("seven letters", word)).collect();
+    let prompts: Vec<ChatPrompt> =
         words.iter().flat_map(|word| [prompt(word, None), prompt(word, Some(1))]).collect();
     let searches: Vec<Search> =
         words.iter().flat_map(|word| [search(word, None), search(word, Some("T"))]).collect();
     let queries: Vec<Query> = words.iter().map(|word| query(word, None)).collect();
     let answers = (
-        verifiers.count(&queries).unwrap(),
-        verifiers.entail(&pairs).unwrap(),
-        verifiers.reply(&prompts).unwrap(),
-        verifiers.passages(&searches).unwrap(),
+        backends.count(&queries).unwrap(),
+        backends.entail(&pairs).unwrap(),
+        backends.reply(&prompts).unwrap(),
+        backends.passages(&searches).unwrap(),
     );
-    format!("{answers:?} {:?}", verifiers.take_tallies().usage)
+    format!("{answers:?} {:?}", backends.take_stats().usage)
 }
 
-fn replay(path: &Path) -> Verifiers<'static> {
-    Recording::open(path).unwrap().verifiers()
+fn replay(path: &Path) -> Backends<'static> {
+    Recording::open(path).unwrap().backends()
 }
 
 #[test]
@@ -181,9 +187,9 @@ fn unrecorded_request_error_shows_request() {
 #[test]
 fn recorder_preserves_granted_capabilities() {
     let folder = tempfile::tempdir().unwrap();
-    let verifiers = Verifiers::counting(Letters::default()).with_chat(Letters::default());
-    let recorder = record(&folder.path().join("answers.jsonl"), verifiers).unwrap();
-    let granted = [Verifier::Nli, Verifier::Chat, Verifier::Passages]
+    let backends = Backends::counting(Letters::default()).with_chat(Letters::default());
+    let recorder = record(&folder.path().join("answers.jsonl"), backends).unwrap();
+    let granted = [Capability::Nli, Capability::Chat, Capability::Passages]
         .map(|verifier| recorder.grants(verifier));
     assert_eq!(granted, [false, true, false]);
 }
@@ -227,7 +233,7 @@ fn recording_resumes_without_header() {
 struct Rounding(f32);
 
 impl NliModel for Rounding {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
         let mut answer = |_| {
             self.0 += 0.01;
             Entailment { entail: self.0, neutral: None, contradict: None }

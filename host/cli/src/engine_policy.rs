@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use corver_core::{
-    Decoding, Demonstration, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling,
+    BoxError, Decoding, Demonstration, Learner, Precision, Question, Rollout, Sampler, Sampling,
     Signal, TrainingBatch, UpdateReport,
 };
 use corver_engine::Engine;
@@ -49,7 +49,7 @@ impl Sampler for EnginePolicy {
         sampling: &Sampling,
         seed: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
-    ) -> Result<Vec<Rollout>, PartError> {
+    ) -> Result<Vec<Rollout>, BoxError> {
         let Self { engine, policy, precision, is_behind } = self;
         if *is_behind {
             engine.publish(|folder| Ok(policy.save_adapter(folder, *precision)?))?;
@@ -65,7 +65,7 @@ impl Learner for EnginePolicy {
         self.policy.set_system_prompt(prompt);
     }
 
-    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, PartError> {
+    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, BoxError> {
         Learner::prepare(&mut self.policy, batch)
     }
 
@@ -73,17 +73,17 @@ impl Learner for EnginePolicy {
         &mut self,
         batch: &TrainingBatch<'_>,
         signal: &Signal,
-    ) -> Result<UpdateReport, PartError> {
+    ) -> Result<UpdateReport, BoxError> {
         self.is_behind = true;
         self.policy.update(batch, signal)
     }
 
-    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, PartError> {
+    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, BoxError> {
         self.is_behind = true;
         self.policy.imitate(demonstrations)
     }
 
-    fn save(&mut self, folder: &Path, keep: usize) -> Result<(), PartError> {
+    fn save(&mut self, folder: &Path, keep: usize) -> Result<(), BoxError> {
         self.policy.save(folder, keep)
     }
 }

@@ -31,7 +31,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
-use corver_core::with_causes_shown;
+use corver_core::error_chain_with;
 use corver_reward::config::Problems;
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -78,7 +78,7 @@ fn explain(error: &anyhow::Error) -> String {
             .join(ALIGNED),
         None => output::escaped(&cause.to_string()),
     };
-    with_causes_shown(error.as_ref(), shown)
+    error_chain_with(error.as_ref(), shown)
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use corver_backends::passages::{PassageManifest, Place as PassagePlace};
 use corver_backends::recording::{Recording, go_on, record};
-use corver_core::Verifiers;
+use corver_core::Backends;
 use corver_counts::Source;
 use corver_reward::config::{CorpusConfig, DemoOr, Problems, Resolve, VerifierConfig};
 use corver_reward::parts;
@@ -57,16 +57,16 @@ pub fn resolve(
 }
 
 /// Opens what answers the requests of rules.
-pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Verifiers<'static>)> {
+pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Backends<'static>)> {
     match (&args.replay, answers) {
         (Some(path), _) => {
             let hash = fingerprint(path)
                 .with_context(|| format!("reading the recording {}", path.display()))?;
-            Ok((Origin::Recording(hash), Recording::open(path)?.verifiers()))
+            Ok((Origin::Recording(hash), Recording::open(path)?.backends()))
         }
         (None, Some((corpus, others))) => {
-            let (sources, verifiers) = parts::verifiers(corpus, others)?;
-            Ok((Origin::Corpus { sources, others: fingerprints(others)? }, verifiers))
+            let (sources, backends) = parts::backends(corpus, others)?;
+            Ok((Origin::Corpus { sources, others: fingerprints(others)? }, backends))
         }
         (None, None) => bail!("rules have neither a corpus nor a recording"),
     }
@@ -110,18 +110,18 @@ pub fn check(args: &RecordingArgs, resumes: bool) -> Result<()> {
 pub fn recorded<'a>(
     args: &RecordingArgs,
     resumes: bool,
-    verifiers: Verifiers<'a>,
-) -> Result<Verifiers<'a>> {
+    backends: Backends<'a>,
+) -> Result<Backends<'a>> {
     let begun = |path: &Path| resumes && path.exists();
     Ok(match &args.record {
-        Some(path) if begun(path) => go_on(path, verifiers)?,
-        Some(path) => record(path, verifiers)?,
-        None => verifiers,
+        Some(path) if begun(path) => go_on(path, backends)?,
+        Some(path) => record(path, backends)?,
+        None => backends,
     })
 }
 
 /// For a command that does one thing.
-pub fn verifiers(answers: &Answers, args: &RecordingArgs) -> Result<Verifiers<'static>> {
+pub fn backends(answers: &Answers, args: &RecordingArgs) -> Result<Backends<'static>> {
     check(args, false)?;
     recorded(args, false, open(answers, args)?.1)
 }

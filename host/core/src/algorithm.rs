@@ -32,7 +32,7 @@ impl Estimator {
 /// Settings that were changed and that the algorithm does not use, by their names, each with what
 /// to do about it.
 #[must_use]
-pub fn unused(
+pub fn ignored_settings(
     update: &LearnSettings,
     advantage: &AdvantageSettings,
 ) -> Vec<(&'static str, String)> {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn keys(update: &LearnSettings, advantage: &AdvantageSettings) -> Vec<&'static str> {
-        unused(update, advantage).into_iter().map(|(key, _)| key).collect()
+        ignored_settings(update, advantage).into_iter().map(|(key, _)| key).collect()
     }
 
     #[test]

@@ -1,39 +1,39 @@
-//! Stage 5: triplets → counts. How often words occur together in the corpus.
+//! Stage 5: triplets → counts, the number of times that words occur together in the corpus.
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::PartError;
+use crate::BoxError;
 
-/// How often do all clauses occur within the window that the corpus was opened with (the paper:
-/// 1,000 tokens)?
+/// Words that must occur near each other: all clauses within one window of the corpus. The corpus is
+/// opened with the window's length (1,000 tokens in the paper).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Query {
     /// AND of clauses; a clause is an OR of surface words, as they are written in the text. No
     /// corpus has a count for a query with an empty clause or an empty word.
     pub all_of: Vec<Vec<String>>,
-    /// The count matters up to this number only: the search may stop there and report any number at
-    /// least this large.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub enough: Option<u64>,
+    /// Number up to which the count matters: counting may stop there and report any number at least
+    /// this large. `None`: no limit.
+    #[serde(rename = "enough", default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
 }
 
 impl Query {
-    /// Asks for the whole count of these clauses.
+    /// Creates a query without a limit.
     #[must_use]
     pub fn new(clauses: impl IntoIterator<Item: IntoIterator<Item: AsRef<str>>>) -> Self {
-        let all_of = clauses
-            .into_iter()
-            .map(|words| words.into_iter().map(|word| word.as_ref().to_owned()).collect())
-            .collect();
-        Self { all_of, enough: None }
+        let mut all_of = Vec::new();
+        for words in clauses {
+            all_of.push(words.into_iter().map(|word| word.as_ref().to_owned()).collect());
+        }
+        Self { all_of, limit: None }
     }
 
-    /// The same words with another `enough`.
+    /// Returns this query with another limit.
     #[must_use]
-    pub fn with_enough(self, enough: Option<u64>) -> Self {
-        Self { enough, ..self }
+    pub fn with_limit(self, limit: Option<u64>) -> Self {
+        Self { limit, ..self }
     }
 }
 
@@ -44,49 +44,116 @@ impl fmt::Display for Query {
     }
 }
 
-/// How often a [`Query`] matched.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The number of matches of a [`Query`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// `None` where the corpus cannot answer the query (a word without tokens, say).
+    /// Matches; `None` if the corpus cannot answer the query, such as for a word without tokens.
     pub occurrences: Option<u64>,
-    /// `false` where the number is an estimate from a sample, or counting stopped at `enough`.
-    pub exact: bool,
+    /// Relation of `occurrences` to the true number. Files have it as the boolean `exact`.
+    #[serde(rename = "exact", serialize_with = "write_exact", deserialize_with = "read_exact")]
+    pub precision: CountPrecision,
 }
 
-/// A query and its answer, as traces and recordings keep them.
+/// Relation of a count to the true number of matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountPrecision {
+    /// The count is the number of matches.
+    Exact,
+    /// Counting stopped at the query's limit: there may be more matches.
+    AtLeast,
+    /// The count was scaled up from a sample, and may be off in either direction.
+    Estimate,
+}
+
+impl CountPrecision {
+    /// Returns the precision of the sum of two counts.
+    #[must_use]
+    pub fn of_sum(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Estimate, _) | (_, Self::Estimate) => Self::Estimate,
+            (Self::AtLeast, _) | (_, Self::AtLeast) => Self::AtLeast,
+            (Self::Exact, Self::Exact) => Self::Exact,
+        }
+    }
+}
+
+impl Count {
+    /// Creates an exact count, or the answer to a query that the corpus cannot count.
+    #[must_use]
+    pub fn exact(occurrences: Option<u64>) -> Self {
+        Self { occurrences, precision: CountPrecision::Exact }
+    }
+
+    /// True if `occurrences` is the number of matches, or there is no count at all.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.precision == CountPrecision::Exact
+    }
+}
+
+fn write_exact<S: Serializer>(precision: &CountPrecision, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_bool(*precision == CountPrecision::Exact)
+}
+
+fn read_exact<'de, D: Deserializer<'de>>(from: D) -> Result<CountPrecision, D::Error> {
+    let is_exact = bool::deserialize(from)?;
+    Ok(if is_exact { CountPrecision::Exact } else { CountPrecision::Estimate })
+}
+
+/// A query and its count, as traces and recordings save them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "SavedLookup")]
 pub struct Lookup {
-    /// What was asked.
+    /// The query as the rule requested it.
     pub query: Query,
-    /// What the corpus said.
+    /// The corpus's answer.
     #[serde(flatten)]
     pub count: Count,
 }
 
-/// How much text the counts come from. `None` where the source does not say.
+/// A [`Lookup`] as files have it.
+#[derive(Deserialize)]
+struct SavedLookup {
+    query: Query,
+    #[serde(flatten)]
+    count: Count,
+}
+
+impl From<SavedLookup> for Lookup {
+    fn from(SavedLookup { query, mut count }: SavedLookup) -> Self {
+        // `exact: false` has two causes, which the limit tells apart.
+        let reached_limit = query.limit.is_some() && count.occurrences >= query.limit;
+        if !count.is_exact() && reached_limit {
+            count.precision = CountPrecision::AtLeast;
+        }
+        Self { query, count }
+    }
+}
+
+/// Size of the corpus that the counts come from. `None`: the source does not report it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CorpusSize {
-    /// Tokens of the corpus.
+    /// Tokens of all documents together.
     pub tokens: Option<u64>,
-    /// Documents of the corpus.
+    /// Number of documents.
     pub documents: Option<u64>,
 }
 
-/// The corpus, or anything that answers in its place.
+/// A source of counts: an index, a server, a recording, or several of them together.
 pub trait Counter: Send {
-    /// One count per query, in order. Queries may repeat.
+    /// Returns one count per query, in order. Queries may repeat.
     ///
     /// # Errors
-    /// Where counting itself fails (a read error, a lost connection); a query without an answer is
-    /// no error.
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError>;
+    /// Fails if counting itself fails, such as by a read error or a lost connection. A query without
+    /// a count is no error.
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError>;
 
-    /// How much text the counts come from.
+    /// Returns the size of the corpus.
     fn size(&self) -> CorpusSize;
 }
 
 impl<C: Counter + ?Sized> Counter for &mut C {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         (**self).count(queries)
     }
 
@@ -96,7 +163,7 @@ impl<C: Counter + ?Sized> Counter for &mut C {
 }
 
 impl<C: Counter + ?Sized> Counter for Box<C> {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         (**self).count(queries)
     }
 
@@ -111,7 +178,7 @@ mod tests {
 
     #[test]
     fn query_displays_operators_and_round_trips_json() {
-        let query = Query::new([&["red", "crimson"][..], &["fox"]]).with_enough(Some(20));
+        let query = Query::new([&["red", "crimson"][..], &["fox"]]).with_limit(Some(20));
         assert_eq!(query.to_string(), "red OR crimson AND fox");
         let json = r#"{"all_of":[["red","crimson"],["fox"]],"enough":20}"#;
         assert_eq!(serde_json::to_string(&query).unwrap(), json);
@@ -120,10 +187,24 @@ mod tests {
 
     #[test]
     fn lookup_serialises_as_flat_json_record() {
-        let count = Count { occurrences: Some(7), exact: true };
-        let lookup = Lookup { query: Query::new([["Rome"]]), count };
+        let lookup = Lookup { query: Query::new([["Rome"]]), count: Count::exact(Some(7)) };
         let json = r#"{"query":{"all_of":[["Rome"]]},"occurrences":7,"exact":true}"#;
         assert_eq!(serde_json::to_string(&lookup).unwrap(), json);
         assert_eq!(serde_json::from_str::<Lookup>(json).unwrap(), lookup);
+    }
+
+    #[test]
+    fn saved_lookup_restores_cause_of_inexact_count() {
+        for (limit, precision) in [
+            (None, CountPrecision::Estimate),
+            (Some(8), CountPrecision::Estimate),
+            (Some(7), CountPrecision::AtLeast),
+        ] {
+            let query = Query::new([["Rome"]]).with_limit(limit);
+            let lookup = Lookup { query, count: Count { occurrences: Some(7), precision } };
+            let json = serde_json::to_string(&lookup).unwrap();
+            assert!(json.contains(r#""exact":false"#), "{json}");
+            assert_eq!(serde_json::from_str::<Lookup>(&json).unwrap(), lookup);
+        }
     }
 }

@@ -7,7 +7,7 @@
 //! Each file holds the type of its stage, the pure function that makes it, and its tests.
 //! [`step()`] runs them in this order, generic over the traits [`Sampler`], [`Extractor`],
 //! [`SentenceScorer`], [`ResponseRule`] and [`Learner`]; what rules ask is answered by
-//! [`Verifiers`]. The heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime)
+//! [`Backends`]. The heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime)
 //! lives behind them, in other crates.
 //!
 //! Characters are Unicode code points throughout: every text length, offset and span is counted in
@@ -46,9 +46,9 @@ pub use corver_settings::{
 };
 
 pub use advantage::{Advantages, Baseline, Estimator, ReturnStats, Signal, baselines};
-pub use algorithm::unused;
+pub use algorithm::ignored_settings;
 pub use completion::Completion;
-pub use count::{CorpusSize, Count, Counter, Lookup, Query};
+pub use count::{CorpusSize, Count, CountPrecision, Counter, Lookup, Query};
 pub use question::Question;
 pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};
 pub use returns::{Explained, ReturnParts, TracedReturns, traced_returns};
@@ -60,22 +60,22 @@ pub use step::{StepReport, StepSettings, step};
 pub use trace::{SentenceTrace, Trace};
 pub use triplet::{Claim, ExtractionBatch, Extractor, Triplet};
 pub use update::{Demonstration, Learner, Mismatch, TrainingBatch, UpdateReport};
-pub use verdict::{Blend, Channel, Credit, Point, SentenceScorer, Verdict, Weighted};
+pub use verdict::{Blend, Channel, Credit, SentenceScorer, TokenReward, Verdict, Weighted};
 pub use verify::{
-    ChatModel, ChatReply, Entailment, Exchange, Message, NliModel, Pair, Passage, Prompt,
-    Retriever, Role, Search, Tallies, Tally, Usage, Verifier, Verifiers,
+    BackendStats, Backends, Capability, ChatModel, ChatPrompt, ChatReply, ChatRole, Entailment,
+    Exchange, Message, NliModel, NliPair, Passage, QueryStats, Retriever, Search, Usage,
 };
 
 /// An error with its causes, outermost first, on one line.
 #[must_use]
-pub fn with_causes(error: &(dyn Error + 'static)) -> String {
-    with_causes_shown(error, |cause| cause.to_string().replace('\n', " "))
+pub fn error_chain(error: &(dyn Error + 'static)) -> String {
+    error_chain_with(error, |cause| cause.to_string().replace('\n', " "))
 }
 
-/// As [`with_causes`], each of them written by `shown`. Many messages quote their cause already;
+/// As [`error_chain`], each of them written by `shown`. Many messages quote their cause already;
 /// nothing is said twice.
 #[must_use]
-pub fn with_causes_shown(
+pub fn error_chain_with(
     error: &(dyn Error + 'static),
     shown: impl Fn(&(dyn Error + 'static)) -> String,
 ) -> String {
@@ -91,7 +91,7 @@ pub fn with_causes_shown(
 
 /// What a heavy part hands back when it cannot do its work; the parts' own error types stay behind
 /// it.
-pub type PartError = Box<dyn Error + Send + Sync + 'static>;
+pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
 
 #[cfg(test)]
 mod tests {
@@ -108,6 +108,6 @@ mod tests {
     fn with_causes_omits_already_quoted_causes() {
         let told = |what, source: Option<Told>| Told { what, source: source.map(Box::new) };
         let error = told("scoring", Some(told("a file is\nbroken", Some(told("broken", None)))));
-        assert_eq!(with_causes(&error), "scoring: a file is broken");
+        assert_eq!(error_chain(&error), "scoring: a file is broken");
     }
 }

@@ -6,7 +6,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::template::{ANSWER, MIN_REASONING, THINK, answer_block};
 use crate::text::{is_space, strip, words};
-use crate::{Compatibility, Completion, Exchange, Lookup, PartError, Verifier, Verifiers, compat};
+use crate::{Backends, BoxError, Capability, Compatibility, Completion, Exchange, Lookup, compat};
 
 /// The paper's refusals, in lower case (App. A.2, “NA detection”).
 const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
@@ -70,7 +70,7 @@ impl Grade {
 /// A reward for whole completions: the judge, or the format check.
 pub trait ResponseRule: Send {
     /// What it may ask beside counts.
-    fn asks(&self) -> Vec<Verifier> {
+    fn required_capabilities(&self) -> Vec<Capability> {
         Vec::new()
     }
 
@@ -82,8 +82,8 @@ pub trait ResponseRule: Send {
     fn grade(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
-    ) -> Result<Vec<Grade>, PartError>;
+        backends: &mut Backends<'_>,
+    ) -> Result<Vec<Grade>, BoxError>;
 }
 
 /// The judge of the paper or of its published code: [`AnswerRule::grade`]. A question without golds
@@ -98,8 +98,8 @@ impl ResponseRule for StringMatch {
     fn grade(
         &mut self,
         completions: &[Completion<'_>],
-        _: &mut Verifiers<'_>,
-    ) -> Result<Vec<Grade>, PartError> {
+        _: &mut Backends<'_>,
+    ) -> Result<Vec<Grade>, BoxError> {
         let rule = AnswerRule::of_training(self.compatibility);
         let grade = |completion: &Completion<'_>| {
             if completion.golds.is_empty() {
@@ -123,8 +123,8 @@ impl ResponseRule for ThinkThenAnswer {
     fn grade(
         &mut self,
         completions: &[Completion<'_>],
-        _: &mut Verifiers<'_>,
-    ) -> Result<Vec<Grade>, PartError> {
+        _: &mut Backends<'_>,
+    ) -> Result<Vec<Grade>, BoxError> {
         let grade = |completion: &Completion<'_>| {
             let reward = format_reward(completion.text, self.compatibility);
             Grade::new(reward, if reward > 0.0 { "KEPT" } else { "BROKEN" })
@@ -164,10 +164,10 @@ impl Graders {
     pub fn grade(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
-    ) -> Result<Vec<ResponseGrades>, PartError> {
-        let judged = self.judge.grade(completions, verifiers)?;
-        let formats = self.format.grade(completions, verifiers)?;
+        backends: &mut Backends<'_>,
+    ) -> Result<Vec<ResponseGrades>, BoxError> {
+        let judged = self.judge.grade(completions, backends)?;
+        let formats = self.format.grade(completions, backends)?;
         for (rule, grades) in [("judge", &judged), ("format check", &formats)] {
             if grades.len() != completions.len() {
                 let (got, expected) = (grades.len(), completions.len());
@@ -358,7 +358,7 @@ mod tests {
             let list = golds(&["Paris"]);
             let completion = Completion { golds: &list, text, ..Completion::default() };
             StringMatch { compatibility }
-                .grade(&[completion], &mut Verifiers::default())
+                .grade(&[completion], &mut Backends::default())
                 .unwrap()
                 .remove(0)
                 .label
@@ -393,7 +393,7 @@ mod tests {
             let completion =
                 Completion { golds, text: "<answer>Rome</answer>", ..Completion::default() };
             StringMatch::default()
-                .grade(&[completion], &mut Verifiers::default())
+                .grade(&[completion], &mut Backends::default())
                 .unwrap()
                 .remove(0)
                 .reward

@@ -10,8 +10,8 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::{
-    Alignment, Credit, Granularity, Point, ResponseGrades, RewardSettings, Rollout, Sentence,
-    SentenceMean, Trace, Verdict,
+    Alignment, Credit, Granularity, ResponseGrades, RewardSettings, Rollout, Sentence,
+    SentenceMean, TokenReward, Trace, Verdict,
 };
 
 /// Reward of a sentence.
@@ -36,10 +36,10 @@ impl SentenceReward {
     ) -> Self {
         let counted = verdict.count.is_some();
         let reward = match verdict.credit {
-            Credit::Sign => 0.0,
-            Credit::Sentence | Credit::Points(_) => verdict.reward.map_or(0.0, f64::from),
+            Credit::AdvantageSign => 0.0,
+            Credit::Sentence | Credit::TokenRewards(_) => verdict.reward.map_or(0.0, f64::from),
         };
-        let Credit::Points(points) = &verdict.credit else {
+        let Credit::TokenRewards(points) = &verdict.credit else {
             return Self { reward, counted, shares: None };
         };
         let mut shares = Vec::new();
@@ -84,7 +84,7 @@ pub fn sentence_rewards(
 /// Returns the token that holds the point's character: the last of the sentence's tokens that begins
 /// at or before it. In a sentence whose place in the completion is not known it is the last token.
 fn token_of(
-    point: &Point,
+    point: &TokenReward,
     sentence: &Sentence,
     tokens: Range<usize>,
     spans: &[Option<Range<usize>>],
@@ -106,7 +106,7 @@ pub fn advantage_signs(verdicts: &[Verdict], alignment: &Alignment) -> Vec<i8> {
     let mut signs = Vec::with_capacity(alignment.sentence_of.len());
     for sentence in &alignment.sentence_of {
         let verdict = sentence.and_then(|index| verdicts.get(index));
-        signs.push(verdict.map_or(0, Verdict::label));
+        signs.push(verdict.map_or(0, Verdict::advantage_sign));
     }
     signs
 }
@@ -220,14 +220,16 @@ pub struct TracedReturns {
     pub sentences: Vec<f64>,
     /// Of each sentence: the sign that its tokens' advantages take, 1 or −1; 0 where they keep
     /// their own.
-    pub labels: Vec<i8>,
+    #[serde(rename = "labels")]
+    pub advantage_signs: Vec<i8>,
 }
 
 /// Returns the returns that [`token_returns`] gave the tokens of `trace` under these settings.
 #[must_use]
 pub fn traced_returns(trace: &Trace, settings: &RewardSettings) -> TracedReturns {
     let base = response_return(&trace.response, settings);
-    let mut returns = TracedReturns { outside: base, sentences: Vec::new(), labels: Vec::new() };
+    let mut returns =
+        TracedReturns { outside: base, sentences: Vec::new(), advantage_signs: Vec::new() };
     if settings.granularity == Granularity::Response {
         returns.outside = trace.mean_return; // the same for every token
     }
@@ -236,7 +238,7 @@ pub fn traced_returns(trace: &Trace, settings: &RewardSettings) -> TracedReturns
             Granularity::Response => trace.mean_return,
             Granularity::Token => base + settings.lambda_corver * sentence.reward_per_token(),
         });
-        returns.labels.push(sentence.verdict.as_ref().map_or(0, Verdict::label));
+        returns.advantage_signs.push(sentence.verdict.as_ref().map_or(0, Verdict::advantage_sign));
     }
     returns
 }
@@ -347,10 +349,10 @@ mod tests {
         let split = crate::split::split(&rollout.text, Compatibility::Paper);
         let alignment = crate::sentence::align(&split, &rollout.token_spans);
         let points = [(0, 1.0), (11, 4.0), (9, 2.0), (10, 0.5), (99, 8.0)]
-            .map(|(character, reward)| Point { character, reward });
+            .map(|(character, reward)| TokenReward { character, reward });
         let verdict = Verdict {
             reward: Some(15.5),
-            credit: Credit::Points(points.to_vec()),
+            credit: Credit::TokenRewards(points.to_vec()),
             ..Verdict::default()
         };
         let rewards = sentence_rewards(&[verdict], &split.sentences, &alignment, &rollout);
@@ -369,7 +371,7 @@ mod tests {
         let alignment = alignment(&[None, Some(0), Some(1), Some(2)]);
         let label = |reward: f32| Verdict {
             reward: Some(reward),
-            credit: Credit::Sign,
+            credit: Credit::AdvantageSign,
             ..Verdict::default()
         };
         let verdicts =

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PartError, Question, Sampling};
+use crate::{BoxError, Question, Sampling};
 
 /// One sampled completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -69,5 +69,5 @@ pub trait Sampler {
         sampling: &Sampling,
         seed: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
-    ) -> Result<Vec<Rollout>, PartError>;
+    ) -> Result<Vec<Rollout>, BoxError>;
 }

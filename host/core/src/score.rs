@@ -12,8 +12,8 @@ use crate::trace::SentenceTrace;
 use crate::triplet::ExtractionBatch;
 use crate::verdict::check_shape;
 use crate::{
-    Alignment, Completion, Extractor, Graders, PartError, Question, ResponseGrades, RewardSettings,
-    Rollout, SentenceScorer, Tallies, Trace, Verdict, Verifiers,
+    Alignment, BackendStats, Backends, BoxError, Completion, Extractor, Graders, Question,
+    ResponseGrades, RewardSettings, Rollout, SentenceScorer, Trace, Verdict,
 };
 
 /// The parts that a completion is scored with.
@@ -21,7 +21,7 @@ pub struct Scorers<'a, 'b> {
     /// Sentences to triplets.
     pub extractor: &'a mut dyn Extractor,
     /// Answers to the queries of rules.
-    pub verifiers: &'a mut Verifiers<'b>,
+    pub backends: &'a mut Backends<'b>,
     /// Sentences to verdicts.
     pub sentence_scorer: &'a mut dyn SentenceScorer,
     /// Completions to response-level rewards.
@@ -46,7 +46,7 @@ pub struct Scored {
     /// One per rollout.
     pub completions: Vec<ScoredCompletion>,
     /// Queries of the rules.
-    pub asked: Tallies,
+    pub asked: BackendStats,
     /// Time of the stages of the reward.
     pub seconds: StageSeconds,
 }
@@ -170,18 +170,18 @@ pub(crate) fn compute_returns(
     scorers: &mut Scorers<'_, '_>,
     settings: &RewardSettings,
     timer: &StageTimer,
-) -> Result<(Vec<ScoredCompletion>, Tallies), StepError> {
+) -> Result<(Vec<ScoredCompletion>, BackendStats), StepError> {
     let mut completions = Vec::with_capacity(rollouts.len());
     for (rollout, split) in rollouts.iter().zip(&splits) {
         let question = &questions[rollout.question];
         completions.push(Completion::new(question, rollout, &split.split.sentences));
     }
-    scorers.verifiers.take_tallies();
+    scorers.backends.take_stats();
     let all_verdicts = timer
         .time(Stage::ScoreSentences, || score_sentences(&completions, &splits, scorers))
         .map_err(StepError::ScoreSentences)?;
     let all_grades = timer
-        .time(Stage::GradeResponses, || scorers.graders.grade(&completions, scorers.verifiers))
+        .time(Stage::GradeResponses, || scorers.graders.grade(&completions, scorers.backends))
         .map_err(StepError::GradeResponses)?;
 
     let mut scored = Vec::with_capacity(rollouts.len());
@@ -191,7 +191,7 @@ pub(crate) fn compute_returns(
         let question = &questions[rollout.question];
         scored.push(ScoredCompletion::new(question, rollout, split, verdicts, grades, settings));
     }
-    Ok((scored, scorers.verifiers.take_tallies()))
+    Ok((scored, scorers.backends.take_stats()))
 }
 
 /// Returns the verdicts of each completion; none for one whose sentences are not scored.
@@ -199,7 +199,7 @@ fn score_sentences(
     completions: &[Completion<'_>],
     splits: &[SplitCompletion],
     scorers: &mut Scorers<'_, '_>,
-) -> Result<Vec<Vec<Verdict>>, PartError> {
+) -> Result<Vec<Vec<Verdict>>, BoxError> {
     let mut to_score = Vec::new();
     for (completion, split) in completions.iter().zip(splits) {
         if split.scores_sentences {
@@ -209,7 +209,7 @@ fn score_sentences(
     if to_score.is_empty() {
         return Ok(vec![Vec::new(); completions.len()]);
     }
-    let scored = scorers.sentence_scorer.score(&to_score, scorers.verifiers)?;
+    let scored = scorers.sentence_scorer.score(&to_score, scorers.backends)?;
     check_shape("the rule", &to_score, &scored)?;
 
     let mut scored = scored.into_iter();

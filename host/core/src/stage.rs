@@ -6,7 +6,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tracing::info_span;
 
-use crate::PartError;
+use crate::BoxError;
 
 /// Where a step stopped.
 #[derive(Debug, thiserror::Error)]
@@ -14,19 +14,19 @@ use crate::PartError;
 pub enum StepError {
     /// The policy could not be sampled.
     #[error("sampling completions")]
-    Rollout(#[source] PartError),
+    Rollout(#[source] BoxError),
     /// The triplet model could not run.
     #[error("extracting triplets")]
-    Extract(#[source] PartError),
+    Extract(#[source] BoxError),
     /// The rule broke its contract, or the corpus failed under it.
     #[error("scoring sentences")]
-    ScoreSentences(#[source] PartError),
+    ScoreSentences(#[source] BoxError),
     /// The judge or the format check broke its contract.
     #[error("grading completions")]
-    GradeResponses(#[source] PartError),
+    GradeResponses(#[source] BoxError),
     /// The optimiser step failed.
     #[error("updating the policy")]
-    Update(#[source] PartError),
+    Update(#[source] BoxError),
 }
 
 /// Wall-clock seconds by stage.

@@ -8,8 +8,8 @@ use tracing::Span;
 use crate::score::{Extraction, compute_returns};
 use crate::stage::{Stage, StageSeconds, StageTimer, StepError};
 use crate::{
-    Estimator, Learner, Question, ReturnStats, RewardSettings, Rollout, Sampling, ScoredCompletion,
-    Scorers, Tallies, TrainingBatch, UpdateReport,
+    BackendStats, Estimator, Learner, Question, ReturnStats, RewardSettings, Rollout, Sampling,
+    ScoredCompletion, Scorers, TrainingBatch, UpdateReport,
 };
 
 /// Settings of a step.
@@ -32,7 +32,7 @@ pub struct StepReport {
     /// Mean return and its spread.
     pub returns: ReturnStats,
     /// Queries of the rules.
-    pub asked: Tallies,
+    pub asked: BackendStats,
     /// Report of the optimiser.
     pub update: UpdateReport,
     /// Time by stage.

@@ -53,8 +53,8 @@ impl SentenceTrace {
     #[must_use]
     pub fn reward_per_token(&self) -> f64 {
         match self.verdict.as_ref().map(|verdict| &verdict.credit) {
-            Some(Credit::Sign) => 0.0,
-            Some(Credit::Points(_)) => {
+            Some(Credit::AdvantageSign) => 0.0,
+            Some(Credit::TokenRewards(_)) => {
                 self.reward() / self.tokens.as_ref().map_or(1, ExactSizeIterator::len) as f64
             }
             Some(Credit::Sentence) | None => self.reward(),

@@ -13,7 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::PartError;
+use crate::BoxError;
 use crate::text::{is_space, strip};
 
 /// One fact that a sentence states.
@@ -33,7 +33,7 @@ pub trait Extractor: Send {
     ///
     /// # Errors
     /// If the model cannot run.
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError>;
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError>;
 
     /// Starts a batch whose sentences are pushed one by one. By default they are extracted together
     /// at the end; an extractor with a thread of its own begins with the first.
@@ -51,7 +51,7 @@ pub trait ExtractionBatch {
     ///
     /// # Errors
     /// If the model cannot run.
-    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, PartError>;
+    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, BoxError>;
 }
 
 /// Sentences that are extracted together at the end.
@@ -65,7 +65,7 @@ impl<E: Extractor + ?Sized> ExtractionBatch for CollectedBatch<'_, E> {
         self.sentences.push(sentence.to_owned());
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, PartError> {
+    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, BoxError> {
         let sentences: Vec<&str> = self.sentences.iter().map(String::as_str).collect();
         self.extractor.extract(&sentences)
     }

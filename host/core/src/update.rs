@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::{PartError, Question, Rollout, Sampler, Sampling, Signal};
+use crate::{BoxError, Question, Rollout, Sampler, Sampling, Signal};
 
 /// What an update did; of several iterations, the last.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -100,7 +100,7 @@ pub trait Learner: Sampler {
     ///
     /// # Errors
     /// If the device fails.
-    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, PartError> {
+    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, BoxError> {
         let _ = batch;
         Ok(None)
     }
@@ -114,19 +114,19 @@ pub trait Learner: Sampler {
         &mut self,
         batch: &TrainingBatch<'_>,
         signal: &Signal,
-    ) -> Result<UpdateReport, PartError>;
+    ) -> Result<UpdateReport, BoxError>;
 
     /// Takes one supervised step towards these completions of their questions. The loss of the
     /// report is the mean of −log p over their tokens, nats.
     ///
     /// # Errors
     /// If the device fails or the loss is not finite; the weights are then as they were.
-    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, PartError>;
+    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, BoxError>;
 
     /// Writes a checkpoint into `folder`, complete or not at all, and deletes all but the newest
     /// `keep`.
     ///
     /// # Errors
     /// If it cannot be written.
-    fn save(&mut self, folder: &Path, keep: usize) -> Result<(), PartError>;
+    fn save(&mut self, folder: &Path, keep: usize) -> Result<(), BoxError>;
 }

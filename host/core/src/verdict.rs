@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Completion, Exchange, Lookup, PartError, Verifier, Verifiers};
+use crate::{Backends, BoxError, Capability, Completion, Exchange, Lookup};
 
 /// A rule's final word on one sentence, with the look-ups it asked for on the way.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -39,10 +39,12 @@ pub enum Credit {
     #[default]
     Sentence,
     /// Single tokens earn shares of it.
-    Points(Vec<Point>),
+    #[serde(rename = "points")]
+    TokenRewards(Vec<TokenReward>),
     /// It is a label: nobody earns it, and the advantages of the sentence's tokens take its sign
     /// (FSPO).
-    Sign,
+    #[serde(rename = "sign")]
+    AdvantageSign,
 }
 
 impl Credit {
@@ -53,7 +55,7 @@ impl Credit {
 
 /// A share of a sentence's reward.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub struct TokenReward {
     /// Earned by the token that holds this character of the sentence, counted from 0.
     pub character: u32,
     /// Finite.
@@ -80,7 +82,7 @@ pub struct Channel {
 /// A reward rule for sentences.
 pub trait SentenceScorer: Send {
     /// What it may ask beside counts.
-    fn asks(&self) -> Vec<Verifier> {
+    fn required_capabilities(&self) -> Vec<Capability> {
         Vec::new()
     }
 
@@ -97,8 +99,8 @@ pub trait SentenceScorer: Send {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, PartError>;
+        backends: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, BoxError>;
 }
 
 /// One rule of a [`Blend`].
@@ -125,9 +127,9 @@ impl Blend {
 }
 
 impl SentenceScorer for Blend {
-    fn asks(&self) -> Vec<Verifier> {
-        let all: BTreeSet<Verifier> =
-            self.0.iter().flat_map(|weighted| weighted.rule.asks()).collect();
+    fn required_capabilities(&self) -> Vec<Capability> {
+        let all: BTreeSet<Capability> =
+            self.0.iter().flat_map(|weighted| weighted.rule.required_capabilities()).collect();
         all.into_iter().collect()
     }
 
@@ -138,12 +140,12 @@ impl SentenceScorer for Blend {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        backends: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
         let several = self.0.len() > 1;
         let mut blended = no_verdicts(completions);
         for Weighted { name, weight, rule } in &mut self.0 {
-            let verdicts = rule.score(completions, verifiers)?;
+            let verdicts = rule.score(completions, backends)?;
             check_shape(name, completions, &verdicts)?;
             for (sum, verdict) in blended.iter_mut().flatten().zip(verdicts.into_iter().flatten()) {
                 let channel = sum.add(name, *weight, verdict)?;
@@ -166,7 +168,7 @@ pub(crate) fn check_shape(
     rule: &str,
     completions: &[Completion<'_>],
     verdicts: &[Vec<Verdict>],
-) -> Result<(), PartError> {
+) -> Result<(), BoxError> {
     let expected = completions.iter().map(|completion| completion.sentences.len());
     if expected.clone().eq(verdicts.iter().map(Vec::len)) {
         return Ok(());
@@ -180,16 +182,16 @@ impl Verdict {
     /// The sign that the sentence's advantages are to take: 1 or −1; 0 where the verdict is no
     /// label.
     #[must_use]
-    pub fn label(&self) -> i8 {
+    pub fn advantage_sign(&self) -> i8 {
         match (&self.credit, self.reward) {
-            (Credit::Sign, Some(reward)) if reward > 0.0 => 1,
-            (Credit::Sign, Some(reward)) if reward < 0.0 => -1,
+            (Credit::AdvantageSign, Some(reward)) if reward > 0.0 => 1,
+            (Credit::AdvantageSign, Some(reward)) if reward < 0.0 => -1,
             _ => 0,
         }
     }
 
     /// Adds one rule's verdict; says what its channel is.
-    fn add(&mut self, rule: &str, weight: f64, verdict: Self) -> Result<Channel, PartError> {
+    fn add(&mut self, rule: &str, weight: f64, verdict: Self) -> Result<Channel, BoxError> {
         let Self { reward, count, triplet, note, credit, lookups, exchanges, .. } = verdict;
         if credit != Credit::Sentence {
             return Err(format!("{rule} does not pay whole sentences, so that its rewards cannot be weighted or added to others': give it alone, with a weight of 1").into());
@@ -233,11 +235,11 @@ mod tests {
         fn score(
             &mut self,
             completions: &[Completion<'_>],
-            verifiers: &mut Verifiers<'_>,
-        ) -> Result<Vec<Vec<Verdict>>, PartError> {
+            backends: &mut Backends<'_>,
+        ) -> Result<Vec<Vec<Verdict>>, BoxError> {
             let mut verdict = |sentence: &Sentence| {
                 let query = Query::new([[&sentence.text]]);
-                let count = verifiers.count(std::slice::from_ref(&query))?[0];
+                let count = backends.count(std::slice::from_ref(&query))?[0];
                 Ok(Verdict {
                     reward: count.occurrences.map(|_| self.0),
                     count: count.occurrences,
@@ -258,8 +260,8 @@ mod tests {
         fn score(
             &mut self,
             completions: &[Completion<'_>],
-            _: &mut Verifiers<'_>,
-        ) -> Result<Vec<Vec<Verdict>>, PartError> {
+            _: &mut Backends<'_>,
+        ) -> Result<Vec<Vec<Verdict>>, BoxError> {
             Ok(no_verdicts(completions))
         }
     }
@@ -268,12 +270,9 @@ mod tests {
     struct Dictionary;
 
     impl Counter for Dictionary {
-        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
             let known = |query: &Query| (*query == Query::new([["Rome"]])).then_some(7);
-            Ok(queries
-                .iter()
-                .map(|query| Count { occurrences: known(query), exact: true })
-                .collect())
+            Ok(queries.iter().map(|query| Count::exact(known(query))).collect())
         }
 
         fn size(&self) -> CorpusSize {
@@ -308,7 +307,7 @@ mod tests {
         ]);
         let [rome, atlantis] = [sentences(&["Rome"]), sentences(&["Atlantis"])];
         let completions = [completion(&rome), completion(&atlantis)];
-        let verdicts = blend.score(&completions, &mut Verifiers::counting(Dictionary)).unwrap();
+        let verdicts = blend.score(&completions, &mut Backends::counting(Dictionary)).unwrap();
 
         let [known, unknown] = [&verdicts[0][0], &verdicts[1][0]];
         assert_eq!((known.reward, known.count, known.lookups.len()), (Some(1.0), Some(7), 1));
@@ -324,13 +323,12 @@ mod tests {
     fn single_rule_blend_is_weighted_and_rejects_infinity() {
         let rome = sentences(&["Rome"]);
         let mut halved = Blend::new(vec![weighted("a", 0.5, Pays(2.0))]);
-        let verdict = &halved
-            .score(&[completion(&rome)], &mut Verifiers::counting(Dictionary))
-            .unwrap()[0][0];
+        let verdict =
+            &halved.score(&[completion(&rome)], &mut Backends::counting(Dictionary)).unwrap()[0][0];
         assert_eq!((verdict.reward, verdict.channels.len()), (Some(1.0), 0));
         let mut endless = Blend::new(vec![weighted("a", 1e300, Pays(2.0))]);
         let error = endless
-            .score(&[completion(&rome)], &mut Verifiers::counting(Dictionary))
+            .score(&[completion(&rome)], &mut Backends::counting(Dictionary))
             .unwrap_err()
             .to_string();
         assert!(error.contains("reward 2 of a makes a sentence's reward inf"), "{error}");
@@ -343,10 +341,13 @@ mod tests {
             fn score(
                 &mut self,
                 completions: &[Completion<'_>],
-                _: &mut Verifiers<'_>,
-            ) -> Result<Vec<Vec<Verdict>>, PartError> {
-                let label =
-                    || Verdict { reward: Some(1.0), credit: Credit::Sign, ..Verdict::default() };
+                _: &mut Backends<'_>,
+            ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+                let label = || Verdict {
+                    reward: Some(1.0),
+                    credit: Credit::AdvantageSign,
+                    ..Verdict::default()
+                };
                 Ok(completions
                     .iter()
                     .map(|one| one.sentences.iter().map(|_| label()).collect())
@@ -357,7 +358,7 @@ mod tests {
         let mut blend =
             Blend::new(vec![weighted("a", 1.0, Pays(2.0)), weighted("signs", 1.0, Signs)]);
         let error = blend
-            .score(&[completion(&rome)], &mut Verifiers::counting(Dictionary))
+            .score(&[completion(&rome)], &mut Backends::counting(Dictionary))
             .unwrap_err()
             .to_string();
         assert!(error.starts_with("signs does not pay whole sentences"), "{error}");

@@ -10,12 +10,12 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tracing::info_span;
 
-use crate::{CorpusSize, Count, Counter, PartError, Query};
+use crate::{BoxError, CorpusSize, Count, Counter, Query};
 
 /// What a rule may ask beside counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verifier {
+pub enum Capability {
     /// Does one text follow from another?
     Nli,
     /// What does a chat model reply?
@@ -24,7 +24,7 @@ pub enum Verifier {
     Passages,
 }
 
-impl fmt::Display for Verifier {
+impl fmt::Display for Capability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Nli => "nli",
@@ -36,7 +36,7 @@ impl fmt::Display for Verifier {
 
 /// Two texts for natural language inference.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Pair {
+pub struct NliPair {
     /// What is taken for true.
     pub premise: String,
     /// What may follow from it.
@@ -57,7 +57,7 @@ pub struct Entailment {
 /// Who says a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Role {
+pub enum ChatRole {
     /// Says how to behave.
     System,
     /// Asks.
@@ -70,14 +70,14 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Message {
     /// Who says it.
-    pub role: Role,
+    pub role: ChatRole,
     /// What is said.
     pub content: String,
 }
 
 /// A conversation to be continued, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Prompt {
+pub struct ChatPrompt {
     /// In order; never empty.
     pub messages: Vec<Message>,
     /// 0: the most probable reply.
@@ -135,7 +135,7 @@ pub trait NliModel: Send {
     ///
     /// # Errors
     /// Where the model cannot run.
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError>;
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError>;
 }
 
 /// A chat model.
@@ -144,11 +144,11 @@ pub trait ChatModel: Send {
     ///
     /// # Errors
     /// Where the model does not reply, or the money for it is spent.
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError>;
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError>;
 
     /// Told what the run took before this process went on with it: a model with a ceiling of cost
     /// counts it.
-    fn having_spent(&mut self, usage: Usage) {
+    fn add_prior_usage(&mut self, usage: Usage) {
         let _ = usage;
     }
 }
@@ -159,7 +159,7 @@ pub trait Retriever: Send {
     ///
     /// # Errors
     /// Where the search itself fails.
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError>;
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError>;
 }
 
 /// What was asked beside counts, and the answer, as traces keep them.
@@ -170,7 +170,7 @@ pub enum Exchange {
     Nli {
         /// What was asked.
         #[serde(flatten)]
-        pair: Pair,
+        pair: NliPair,
         /// What was answered.
         #[serde(flatten)]
         answer: Entailment,
@@ -179,7 +179,7 @@ pub enum Exchange {
     Chat {
         /// What was asked.
         #[serde(flatten)]
-        prompt: Prompt,
+        prompt: ChatPrompt,
         /// What was replied.
         reply: String,
     },
@@ -195,29 +195,29 @@ pub enum Exchange {
 
 /// How much was asked of one kind, and what it took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct QueryStats {
     /// Questions, repeated ones included.
     pub asked: u64,
     /// Wall-clock seconds until they were answered.
     pub seconds: f64,
 }
 
-/// What was asked since [`Verifiers::take_tallies`] was called last.
+/// What was asked since [`Backends::take_stats`] was called last.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Tallies {
+pub struct BackendStats {
     /// Counts.
-    pub count: Tally,
+    pub count: QueryStats,
     /// Pairs of texts.
-    pub nli: Tally,
+    pub nli: QueryStats,
     /// Chats.
-    pub chat: Tally,
+    pub chat: QueryStats,
     /// Searches.
-    pub passages: Tally,
+    pub passages: QueryStats,
     /// Tokens of the chats.
     pub usage: Usage,
 }
 
-impl Tallies {
+impl BackendStats {
     /// Of all kinds together.
     #[must_use]
     pub fn seconds(&self) -> f64 {
@@ -226,12 +226,12 @@ impl Tallies {
 }
 
 /// All that rules may ask.
-pub struct Verifiers<'a> {
+pub struct Backends<'a> {
     counter: Box<dyn Counter + 'a>,
     nli: Option<Box<dyn NliModel + 'a>>,
     chat: Option<Box<dyn ChatModel + 'a>>,
     retriever: Option<Box<dyn Retriever + 'a>>,
-    tallies: Tallies,
+    tallies: BackendStats,
 }
 
 /// Why a question has no answer.
@@ -240,7 +240,7 @@ pub struct Verifiers<'a> {
 pub enum VerifyError {
     /// The run does not grant it.
     #[error("{0} is not granted: the configuration's section `verify.{0}` is not set")]
-    NotGranted(Verifier),
+    NotGranted(Capability),
     /// Not one answer per question came back.
     #[error("{what} gave {got} answers to {expected} questions")]
     Answers {
@@ -257,7 +257,7 @@ pub enum VerifyError {
 struct NoCorpus;
 
 impl Counter for NoCorpus {
-    fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, BoxError> {
         Err("there is no corpus to count in".into())
     }
 
@@ -266,14 +266,14 @@ impl Counter for NoCorpus {
     }
 }
 
-impl Default for Verifiers<'_> {
+impl Default for Backends<'_> {
     /// Grants nothing: any question is an error.
     fn default() -> Self {
         Self::counting(NoCorpus)
     }
 }
 
-impl<'a> Verifiers<'a> {
+impl<'a> Backends<'a> {
     /// Grants counts alone.
     #[must_use]
     pub fn counting(counter: impl Counter + 'a) -> Self {
@@ -282,7 +282,7 @@ impl<'a> Verifiers<'a> {
             nli: None,
             chat: None,
             retriever: None,
-            tallies: Tallies::default(),
+            tallies: BackendStats::default(),
         }
     }
 
@@ -306,11 +306,11 @@ impl<'a> Verifiers<'a> {
 
     /// Whether a rule may ask this.
     #[must_use]
-    pub fn grants(&self, verifier: Verifier) -> bool {
+    pub fn grants(&self, verifier: Capability) -> bool {
         match verifier {
-            Verifier::Nli => self.nli.is_some(),
-            Verifier::Chat => self.chat.is_some(),
-            Verifier::Passages => self.retriever.is_some(),
+            Capability::Nli => self.nli.is_some(),
+            Capability::Chat => self.chat.is_some(),
+            Capability::Passages => self.retriever.is_some(),
         }
     }
 
@@ -324,7 +324,7 @@ impl<'a> Verifiers<'a> {
     ///
     /// # Errors
     /// Where counting fails.
-    pub fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    pub fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let _span = info_span!("count", queries = queries.len()).entered();
         ask("the corpus", queries, &mut self.tallies.count, |queries| self.counter.count(queries))
     }
@@ -333,10 +333,10 @@ impl<'a> Verifiers<'a> {
     ///
     /// # Errors
     /// Where it is not granted, or the model fails.
-    pub fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+    pub fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
         let _span = info_span!("nli", pairs = pairs.len()).entered();
         ask("the NLI model", pairs, &mut self.tallies.nli, |pairs| {
-            granted(&mut self.nli, Verifier::Nli)?.entail(pairs)
+            granted(&mut self.nli, Capability::Nli)?.entail(pairs)
         })
     }
 
@@ -344,10 +344,10 @@ impl<'a> Verifiers<'a> {
     ///
     /// # Errors
     /// Where it is not granted, or the model does not reply.
-    pub fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+    pub fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
         let _span = info_span!("chat", prompts = prompts.len()).entered();
         let replies = ask("the chat model", prompts, &mut self.tallies.chat, |prompts| {
-            granted(&mut self.chat, Verifier::Chat)?.reply(prompts)
+            granted(&mut self.chat, Capability::Chat)?.reply(prompts)
         })?;
         for ChatReply { usage, .. } in &replies {
             self.tallies.usage.prompt_tokens += usage.prompt_tokens;
@@ -360,28 +360,28 @@ impl<'a> Verifiers<'a> {
     ///
     /// # Errors
     /// Where it is not granted, or the search fails.
-    pub fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    pub fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let _span = info_span!("passages", searches = searches.len()).entered();
         ask("the retriever", searches, &mut self.tallies.passages, |searches| {
-            granted(&mut self.retriever, Verifier::Passages)?.passages(searches)
+            granted(&mut self.retriever, Capability::Passages)?.passages(searches)
         })
     }
 
     /// Tells the chat model what the run took before this process went on with it.
-    pub fn having_spent(&mut self, usage: Usage) {
+    pub fn add_prior_usage(&mut self, usage: Usage) {
         if let Some(model) = &mut self.chat {
-            model.having_spent(usage);
+            model.add_prior_usage(usage);
         }
     }
 
     /// What was asked since this was called last.
-    pub fn take_tallies(&mut self) -> Tallies {
+    pub fn take_stats(&mut self) -> BackendStats {
         std::mem::take(&mut self.tallies)
     }
 }
 
 /// Whoever answers this kind of question.
-fn granted<T>(verifier: &mut Option<T>, kind: Verifier) -> Result<&mut T, VerifyError> {
+fn granted<T>(verifier: &mut Option<T>, kind: Capability) -> Result<&mut T, VerifyError> {
     verifier.as_mut().ok_or(VerifyError::NotGranted(kind))
 }
 
@@ -389,9 +389,9 @@ fn granted<T>(verifier: &mut Option<T>, kind: Verifier) -> Result<&mut T, Verify
 fn ask<Q, A>(
     what: &'static str,
     questions: &[Q],
-    tally: &mut Tally,
-    answer: impl FnOnce(&[Q]) -> Result<Vec<A>, PartError>,
-) -> Result<Vec<A>, PartError> {
+    tally: &mut QueryStats,
+    answer: impl FnOnce(&[Q]) -> Result<Vec<A>, BoxError>,
+) -> Result<Vec<A>, BoxError> {
     if questions.is_empty() {
         return Ok(Vec::new());
     }
@@ -415,7 +415,7 @@ mod tests {
     struct Nothing;
 
     impl Counter for Nothing {
-        fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+        fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, BoxError> {
             Ok(Vec::new())
         }
 
@@ -428,8 +428,8 @@ mod tests {
     struct Echo;
 
     impl ChatModel for Echo {
-        fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
-            let reply = |prompt: &Prompt| {
+        fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
+            let reply = |prompt: &ChatPrompt| {
                 let content = prompt.messages.last().expect("never empty").content.clone();
                 let words = content.split(' ').count() as u64;
                 ChatReply {
@@ -441,55 +441,55 @@ mod tests {
         }
     }
 
-    fn prompt(content: &str) -> Prompt {
-        let messages = vec![Message { role: Role::User, content: content.to_owned() }];
-        Prompt { messages, temperature: 0.0, top_p: 1.0, max_tokens: 16, seed: None }
+    fn prompt(content: &str) -> ChatPrompt {
+        let messages = vec![Message { role: ChatRole::User, content: content.to_owned() }];
+        ChatPrompt { messages, temperature: 0.0, top_p: 1.0, max_tokens: 16, seed: None }
     }
 
     #[test]
     fn verifier_requests_are_tallied_by_kind() {
-        let mut verifiers = Verifiers::counting(Nothing).with_chat(Echo);
-        let replies = verifiers.reply(&[prompt("one two"), prompt("three")]).unwrap();
+        let mut backends = Backends::counting(Nothing).with_chat(Echo);
+        let replies = backends.reply(&[prompt("one two"), prompt("three")]).unwrap();
         assert_eq!(replies[1].content, "three");
-        let tallies = verifiers.take_tallies();
+        let tallies = backends.take_stats();
         assert_eq!((tallies.chat.asked, tallies.nli.asked, tallies.count.asked), (2, 0, 0));
         assert_eq!(tallies.usage, Usage { prompt_tokens: 3, completion_tokens: 6 });
-        assert_eq!(verifiers.take_tallies(), Tallies::default());
+        assert_eq!(backends.take_stats(), BackendStats::default());
     }
 
     #[test]
     fn ungranted_verifier_is_rejected() {
-        let mut verifiers = Verifiers::counting(Nothing).with_chat(Echo);
-        let granted = [Verifier::Nli, Verifier::Chat, Verifier::Passages]
-            .map(|verifier| verifiers.grants(verifier));
+        let mut backends = Backends::counting(Nothing).with_chat(Echo);
+        let granted = [Capability::Nli, Capability::Chat, Capability::Passages]
+            .map(|verifier| backends.grants(verifier));
         assert_eq!(granted, [false, true, false]);
-        let pair = Pair { premise: "a".into(), hypothesis: "b".into() };
+        let pair = NliPair { premise: "a".into(), hypothesis: "b".into() };
         assert_eq!(
-            verifiers.entail(&[pair]).unwrap_err().to_string(),
+            backends.entail(&[pair]).unwrap_err().to_string(),
             "nli is not granted: the configuration's section `verify.nli` is not set"
         );
     }
 
     #[test]
     fn empty_verifier_request_needs_no_grant() {
-        let mut verifiers = Verifiers::counting(Nothing);
+        let mut backends = Backends::counting(Nothing);
         assert!(
-            verifiers.entail(&[]).is_ok()
-                && verifiers.reply(&[]).is_ok()
-                && verifiers.passages(&[]).is_ok()
+            backends.entail(&[]).is_ok()
+                && backends.reply(&[]).is_ok()
+                && backends.passages(&[]).is_ok()
         );
     }
 
     #[test]
     fn missing_count_answer_is_rejected() {
         let error =
-            Verifiers::counting(Nothing).count(&[Query::new([["Rome"]])]).unwrap_err().to_string();
+            Backends::counting(Nothing).count(&[Query::new([["Rome"]])]).unwrap_err().to_string();
         assert_eq!(error, "the corpus gave 0 answers to 1 questions");
     }
 
     #[test]
     fn exchange_serialises_as_flat_json_record() {
-        let pair = Pair { premise: "a".into(), hypothesis: "b".into() };
+        let pair = NliPair { premise: "a".into(), hypothesis: "b".into() };
         let answer = Entailment { entail: 0.5, neutral: None, contradict: None };
         let exchange = Exchange::Nli { pair, answer };
         let json = r#"{"kind":"nli","premise":"a","hypothesis":"b","entail":0.5,"neutral":null,"contradict":null}"#;

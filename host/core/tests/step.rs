@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use corver_core::advantage::{GaeSettings, Pair, whiten};
 use corver_core::{
-    AdvantageSettings, Completion, CorpusSize, Count, Counter, Credit, Demonstration, Estimator,
-    ExtractionBatch, Extractor, Graders, Granularity, Learner, Lookup, PartError, Query, Question,
-    RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer, Signal,
-    StepError, StepReport, StepSettings, TrainingBatch, Triplet, UpdateReport, Verdict, Verifiers,
+    AdvantageSettings, Backends, BoxError, Completion, CorpusSize, Count, Counter, Credit,
+    Demonstration, Estimator, ExtractionBatch, Extractor, Graders, Granularity, Learner, Lookup,
+    Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer,
+    Signal, StepError, StepReport, StepSettings, TrainingBatch, Triplet, UpdateReport, Verdict,
     baselines, step, traced_returns,
 };
 
@@ -46,7 +46,7 @@ impl Sampler for ScriptedPolicy<'_> {
         sampling: &Sampling,
         _: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
-    ) -> Result<Vec<Rollout>, PartError> {
+    ) -> Result<Vec<Rollout>, BoxError> {
         assert_eq!(self.completions.len(), questions.len() * sampling.num_generations);
         let mut rollouts = Vec::new();
         for (index, text) in self.completions.iter().enumerate() {
@@ -70,7 +70,7 @@ impl Sampler for ScriptedPolicy<'_> {
 impl Learner for ScriptedPolicy<'_> {
     fn set_system_prompt(&mut self, _: &str) {}
 
-    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, PartError> {
+    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, BoxError> {
         assert_eq!((batch.questions.len(), batch.rollouts.len()), (1, 2));
         if let Some(barrier) = self.meeting {
             barrier.wait();
@@ -79,20 +79,16 @@ impl Learner for ScriptedPolicy<'_> {
         Ok(Some(batch.rollouts.iter().map(|rollout| vec![value; rollout.tokens.len()]).collect()))
     }
 
-    fn update(
-        &mut self,
-        _: &TrainingBatch<'_>,
-        signal: &Signal,
-    ) -> Result<UpdateReport, PartError> {
+    fn update(&mut self, _: &TrainingBatch<'_>, signal: &Signal) -> Result<UpdateReport, BoxError> {
         self.signal = Some(signal.clone());
         Ok(UpdateReport::default())
     }
 
-    fn imitate(&mut self, _: &[Demonstration]) -> Result<UpdateReport, PartError> {
+    fn imitate(&mut self, _: &[Demonstration]) -> Result<UpdateReport, BoxError> {
         unreachable!("a step has no demonstrations")
     }
 
-    fn save(&mut self, _: &Path, _: usize) -> Result<(), PartError> {
+    fn save(&mut self, _: &Path, _: usize) -> Result<(), BoxError> {
         unreachable!("a step saves nothing")
     }
 }
@@ -104,7 +100,7 @@ struct IsIn {
 }
 
 impl Extractor for IsIn {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
         self.seen.extend(sentences.iter().map(|sentence| (*sentence).to_owned()));
         let parse = |sentence: &&str| {
             let parts = sentence.trim_end_matches('.').split_once(" is in ");
@@ -125,12 +121,9 @@ impl Extractor for IsIn {
 struct Atlas;
 
 impl Counter for Atlas {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let france = |query: &Query| if query.to_string() == "Paris AND France" { 50 } else { 0 };
-        Ok(queries
-            .iter()
-            .map(|query| Count { occurrences: Some(france(query)), exact: true })
-            .collect())
+        Ok(queries.iter().map(|query| Count::exact(Some(france(query)))).collect())
     }
 
     fn size(&self) -> CorpusSize {
@@ -146,12 +139,12 @@ impl SentenceScorer for Attested {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        backends: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
         let mut judge = |sentence: &Sentence| {
             let Some(triplet) = sentence.triplets.first() else { return Ok(Verdict::default()) };
             let query = Query::new([[&triplet.head], [&triplet.tail]]);
-            let count = verifiers.count(std::slice::from_ref(&query))?[0];
+            let count = backends.count(std::slice::from_ref(&query))?[0];
             let reward = Some(if count.occurrences > Some(0) { 0.5 } else { -0.5 });
             let lookups = vec![Lookup { query, count }];
             Ok(Verdict {
@@ -175,8 +168,8 @@ impl SentenceScorer for Broken {
     fn score(
         &mut self,
         _: &[Completion<'_>],
-        _: &mut Verifiers<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        _: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
         Err("the rule trapped".into())
     }
 }
@@ -185,7 +178,7 @@ impl SentenceScorer for Broken {
 struct Forgetful;
 
 impl Extractor for Forgetful {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
         Ok(vec![Vec::new(); sentences.len() - 1])
     }
 }
@@ -227,9 +220,9 @@ fn run_with(
     settings: StepSettings,
 ) -> Result<StepReport, StepError> {
     let mut graders = Graders::default();
-    let mut verifiers = Verifiers::counting(Atlas);
+    let mut backends = Backends::counting(Atlas);
     let mut scorers =
-        Scorers { extractor, verifiers: &mut verifiers, sentence_scorer, graders: &mut graders };
+        Scorers { extractor, backends: &mut backends, sentence_scorer, graders: &mut graders };
     let sampling = Sampling { num_generations: 2, ..Sampling::default() };
     let settings = StepSettings { sampling, ..settings };
     let question = Question {
@@ -306,11 +299,11 @@ impl SentenceScorer for Labels {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        _: &mut Verifiers<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        _: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
         let label = |index: usize| Verdict {
             reward: Some(if index == 0 { -1.0 } else { 1.0 }),
-            credit: Credit::Sign,
+            credit: Credit::AdvantageSign,
             ..Verdict::default()
         };
         Ok(completions.iter().map(|one| (0..one.sentences.len()).map(label).collect()).collect())
@@ -321,7 +314,7 @@ impl SentenceScorer for Labels {
 fn sign_labels_set_learned_advantage_signs() {
     struct Unasked;
     impl Extractor for Unasked {
-        fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
             assert!(sentences.is_empty(), "the rule reads no triplets: {sentences:?}");
             Ok(Vec::new())
         }
@@ -351,7 +344,7 @@ fn sign_labels_are_rejected_with_preference_pairs() {
     let Err(error) = run_with(&mut policy, &mut IsIn::default(), &mut Labels, settings) else {
         panic!("it is refused")
     };
-    assert!(corver_core::with_causes(&error).contains("the rule labels sentences"), "{error:?}");
+    assert!(corver_core::error_chain(&error).contains("the rule labels sentences"), "{error:?}");
     assert!(policy.signal.is_none());
 }
 
@@ -437,7 +430,7 @@ struct Eager {
 struct EagerBatch<'a>(&'a mut Eager, Vec<Vec<Triplet>>);
 
 impl Extractor for Eager {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
         for sentence in sentences {
             self.extracted.send((*sentence).to_owned())?;
         }
@@ -454,7 +447,7 @@ impl ExtractionBatch for EagerBatch<'_> {
         self.1.extend(self.0.extract(&[sentence]).unwrap());
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, PartError> {
+    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, BoxError> {
         Ok(self.1)
     }
 }
@@ -480,10 +473,10 @@ impl SentenceScorer for Meeting<'_> {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        backends: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
         self.0.wait();
-        Attested.score(completions, verifiers)
+        Attested.score(completions, backends)
     }
 }
 

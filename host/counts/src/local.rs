@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_core::{BoxError, CorpusSize, Count, CountPrecision, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Corpus, Error};
 
 /// Counts in an index, always with the same options.
@@ -61,7 +61,7 @@ impl Local {
 }
 
 impl Counter for Local {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let deadline = self.time.and_then(|time| Instant::now().checked_add(time));
         let mut counts = vec![count_of(None); queries.len()];
         let mut answered = 0;
@@ -69,7 +69,7 @@ impl Counter for Local {
         let mut by_enough: BTreeMap<Option<u64>, Vec<usize>> = BTreeMap::new();
         for (number, query) in queries.iter().enumerate() {
             if !query.all_of.is_empty() && query.all_of.iter().all(|words| !words.is_empty()) {
-                by_enough.entry(query.enough).or_default().push(number);
+                by_enough.entry(query.limit).or_default().push(number);
             }
         }
         for (enough, numbers) in by_enough {
@@ -77,7 +77,7 @@ impl Counter for Local {
                 numbers.iter().map(|&number| queries[number].all_of.as_slice()).collect();
             let found = self.corpus.count_words_batch(&all_of, &self.options, enough, deadline);
             let found = found.map_err(|error| match (error, self.time) {
-                (Error::Deadline { counted, .. }, Some(time)) => PartError::from(TooSlow {
+                (Error::Deadline { counted, .. }, Some(time)) => BoxError::from(TooSlow {
                     limit_ms: time.as_millis(),
                     counted: answered + counted,
                     queries: queries.len(),
@@ -99,12 +99,15 @@ impl Counter for Local {
     }
 }
 
-/// What a rule hears of an engine's answer. That there is none is no estimate.
+/// Returns the engine's answer as rules read it.
 fn count_of(found: Option<CnfCount>) -> Count {
-    Count {
-        occurrences: found.map(|count| count.count),
-        exact: found.is_none_or(|count| count.is_exact()),
-    }
+    let Some(found) = found else { return Count::exact(None) };
+    let precision = match found {
+        CnfCount { sampled: true, .. } => CountPrecision::Estimate,
+        CnfCount { at_least: true, .. } => CountPrecision::AtLeast,
+        _ => CountPrecision::Exact,
+    };
+    Count { occurrences: Some(found.count), precision }
 }
 
 #[cfg(test)]
@@ -130,15 +133,15 @@ mod tests {
             let nothing: [&[&str]; 2] = [&["red"], &[]];
             let queries = [
                 pair.clone(),
-                pair.with_enough(Some(2)),
+                pair.with_limit(Some(2)),
                 Query::new([["red"], [""]]),
                 Query::new(nothing.map(<[&str]>::to_vec)),
-                Query { all_of: Vec::new(), enough: None },
+                Query { all_of: Vec::new(), limit: None },
             ];
             let counts = local.count(&queries).unwrap();
-            assert_eq!(counts[0], Count { occurrences: Some(5), exact: true }, "{mode:?}");
+            assert_eq!(counts[0], Count::exact(Some(5)), "{mode:?}");
             assert!(counts[1].occurrences.unwrap() >= 2, "{mode:?}");
-            assert_eq!(counts[2..], [Count { occurrences: None, exact: true }; 3], "{mode:?}");
+            assert_eq!(counts[2..], [Count::exact(None); 3], "{mode:?}");
             assert_eq!(local.size(), CorpusSize { tokens: Some(15), documents: Some(5) });
             let error = local.within(Some(Duration::ZERO)).count(&queries).unwrap_err().to_string();
             assert!(

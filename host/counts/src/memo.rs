@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
 
 /// Answers kept before the memory starts anew.
 const MAX_ANSWERS: usize = 1 << 20;
@@ -23,7 +23,7 @@ impl Memo {
 }
 
 impl Counter for Memo {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         if self.known.len() >= MAX_ANSWERS {
             self.known.clear();
         }
@@ -57,13 +57,10 @@ mod tests {
     struct Words(&'static Mutex<Vec<usize>>);
 
     impl Counter for Words {
-        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
             self.0.lock().unwrap().push(queries.len());
             let words = |query: &Query| query.all_of.iter().map(Vec::len).sum::<usize>() as u64;
-            Ok(queries
-                .iter()
-                .map(|query| Count { occurrences: Some(words(query)), exact: true })
-                .collect())
+            Ok(queries.iter().map(|query| Count::exact(Some(words(query)))).collect())
         }
 
         fn size(&self) -> CorpusSize {
@@ -84,7 +81,7 @@ mod tests {
         };
         assert_eq!(count(&[pair.clone(), one.clone(), pair.clone()]), [Some(3), Some(1), Some(3)]);
         assert_eq!(count(&[one.clone(), pair]), [Some(1), Some(3)]);
-        assert_eq!(count(&[one.with_enough(Some(2))]), [Some(1)]);
+        assert_eq!(count(&[one.with_limit(Some(2))]), [Some(1)]);
         assert_eq!(*ASKED.lock().unwrap(), [2, 1], "another `enough` may have another answer");
         assert_eq!(memo.size().tokens, Some(7));
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Corpus, OpenOptions, Part};
 
 use crate::{Local, Remote, RemoteError, RemoteSettings};
@@ -144,7 +144,7 @@ impl Opened {
 }
 
 impl Counter for Opened {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         match self {
             Self::Local(local) => local.count(queries),
             Self::Remote(remote) => remote.count(queries),

@@ -2,7 +2,7 @@
 
 use std::panic::resume_unwind;
 
-use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
 
 /// The sum of several counters.
 ///
@@ -18,7 +18,7 @@ pub struct Sum {
 /// Several members of a [`Sum`] failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{} corpora failed: {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
-struct SeveralFailed(Vec<PartError>);
+struct SeveralFailed(Vec<BoxError>);
 
 impl Sum {
     /// Joins some counters.
@@ -28,12 +28,12 @@ impl Sum {
     }
 
     /// What each member answers.
-    fn ask(&mut self, queries: &[Query]) -> Result<Vec<Vec<Count>>, PartError> {
+    fn ask(&mut self, queries: &[Query]) -> Result<Vec<Vec<Count>>, BoxError> {
         let ask = |member: &mut Box<dyn Counter>| {
             let counts = member.count(queries)?;
             match counts.len() {
                 got if got == queries.len() => Ok(counts),
-                got => Err(PartError::from(format!(
+                got => Err(BoxError::from(format!(
                     "a corpus gave {got} counts for {} queries",
                     queries.len()
                 ))),
@@ -60,11 +60,11 @@ impl Sum {
 }
 
 impl Counter for Sum {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let mut sums = vec![Count { occurrences: None, exact: true }; queries.len()];
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
+        let mut sums = vec![Count::exact(None); queries.len()];
         for counts in self.ask(queries)? {
             for (sum, count) in sums.iter_mut().zip(counts) {
-                sum.exact &= count.exact;
+                sum.precision = sum.precision.of_sum(count.precision);
                 if let Some(more) = count.occurrences {
                     sum.occurrences =
                         Some(sum.occurrences.unwrap_or_default().saturating_add(more));
@@ -88,13 +88,15 @@ impl Counter for Sum {
 mod tests {
     use std::sync::{Arc, Barrier};
 
+    use corver_core::CountPrecision;
+
     use super::*;
 
     /// Answers every query with this, whatever is enough.
     struct Fixed(Count, CorpusSize);
 
     impl Counter for Fixed {
-        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
             Ok(vec![self.0; queries.len()])
         }
 
@@ -107,7 +109,7 @@ mod tests {
     struct Broken(&'static str);
 
     impl Counter for Broken {
-        fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+        fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, BoxError> {
             Err(self.0.into())
         }
 
@@ -120,9 +122,9 @@ mod tests {
     struct Together(Arc<Barrier>);
 
     impl Counter for Together {
-        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
             self.0.wait();
-            Ok(vec![Count { occurrences: Some(1), exact: true }; queries.len()])
+            Ok(vec![Count::exact(Some(1)); queries.len()])
         }
 
         fn size(&self) -> CorpusSize {
@@ -134,12 +136,12 @@ mod tests {
     struct Stopping(u64);
 
     impl Counter for Stopping {
-        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-            let count = |query: &Query| match query.enough {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
+            let count = |query: &Query| match query.limit {
                 Some(enough) if enough < self.0 => {
-                    Count { occurrences: Some(enough), exact: false }
+                    Count { occurrences: Some(enough), precision: CountPrecision::AtLeast }
                 }
-                _ => Count { occurrences: Some(self.0), exact: true },
+                _ => Count::exact(Some(self.0)),
             };
             Ok(queries.iter().map(count).collect())
         }
@@ -149,27 +151,24 @@ mod tests {
         }
     }
 
-    const THREE: Count = Count { occurrences: Some(3), exact: true };
-    const ABOUT_FOUR: Count = Count { occurrences: Some(4), exact: false };
-    const UNKNOWN: Count = Count { occurrences: None, exact: true };
+    const THREE: Count = Count { occurrences: Some(3), precision: CountPrecision::Exact };
+    const ABOUT_FOUR: Count = Count { occurrences: Some(4), precision: CountPrecision::Estimate };
+    const UNKNOWN: Count = Count { occurrences: None, precision: CountPrecision::Exact };
 
     fn fixed(count: Count) -> Box<dyn Counter> {
         Box::new(Fixed(count, CorpusSize { tokens: Some(10), documents: None }))
     }
 
-    fn sum(
-        members: Vec<Box<dyn Counter>>,
-        enough: &[Option<u64>],
-    ) -> Result<Vec<Count>, PartError> {
+    fn sum(members: Vec<Box<dyn Counter>>, enough: &[Option<u64>]) -> Result<Vec<Count>, BoxError> {
         let queries: Vec<_> =
-            enough.iter().map(|&enough| Query::new([["fox"]]).with_enough(enough)).collect();
+            enough.iter().map(|&enough| Query::new([["fox"]]).with_limit(enough)).collect();
         Sum::new(members).count(&queries)
     }
 
     #[test]
     fn summed_count_is_exact_only_if_all_are() {
         let members = || vec![fixed(THREE), fixed(ABOUT_FOUR)];
-        let expected = Count { occurrences: Some(7), exact: false };
+        let expected = Count { occurrences: Some(7), precision: CountPrecision::Estimate };
         assert_eq!(sum(members(), &[None, Some(8)]).unwrap(), [expected, expected]);
         assert_eq!(sum(members(), &[]).unwrap(), []);
     }
@@ -195,8 +194,11 @@ mod tests {
     fn enough_limit_applies_to_each_member() {
         let members = || vec![Box::new(Stopping(5)) as Box<dyn Counter>, Box::new(Stopping(2))];
         let counts = sum(members(), &[None, Some(7), Some(5), Some(3), Some(1)]).unwrap();
-        let exact = |occurrences| Count { occurrences: Some(occurrences), exact: true };
-        let at_least = |occurrences| Count { occurrences: Some(occurrences), exact: false };
+        let exact = |occurrences| Count::exact(Some(occurrences));
+        let at_least = |occurrences| Count {
+            occurrences: Some(occurrences),
+            precision: CountPrecision::AtLeast,
+        };
         assert_eq!(counts, [exact(7), exact(7), exact(7), at_least(5), at_least(2)]);
     }
 
@@ -210,7 +212,7 @@ mod tests {
 
         struct Short;
         impl Counter for Short {
-            fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+            fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, BoxError> {
                 Ok(Vec::new())
             }
             fn size(&self) -> CorpusSize {

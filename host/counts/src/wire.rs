@@ -6,6 +6,7 @@
 //! matches (`approx` does not always tell). A GET tells what is served ([`About`]), and only what
 //! it says is asked for.
 
+use corver_core::{Count, CountPrecision};
 use corver_corpus::{CnfOptions, Mode, Part};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -42,7 +43,7 @@ pub struct Request {
     /// How to count. Left out unless wanted: other servers refuse fields that they do not know.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mode: Mode,
-    /// Counts matter up to this number only, as [`corver_core::Query::enough`] says.
+    /// Counts matter up to this number only, as [`corver_core::Query::limit`] says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enough: Option<u64>,
     // What some clients send along and the public server ignores.
@@ -156,6 +157,21 @@ pub struct Counted {
     pub approx: bool,
     /// Whether `count` is the number of matches.
     pub exact: bool,
+}
+
+impl Counted {
+    /// Returns the count of a query with this limit. The reply does not say why a count is not exact:
+    /// one that reaches the limit, and was not scaled up from a sample, is taken for a lower bound.
+    #[must_use]
+    pub fn count(self, limit: Option<u64>) -> Count {
+        let reached_limit = limit.is_some_and(|limit| self.count >= limit);
+        let precision = match (self.exact, self.approx) {
+            (true, _) => CountPrecision::Exact,
+            (false, false) if reached_limit => CountPrecision::AtLeast,
+            (false, _) => CountPrecision::Estimate,
+        };
+        Count { occurrences: Some(self.count), precision }
+    }
 }
 
 /// What a GET tells of a server of ours.

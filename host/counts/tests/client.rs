@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corver_core::{CorpusSize, Count, Counter, Query};
+use corver_core::{CorpusSize, Count, CountPrecision, Counter, Query};
 use corver_corpus::{CnfOptions, Mode};
 use corver_counts::{Remote, RemoteError, RemoteSettings};
 use serde_json::{Value, json};
@@ -258,10 +258,7 @@ fn batch_completes_after_server_recovers() {
     responses.push(good(3));
     let server = CountServer::public_api(responses);
     let mut remote = server.remote(&RemoteSettings { connections: 8, ..settings() });
-    assert_eq!(
-        remote.count(&queries(40)).unwrap(),
-        [Count { occurrences: Some(3), exact: true }; 40]
-    );
+    assert_eq!(remote.count(&queries(40)).unwrap(), [Count::exact(Some(3)); 40]);
     assert_eq!(server.num_requests(), 12 + 40);
 }
 
@@ -370,7 +367,7 @@ fn corver_server_receives_batched_queries() {
     let occurrences: Vec<_> = counts.iter().map(|count| count.occurrences).collect();
     assert_eq!(occurrences.iter().filter(|&&count| count == Some(3)).count(), 8);
     assert_eq!(occurrences[5], None);
-    assert!(counts.iter().all(|count| count.exact));
+    assert!(counts.iter().all(Count::is_exact));
     let requests = server.requests();
     assert_eq!(
         requests[0].body,
@@ -386,10 +383,7 @@ fn corver_server_receives_batched_queries() {
 fn queries_are_split_across_connections() {
     let server = CountServer::corver(vec![many(&[Some(3); 2])]);
     let mut remote = server.remote(&RemoteSettings { connections: 3, ..settings() });
-    assert_eq!(
-        remote.count(&queries(6)).unwrap(),
-        [Count { occurrences: Some(3), exact: true }; 6]
-    );
+    assert_eq!(remote.count(&queries(6)).unwrap(), [Count::exact(Some(3)); 6]);
     let requests = server.requests();
     assert_eq!(
         requests
@@ -415,7 +409,7 @@ fn too_large_batch_is_halved_and_retried() {
     let (one, two) = (many(&[Some(3)]), many(&[Some(3); 2]));
     let server = CountServer::corver(vec![too_large(), two, too_large(), one.clone(), one]);
     let counts = server.remote(&settings()).count(&queries(4)).unwrap();
-    assert_eq!(counts, [Count { occurrences: Some(3), exact: true }; 4]);
+    assert_eq!(counts, [Count::exact(Some(3)); 4]);
     let requests = server.requests();
     let lengths = requests.iter().map(|one| one.body["queries"].as_array().unwrap().len());
     assert_eq!(lengths.collect::<Vec<_>>(), [4, 2, 2, 1, 1]);
@@ -457,14 +451,10 @@ fn malformed_server_answer_is_rejected_and_retried() {
 
 #[test]
 fn enough_is_sent_only_to_corver_server() {
-    let asked = || {
-        vec![Query::new([["fox"], ["den"]]).with_enough(Some(2)), Query::new([["fox"], ["hen"]])]
-    };
+    let asked =
+        || vec![Query::new([["fox"], ["den"]]).with_limit(Some(2)), Query::new([["fox"], ["hen"]])];
     let server = CountServer::public_api(vec![good(7)]);
-    assert_eq!(
-        server.remote(&settings()).count(&asked()).unwrap(),
-        [Count { occurrences: Some(7), exact: true }; 2]
-    );
+    assert_eq!(server.remote(&settings()).count(&asked()).unwrap(), [Count::exact(Some(7)); 2]);
     assert!(server.requests().iter().all(|request| request.body.get("enough").is_none()));
 
     let folder = tempfile::tempdir().unwrap();
@@ -474,10 +464,8 @@ fn enough_is_sent_only_to_corver_server() {
         let mut remote =
             open(&server.url, Mode::Compatible, &settings(), Some(folder.path())).unwrap();
         let counts = remote.count(&asked()).unwrap();
-        assert_eq!(
-            counts,
-            [(2, false), (7, true)].map(|(count, exact)| Count { occurrences: Some(count), exact })
-        );
+        let stopped = Count { occurrences: Some(2), precision: CountPrecision::AtLeast };
+        assert_eq!(counts, [stopped, Count::exact(Some(7))]);
     }
     let requests = server.requests();
     assert_eq!(

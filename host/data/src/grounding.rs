@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use corver_core::{Counter, PartError, Query, Question};
+use corver_core::{BoxError, Counter, Query, Question};
 use serde::Serialize;
 
 /// Questions whose queries are counted together.
@@ -29,7 +29,7 @@ pub struct GroundingError {
     /// Of the first that was not asked for, counted from 1.
     pub number: usize,
     /// Why.
-    pub source: PartError,
+    pub source: BoxError,
 }
 
 /// What the corpus does not say.
@@ -76,7 +76,7 @@ impl Grounding<'_> {
     fn check_batch(
         &mut self,
         questions: &[&Question],
-    ) -> Result<Vec<Option<(Missing, Query)>>, PartError> {
+    ) -> Result<Vec<Option<(Missing, Query)>>, BoxError> {
         let words = self.looked_for(questions)?;
         let mut missing: Vec<Option<(Missing, Query)>> = vec![None; questions.len()];
         self.keep_missing(&mut missing, Missing::Title, |number| {
@@ -106,9 +106,9 @@ impl Grounding<'_> {
         into: &mut [Option<(Missing, Query)>],
         what: Missing,
         query: impl Fn(usize) -> Option<Query>,
-    ) -> Result<(), PartError> {
+    ) -> Result<(), BoxError> {
         let (numbers, queries): (Vec<usize>, Vec<Query>) = (0..into.len())
-            .filter_map(|number| query(number).map(|query| (number, query.with_enough(Some(1)))))
+            .filter_map(|number| query(number).map(|query| (number, query.with_limit(Some(1)))))
             .unzip();
         for ((number, counted), count) in
             numbers.into_iter().zip(&queries).zip(self.counter.count(&queries)?)
@@ -121,7 +121,7 @@ impl Grounding<'_> {
     }
 
     /// For each question the words to look for, each in all its spellings that the corpus has.
-    fn looked_for(&mut self, questions: &[&Question]) -> Result<Vec<Vec<Vec<String>>>, PartError> {
+    fn looked_for(&mut self, questions: &[&Question]) -> Result<Vec<Vec<Vec<String>>>, BoxError> {
         let words: Vec<Vec<Vec<String>>> = questions
             .iter()
             .map(|question| content_words(&question.question).map(spellings).collect())
@@ -241,7 +241,7 @@ mod tests {
     struct Documents(&'static [&'static str]);
 
     impl Counter for Documents {
-        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
             let has =
                 |text: &str, word: &String| format!(" {text} ").contains(&format!(" {word} "));
             let matches = |query: &Query| {
@@ -250,7 +250,7 @@ mod tests {
                 };
                 self.0.iter().filter(holds).count() as u64
             };
-            let count = |query| Count { occurrences: Some(matches(query)), exact: true };
+            let count = |query| Count::exact(Some(matches(query)));
             Ok(queries.iter().map(count).collect())
         }
 

@@ -276,13 +276,13 @@ pub fn question(record: Value) -> Result<Question, String> {
     let golds = match record {
         Record { answers: Some(answers), .. } => answers.golds()?,
         Record { answer: Some(answer), aliases, .. } => match answer {
-            Answer::One(answer) => first_then(answer, aliases.unwrap_or_default()),
+            Answer::One(answer) => prepend_unique(answer, aliases.unwrap_or_default()),
             Answer::Listed(golds) => golds,
-            Answer::Entity { value, aliases: of_entity } => first_then(value, of_entity),
+            Answer::Entity { value, aliases: of_entity } => prepend_unique(value, of_entity),
         },
         Record { possible_answers: Some(answers), .. } => answers.golds()?,
         Record { best_answer: Some(best), correct_answers: Some(correct), .. } => {
-            first_then(best, correct)
+            prepend_unique(best, correct)
         }
         _ => return Err("missing field `answers`".to_owned()),
     };
@@ -296,7 +296,7 @@ pub fn question(record: Value) -> Result<Question, String> {
     })
 }
 
-fn first_then(first: String, others: Vec<String>) -> Vec<String> {
+fn prepend_unique(first: String, others: Vec<String>) -> Vec<String> {
     let others: Vec<String> = others.into_iter().filter(|other| *other != first).collect();
     std::iter::once(first).chain(others).collect()
 }

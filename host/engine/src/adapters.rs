@@ -6,7 +6,7 @@ use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use corver_core::PartError;
+use corver_core::BoxError;
 use corver_http::Patience;
 use corver_pretrained::PretrainedError;
 
@@ -84,7 +84,7 @@ impl Adapters {
     pub(crate) fn publish(
         &mut self,
         server: &Server,
-        write: impl FnOnce(&Path) -> std::result::Result<(), PartError>,
+        write: impl FnOnce(&Path) -> std::result::Result<(), BoxError>,
     ) -> Result<()> {
         let name = format!("{PREFIX}{}-{:06}", self.process, self.number);
         self.number += 1;

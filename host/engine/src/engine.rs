@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use corver_core::{Decoding, PartError, Question, Rollout, Sampler, Sampling};
+use corver_core::{BoxError, Decoding, Question, Rollout, Sampler, Sampling};
 use corver_http::Patience;
 use corver_pretrained::{Dialogue, PretrainedError};
 
@@ -109,7 +109,7 @@ impl Engine {
     /// [`Self::publish_into`].
     pub fn publish(
         &mut self,
-        write: impl FnOnce(&Path) -> std::result::Result<(), PartError>,
+        write: impl FnOnce(&Path) -> std::result::Result<(), BoxError>,
     ) -> Result<()> {
         match &mut self.adapters {
             Some(adapters) => adapters.publish(&self.server, write),
@@ -248,7 +248,7 @@ impl Sampler for Engine {
         sampling: &Sampling,
         seed: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
-    ) -> std::result::Result<Vec<Rollout>, PartError> {
+    ) -> std::result::Result<Vec<Rollout>, BoxError> {
         Ok(self.sample_groups(questions, sampling, seed, on_finished)?)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use corver_core::PartError;
+use corver_core::BoxError;
 use corver_http::UrlError;
 use corver_pretrained::PretrainedError;
 
@@ -40,7 +40,7 @@ pub enum EngineError {
         /// Path of its folder.
         path: PathBuf,
         /// Error of its writer.
-        source: PartError,
+        source: BoxError,
     },
     /// A file, a prompt or a completion that cannot be read or written.
     #[error(transparent)]

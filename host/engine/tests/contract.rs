@@ -155,7 +155,7 @@ fn vllm_with(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Server {
     })
 }
 
-fn error_of(result: Result<impl Sized, corver_core::PartError>) -> Box<EngineError> {
+fn error_of(result: Result<impl Sized, corver_core::BoxError>) -> Box<EngineError> {
     result.err().expect("it fails").downcast().expect("an engine's error")
 }
 

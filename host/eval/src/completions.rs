@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use corver_core::{Extractor, PartError, Question, Rollout, Triplet};
+use corver_core::{BoxError, Extractor, Question, Rollout, Triplet};
 use corver_data::Answers;
 use serde::Deserialize;
 
@@ -153,7 +153,7 @@ impl GivenTriplets {
 }
 
 impl Extractor for GivenTriplets {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
         let given = |sentence: &&str| {
             let known = self.0.get(*sentence).cloned();
             known.ok_or_else(|| {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use corver_core::response::AnswerRule;
 use corver_core::{
-    Compatibility, Graders, Label, PartError, Question, RewardSettings, Rollout, Sampler, Scorers,
+    BoxError, Compatibility, Graders, Label, Question, RewardSettings, Rollout, Sampler, Scorers,
     SentenceTrace, StepError, score,
 };
 use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 
 use super::grade::{Grades, Missing, keeps_format, missing};
-use super::truth::{Told, Truth};
+use super::truth::{FactCheck, Truth};
 use corver_runs::data_order::seed_of_step;
 
 /// Why an evaluation stopped.
@@ -20,7 +20,7 @@ use corver_runs::data_order::seed_of_step;
 pub enum EvaluateError {
     /// The policy could not be sampled.
     #[error("answering the questions")]
-    Sample(#[source] PartError),
+    Sample(#[source] BoxError),
     /// The sentences could not be scored.
     #[error("scoring the answers")]
     Score(#[source] StepError),
@@ -61,7 +61,7 @@ pub struct GradedAnswer {
     pub completion: String,
     /// Where the truth is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<Told>,
+    pub told: Option<FactCheck>,
     /// How the run's rule judges its sentences; empty where it was not asked.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sentences: Vec<SentenceTrace>,
@@ -129,7 +129,7 @@ pub fn evaluate(
             .sample(batch, &settings.sampling(), seed_of_step(seed, batch_number), &mut |_, _| ())
             .map_err(EvaluateError::Sample)?;
         let all_sentences = match scorers.as_deref_mut() {
-            Some(scorers) if scorers.sentence_scorer.asks().is_empty() => {
+            Some(scorers) if scorers.sentence_scorer.required_capabilities().is_empty() => {
                 judged(&rollouts, batch, scorers, compatibility).map_err(EvaluateError::Score)?
             }
             _ => vec![Vec::new(); rollouts.len()],
@@ -146,7 +146,7 @@ pub fn evaluate(
                 question: question.clone(),
                 sample: (samples > 1).then_some(n % samples),
                 popularity: *popularity,
-                told: truth.map(|truth| Told::by(&rollout.text, truth, compatibility)),
+                told: truth.map(|truth| FactCheck::by(&rollout.text, truth, compatibility)),
                 completion: rollout.text,
                 sentences,
             });
@@ -165,10 +165,10 @@ fn judged(
     compatibility: Compatibility,
 ) -> Result<Vec<Vec<SentenceTrace>>, StepError> {
     let mut graders = Graders::default();
-    let Scorers { extractor, verifiers, sentence_scorer, .. } = scorers;
+    let Scorers { extractor, backends, sentence_scorer, .. } = scorers;
     let mut sentence_scorers = Scorers {
         extractor: &mut **extractor,
-        verifiers,
+        backends,
         sentence_scorer: &mut **sentence_scorer,
         graders: &mut graders,
     };
@@ -197,7 +197,7 @@ pub fn summarize(
     let missing = |why| {
         share(answers.iter().filter(|answer| answer.missing == Some(why)).count(), answers.len())
     };
-    let told = |number: fn(&Told) -> usize| {
+    let told = |number: fn(&FactCheck) -> usize| {
         let told: Option<usize> =
             answers.iter().map(|answer| answer.told.as_ref().map(number)).sum();
         told.map(|told| share(told, answers.len()))
@@ -263,7 +263,7 @@ mod tests {
             sampling: &Sampling,
             _: u64,
             _: &mut dyn FnMut(usize, &Rollout),
-        ) -> Result<Vec<Rollout>, PartError> {
+        ) -> Result<Vec<Rollout>, BoxError> {
             let many = 0..questions.len() * sampling.num_generations;
             let said = |n: usize| Rollout {
                 question: n / sampling.num_generations,

@@ -2,7 +2,7 @@
 //! self-filter).
 
 use corver_core::response::AnswerRule;
-use corver_core::{Compatibility, Label, PartError, Question, Rollout, Sampler, Sampling};
+use corver_core::{BoxError, Compatibility, Label, Question, Rollout, Sampler, Sampling};
 use corver_data::QuestionRecord;
 use corver_settings::FilterSettings;
 use rand::SeedableRng;
@@ -66,7 +66,7 @@ pub enum FilterError {
         /// Of the batch's first question, counted from 1.
         number: usize,
         /// Why.
-        source: PartError,
+        source: BoxError,
     },
     /// The folder could not be written.
     #[error(transparent)]

@@ -20,4 +20,4 @@ pub use filter::{FilterError, FilterPlan, Filtered, Zone, filter};
 pub use grade::{Grades, Missing, missing};
 pub use graded::{GradedError, read_graded};
 pub use interval::{wilson, wilson_of};
-pub use truth::{Told, Truth};
+pub use truth::{FactCheck, Truth};

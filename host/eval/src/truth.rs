@@ -15,14 +15,14 @@ pub trait Truth: Debug {
 
 /// Sentences of one completion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct FactCheck {
     /// Those that are true.
     pub truths: usize,
     /// Those that are false.
     pub falsehoods: usize,
 }
 
-impl Told {
+impl FactCheck {
     /// Counts the sentences of a completion, reasoning and answer.
     #[must_use]
     pub fn by(completion: &str, truth: &dyn Truth, compatibility: Compatibility) -> Self {
@@ -51,6 +51,9 @@ mod tests {
     #[test]
     fn truth_counts_think_and_answer_sentences() {
         let text = "<think>Rome is big. Hm, hm. Paris is bigger than Rome.</think><answer>London.</answer>";
-        assert_eq!(Told::by(text, &Short, Compatibility::Paper), Told { truths: 1, falsehoods: 2 });
+        assert_eq!(
+            FactCheck::by(text, &Short, Compatibility::Paper),
+            FactCheck { truths: 1, falsehoods: 2 }
+        );
     }
 }

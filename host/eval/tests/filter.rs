@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use corver_core::{Compatibility, PartError, Question, Rollout, Sampler, Sampling};
+use corver_core::{BoxError, Compatibility, Question, Rollout, Sampler, Sampling};
 use corver_data::read_questions;
 use corver_eval::filter::{ANSWERED, KEPT};
 use corver_eval::{FilterError, FilterPlan, Filtered, filter};
@@ -24,7 +24,7 @@ impl Sampler for Pupil {
         sampling: &Sampling,
         seed: u64,
         _: &mut dyn FnMut(usize, &Rollout),
-    ) -> Result<Vec<Rollout>, PartError> {
+    ) -> Result<Vec<Rollout>, BoxError> {
         if let Some(left) = &mut self.calls_left {
             *left = left.checked_sub(1).ok_or("the power went out")?;
         }

@@ -9,7 +9,7 @@ mod guest;
 use std::sync::LazyLock;
 
 use corver_core::{
-    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers,
+    Completion, CorpusSize, Count, Counter, BoxError, Query, Section, Sentence, Triplet, Backends,
 };
 use corver_rules::{Limits, LoadOptions, Rule, RuleError};
 use guest::Guest;
@@ -18,8 +18,8 @@ use libfuzzer_sys::fuzz_target;
 struct Nothing;
 
 impl Counter for Nothing {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        Ok(vec![Count { occurrences: Some(3), exact: true }; queries.len()])
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
+        Ok(vec![Count::exact(Some(3)); queries.len()])
     }
 
     fn size(&self) -> CorpusSize {
@@ -66,7 +66,7 @@ fuzz_target!(|answer: &[u8]| {
     };
     let sentences = [sentence("One."), sentence("Two.")];
     let completion = Completion { text: &text, sentences: &sentences, ..Completion::default() };
-    match RULE.score(&[completion], &mut Verifiers::counting(Nothing)) {
+    match RULE.score(&[completion], &mut Backends::counting(Nothing)) {
         Ok(verdicts) => assert_eq!(verdicts.concat().len(), 2),
         Err(RuleError::Broken(_) | RuleError::LimitExceeded(_)) => {}
         Err(error) => panic!("{error}"),

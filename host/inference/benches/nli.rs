@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use corver_core::Pair;
+use corver_core::NliPair;
 use corver_inference::nli::{Nli, NliSettings};
 use corver_inference::onnx::{Device, RuntimeLibrary};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 /// Pairs of which none is equal to another, of 20 to 400 tokens.
-fn pairs(count: usize) -> Vec<Pair> {
-    let pair = |n: usize| Pair {
+fn pairs(count: usize) -> Vec<NliPair> {
+    let pair = |n: usize| NliPair {
         premise: format!("Bizet composed opera {n}. ").repeat(1 + n % 20),
         hypothesis: format!("The opera {n} is by Bizet."),
     };

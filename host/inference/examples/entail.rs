@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::time::Instant;
 
-use corver_core::Pair;
+use corver_core::NliPair;
 use corver_inference::nli::{Nli, NliSettings};
 use corver_inference::onnx::{Device, RuntimeLibrary};
 use cpu_time::ProcessTime;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args().nth(1).ok_or("usage: entail FOLDER < pairs.json")?;
-    let pairs: Vec<Pair> = serde_json::from_reader(std::io::stdin())?;
+    let pairs: Vec<NliPair> = serde_json::from_reader(std::io::stdin())?;
     let settings = NliSettings { device: Device::Cpu, ..NliSettings::default() };
     let mut model = Nli::open(Path::new(&folder), &settings, &RuntimeLibrary::find(None)?)?;
     // The first run makes room in memory.

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use corver_core::advantage::Pair;
 use corver_core::{
-    Advantages, Algorithm, Compatibility, Decoding, Demonstration, LearnSettings, Learner,
-    PartError, Precision, Question, Rollout, Sampler, Sampling, Signal, TrainingBatch,
-    UpdateReport,
+    Advantages, Algorithm, BoxError, Compatibility, Decoding, Demonstration, LearnSettings,
+    Learner, Precision, Question, Rollout, Sampler, Sampling, Signal, TrainingBatch, UpdateReport,
 };
 use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::json;
@@ -472,7 +471,7 @@ impl Sampler for Policy {
         sampling: &Sampling,
         seed: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
-    ) -> std::result::Result<Vec<Rollout>, PartError> {
+    ) -> std::result::Result<Vec<Rollout>, BoxError> {
         Ok(self.draw(questions, sampling, seed, on_finished)?)
     }
 }
@@ -488,7 +487,7 @@ impl Learner for Policy {
     fn prepare(
         &mut self,
         batch: &TrainingBatch<'_>,
-    ) -> std::result::Result<Option<Vec<Vec<f64>>>, PartError> {
+    ) -> std::result::Result<Option<Vec<Vec<f64>>>, BoxError> {
         let is_worth_it =
             self.model.device().is_cuda() && self.settings.algorithm != Algorithm::Dpo;
         if self.critic.is_none() && !is_worth_it {
@@ -504,18 +503,18 @@ impl Learner for Policy {
         &mut self,
         batch: &TrainingBatch<'_>,
         signal: &Signal,
-    ) -> std::result::Result<UpdateReport, PartError> {
+    ) -> std::result::Result<UpdateReport, BoxError> {
         Ok(self.learn(batch, signal)?)
     }
 
     fn imitate(
         &mut self,
         demonstrations: &[Demonstration],
-    ) -> std::result::Result<UpdateReport, PartError> {
+    ) -> std::result::Result<UpdateReport, BoxError> {
         Ok(self.follow(demonstrations)?)
     }
 
-    fn save(&mut self, folder: &Path, keep: usize) -> std::result::Result<(), PartError> {
+    fn save(&mut self, folder: &Path, keep: usize) -> std::result::Result<(), BoxError> {
         self.save_checkpoint(folder, keep)?;
         Ok(())
     }

@@ -84,7 +84,7 @@ fn update(
     policy: &mut Policy,
     rollouts: &[Rollout],
     advantages: Advantages,
-) -> Result<corver_core::UpdateReport, corver_core::PartError> {
+) -> Result<corver_core::UpdateReport, corver_core::BoxError> {
     let batch = TrainingBatch { questions: &questions(), sampling: &sampling(), rollouts };
     policy.update(&batch, &Signal::Advantages(advantages))
 }

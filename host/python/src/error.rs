@@ -1,6 +1,6 @@
 //! The host's messages as exceptions.
 
-use corver_core::with_causes;
+use corver_core::error_chain;
 use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
@@ -20,10 +20,10 @@ create_exception!(
 
 /// For `map_err` on settings.
 pub fn settings(error: anyhow::Error) -> PyErr {
-    SettingsError::new_err(with_causes(error.as_ref()))
+    SettingsError::new_err(error_chain(error.as_ref()))
 }
 
 /// For `map_err` on everything else.
 pub fn corver(error: anyhow::Error) -> PyErr {
-    CorverError::new_err(with_causes(error.as_ref()))
+    CorverError::new_err(error_chain(error.as_ref()))
 }

@@ -1,8 +1,8 @@
 //! A score, as Python sees it.
 
 use corver_core::{
-    Credit, Exchange, Explained, Grade, Lookup, Point, ReturnParts, Section, SentenceTrace, Trace,
-    Triplet,
+    Credit, Exchange, Explained, Grade, Lookup, ReturnParts, Section, SentenceTrace, TokenReward,
+    Trace, Triplet,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -179,7 +179,7 @@ fn lookup<'py>(py: Python<'py>, lookup: &Lookup) -> PyResult<Bound<'py, PyAny>> 
     LOOKUP.import(py, "corver._types", "Lookup")?.call1((
         query.to_string(),
         count.occurrences,
-        count.exact,
+        count.is_exact(),
     ))
 }
 
@@ -193,9 +193,9 @@ fn exchange<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Bound<'py, Py
 fn credit<'py>(py: Python<'py>, credit: &Credit) -> PyResult<Option<Bound<'py, PyAny>>> {
     match credit {
         Credit::Sentence => Ok(None),
-        Credit::Sign => Ok(Some("sign".into_pyobject(py)?.into_any())),
-        Credit::Points(points) => {
-            let point = |point: &Point| (point.character, f64::from(point.reward));
+        Credit::AdvantageSign => Ok(Some("sign".into_pyobject(py)?.into_any())),
+        Credit::TokenRewards(points) => {
+            let point = |point: &TokenReward| (point.character, f64::from(point.reward));
             Ok(Some(points.iter().map(point).collect::<Vec<_>>().into_pyobject(py)?.into_any()))
         }
     }

@@ -337,7 +337,7 @@ fn mean_curve(runs: &[Run], metric: &str) -> Vec<(u64, f64)> {
 #[cfg(test)]
 mod tests {
     use corver_analysis::compare::compare;
-    use corver_train::{Asked, Summary};
+    use corver_train::{QueryCounts, Summary};
 
     use super::*;
     use crate::testing::{run_folder, trace};
@@ -390,7 +390,7 @@ mod tests {
             after: Some(Evaluation { accuracy: 0.5 + nli / 1000.0, ..Evaluation::default() }),
             seconds_per_step: 1.0,
             reward_seconds_per_step: 0.02 + nli / 100.0,
-            asked_per_step: Asked { count: 1200.0, nli, ..Asked::default() },
+            asked_per_step: QueryCounts { count: 1200.0, nli, ..QueryCounts::default() },
             cost_per_step: nli / 5000.0,
             ..Summary::default()
         };

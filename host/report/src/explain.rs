@@ -52,7 +52,8 @@ impl Group {
         returns: &TracedReturns,
     ) -> Self {
         let of_sentence = |(value, label): (&f64, &i8)| signed(baseline.advantage(*value), *label);
-        let sentences = returns.sentences.iter().zip(&returns.labels).map(of_sentence).collect();
+        let sentences =
+            returns.sentences.iter().zip(&returns.advantage_signs).map(of_sentence).collect();
         Self {
             baseline,
             mean_returns,
@@ -312,7 +313,7 @@ fn counts(sentence: &SentenceTrace) -> Markup {
                         Some(count) => { (count) " times" }
                         None => "– the corpus cannot say how often",
                     }
-                    @if !count.exact { span { ", not exact" } }
+                    @if !count.is_exact() { span { ", not exact" } }
                 }
             }
         }
@@ -335,7 +336,7 @@ fn passages(evidence: &Evidence) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use corver_core::{AdvantageSettings, Count, Query, Triplet, baselines};
+    use corver_core::{AdvantageSettings, Count, CountPrecision, Query, Triplet, baselines};
 
     use super::*;
     use crate::testing::trace;
@@ -347,7 +348,7 @@ mod tests {
             3.05,
         );
         let verdict = trace.sentences[0].verdict.as_mut().unwrap();
-        let count = Count { occurrences: Some(34), exact: false };
+        let count = Count { occurrences: Some(34), precision: CountPrecision::Estimate };
         verdict.lookups = vec![Lookup { query: Query::new([["Paris"], ["<b>France"]]), count }; 2];
         verdict.note = Some("a <note>".into());
         verdict.triplet = Some(0);

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use corver_core::{
-    Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, Verifiers, score,
+    Backends, Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, score,
 };
 use corver_inference::extract::Extractor;
 use corver_settings::{CheckSettings, Settings};
@@ -14,7 +14,7 @@ use crate::{Passages, RewardConfig};
 /// Extractor, corpus, rules and graders of a configuration.
 pub struct Scorer {
     pub(crate) extractor: Extractor,
-    pub(crate) verifiers: Verifiers<'static>,
+    pub(crate) backends: Backends<'static>,
     pub(crate) rules: SentenceRules,
     pub(crate) passages: Passages,
     pub(crate) check: CheckSettings,
@@ -30,12 +30,12 @@ impl Scorer {
     pub fn open(config: &RewardConfig, settings: &Settings) -> Result<Self> {
         let loader = Loader::new(&config.rules)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
-        let (_, verifiers) = parts::verifiers(&config.corpus, &config.verifiers)?;
-        parts::check_granted(&verifiers, &rules, &graders)?;
+        let (_, backends) = parts::backends(&config.corpus, &config.verifiers)?;
+        parts::check_granted(&backends, &rules, &graders)?;
         let (_, extractor) = parts::extractor(&config.extractor)?;
         let passages = Passages::new(&config.corpus)?;
         let (check, settings) = (settings.check, settings.reward);
-        Ok(Self { extractor, verifiers, rules, passages, check, graders, settings })
+        Ok(Self { extractor, backends, rules, passages, check, graders, settings })
     }
 
     /// What completions earn; `question` of each is an index into `questions`.
@@ -49,7 +49,7 @@ impl Scorer {
     ) -> Result<Scored, StepError> {
         let mut scorers = Scorers {
             extractor: &mut self.extractor,
-            verifiers: &mut self.verifiers,
+            backends: &mut self.backends,
             sentence_scorer: &mut self.rules,
             graders: &mut self.graders,
         };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use corver_core::{
-    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers,
+    Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence, Triplet,
 };
 use corver_rules::{LoadOptions, Rule};
 use corver_sdk::{Ask, Corpus, Judgement, SentenceRule};
@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 struct Instant;
 
 impl Counter for Instant {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        Ok(vec![Count { occurrences: Some(7), exact: true }; queries.len()])
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
+        Ok(vec![Count::exact(Some(7)); queries.len()])
     }
 
     fn size(&self) -> CorpusSize {
@@ -122,7 +122,7 @@ fn judge(c: &mut Criterion) {
         group.throughput(Throughput::Elements(n as u64));
         group.bench_function(BenchmarkId::new("plugin", n), |b| {
             on_one_core(&one, b, || {
-                rule.score(black_box(&batch), &mut Verifiers::counting(Instant)).unwrap()
+                rule.score(black_box(&batch), &mut Backends::counting(Instant)).unwrap()
             });
         });
         let native = native(&sentences);
@@ -143,7 +143,7 @@ fn on_all_cores(c: &mut Criterion) {
         let pool = ThreadPoolBuilder::new().num_threads(n).build().unwrap();
         group.bench_function(BenchmarkId::from_parameter(n), |b| {
             pool.install(|| {
-                b.iter(|| rule.score(black_box(&batch), &mut Verifiers::counting(Instant)).unwrap())
+                b.iter(|| rule.score(black_box(&batch), &mut Backends::counting(Instant)).unwrap())
             });
         });
     }

@@ -10,7 +10,7 @@ mod responses;
 pub use responses::ResponseConformance;
 
 use corver_core::template::{ANSWER, THINK, Tags};
-use corver_core::{Completion, Section, Sentence, Triplet, Verdict, Verifiers};
+use corver_core::{Backends, Completion, Section, Sentence, Triplet, Verdict};
 use serde::Serialize;
 
 use oracle::{Oracle, draw};
@@ -93,7 +93,7 @@ impl Rule {
 }
 
 fn conform(
-    score: impl Fn(&[Completion<'_>], &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, RuleError>,
+    score: impl Fn(&[Completion<'_>], &mut Backends<'_>) -> Result<Vec<Vec<Verdict>>, RuleError>,
 ) -> Result<Conformance, NotConformant> {
     let sentences: Vec<Vec<Sentence>> = (0..COMPLETIONS).map(sentences).collect();
     let texts: Vec<String> =
@@ -239,7 +239,7 @@ mod tests {
     /// Whether the rule is found to decide otherwise then.
     fn is_unsteady(
         when: &str,
-        score: impl Fn(&[Completion<'_>], &mut Verifiers<'_>) -> Verdicts,
+        score: impl Fn(&[Completion<'_>], &mut Backends<'_>) -> Verdicts,
     ) -> bool {
         match conform(score) {
             Err(NotConformant::Unsteady(message)) => message.contains(&format!("; {when} it is ")),
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn stateless_sentence_rule_conforms() {
-        let by_triplets = |completions: &[Completion<'_>], _: &mut Verifiers<'_>| {
+        let by_triplets = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
             each(completions, |sentence| sentence.triplets.len() as f32)
         };
         let conformance = conform(by_triplets).unwrap();
@@ -260,12 +260,12 @@ mod tests {
     #[test]
     fn state_and_neighbour_dependence_are_detected() {
         let calls = Cell::new(0);
-        let with_memory = |completions: &[Completion<'_>], _: &mut Verifiers<'_>| {
+        let with_memory = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
             calls.set(calls.get() + 1);
             each(completions, |_| calls.get() as f32)
         };
         assert!(is_unsteady("judged again", with_memory));
-        let by_place = |completions: &[Completion<'_>], _: &mut Verifiers<'_>| {
+        let by_place = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
             let mut place = 0;
             each(completions, |_| {
                 place += 1;
@@ -273,7 +273,7 @@ mod tests {
             })
         };
         assert!(is_unsteady("after other completions", by_place));
-        let by_size = |completions: &[Completion<'_>], _: &mut Verifiers<'_>| {
+        let by_size = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
             each(completions, |_| completions.len() as f32)
         };
         assert!(is_unsteady("without the other completions", by_size));
@@ -281,9 +281,9 @@ mod tests {
 
     #[test]
     fn too_small_enough_is_detected() {
-        let hasty = |completions: &[Completion<'_>], verifiers: &mut Verifiers<'_>| {
+        let hasty = |completions: &[Completion<'_>], verifiers: &mut Backends<'_>| {
             each(completions, |sentence| {
-                let query = Query::new([[&sentence.text]]).with_enough(Some(5));
+                let query = Query::new([[&sentence.text]]).with_limit(Some(5));
                 verifiers.count(&[query]).unwrap()[0].occurrences.unwrap_or(0) as f32
             })
         };
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn rule_requiring_corpus_size_is_detected() {
         let needs_size =
-            |completions: &[Completion<'_>], verifiers: &mut Verifiers<'_>| match verifiers
+            |completions: &[Completion<'_>], verifiers: &mut Backends<'_>| match verifiers
                 .size()
                 .tokens
             {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use corver_core::PartError;
+use corver_core::BoxError;
 
 /// Why a rule cannot be loaded, or why a batch has no verdicts.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +42,7 @@ pub enum RuleError {
         /// Name of the rule.
         plugin: String,
         /// Error of the verifier.
-        source: PartError,
+        source: BoxError,
     },
     /// A machine that cannot compile or run WebAssembly as configured.
     #[error("{0}")]

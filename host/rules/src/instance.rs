@@ -1,6 +1,6 @@
 //! A rule as a running component: its instances, what they may take, and how they fail.
 
-use corver_core::Verifier;
+use corver_core::Capability;
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{Component, HasSelf, Instance as Running, InstancePre, Linker};
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
@@ -23,7 +23,7 @@ pub struct Manifest {
     /// JSON schema of its settings.
     pub settings_schema: String,
     /// What it may ask beside counts.
-    pub asks: Vec<Verifier>,
+    pub asks: Vec<Capability>,
     /// Whether it looks at sentences' triplets.
     pub reads_triplets: bool,
 }
@@ -180,7 +180,7 @@ impl<I: Interface> Instance<I> {
             );
             return Err((Fault::Contract(problem), Vec::new()));
         }
-        let mut asks: Vec<Verifier> = asks.into_iter().map(verifier).collect();
+        let mut asks: Vec<Capability> = asks.into_iter().map(verifier).collect();
         asks.sort_unstable();
         asks.dedup();
         Ok(Manifest { name, version, summary, settings_schema, asks, reads_triplets })
@@ -224,11 +224,11 @@ impl<I: Interface> Instance<I> {
     }
 }
 
-fn verifier(verifier: types::Verifier) -> Verifier {
+fn verifier(verifier: types::Verifier) -> Capability {
     match verifier {
-        types::Verifier::Nli => Verifier::Nli,
-        types::Verifier::Chat => Verifier::Chat,
-        types::Verifier::Passages => Verifier::Passages,
+        types::Verifier::Nli => Capability::Nli,
+        types::Verifier::Chat => Capability::Chat,
+        types::Verifier::Passages => Capability::Passages,
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use corver_core::{Completion, Verifiers};
+use corver_core::{Backends, Completion};
 use wasmtime::component::Component;
 use wasmtime::{Engine, Inlining};
 
@@ -226,7 +226,7 @@ impl<I: Interface> Plugin<I> {
     pub(crate) fn judge(
         &self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
+        verifiers: &mut Backends<'_>,
     ) -> Result<Vec<Vec<<Instance<I> as Session>::Judgement>>, RuleError>
     where
         Instance<I>: Session,

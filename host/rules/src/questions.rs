@@ -1,8 +1,8 @@
 //! What rules ask: whether it is acceptable, who answers, and how the answers go back.
 
 use corver_core::{
-    Count, Entailment, Exchange, Lookup, Message, Pair, PartError, Passage, Prompt, Query, Role,
-    Search, Verifier, Verifiers,
+    Backends, BoxError, Capability, ChatPrompt, ChatRole, Entailment, Exchange, Lookup, Message,
+    NliPair, Passage, Query, Search,
 };
 use corver_settings::{is_temperature, is_top_p};
 
@@ -15,8 +15,8 @@ use crate::error::Fault;
 #[derive(Debug)]
 pub(crate) enum Question {
     Count(Query),
-    Nli(Pair),
-    Chat(Prompt),
+    Nli(NliPair),
+    Chat(ChatPrompt),
     Passages(Search),
 }
 
@@ -31,10 +31,10 @@ impl From<types::Request> for Question {
     fn from(request: types::Request) -> Self {
         match request {
             types::Request::Count(types::Query { all_of, enough }) => {
-                Self::Count(Query { all_of, enough })
+                Self::Count(Query { all_of, limit: enough })
             }
             types::Request::Nli(types::Pair { premise, hypothesis }) => {
-                Self::Nli(Pair { premise, hypothesis })
+                Self::Nli(NliPair { premise, hypothesis })
             }
             types::Request::Chat(types::Prompt {
                 messages,
@@ -44,7 +44,7 @@ impl From<types::Request> for Question {
                 seed,
             }) => {
                 let messages = messages.into_iter().map(message).collect();
-                Self::Chat(Prompt { messages, temperature, top_p, max_tokens, seed })
+                Self::Chat(ChatPrompt { messages, temperature, top_p, max_tokens, seed })
             }
             types::Request::Passages(types::Search { title, query, k }) => {
                 Self::Passages(Search { title, query, k })
@@ -55,26 +55,26 @@ impl From<types::Request> for Question {
 
 fn message(types::Message { role, content }: types::Message) -> Message {
     let role = match role {
-        types::Role::System => Role::System,
-        types::Role::User => Role::User,
-        types::Role::Assistant => Role::Assistant,
+        types::Role::System => ChatRole::System,
+        types::Role::User => ChatRole::User,
+        types::Role::Assistant => ChatRole::Assistant,
     };
     Message { role, content }
 }
 
 impl Question {
     /// What a run must grant for it; counts are always granted.
-    fn verifier(&self) -> Option<Verifier> {
+    fn verifier(&self) -> Option<Capability> {
         match self {
             Self::Count(_) => None,
-            Self::Nli(_) => Some(Verifier::Nli),
-            Self::Chat(_) => Some(Verifier::Chat),
-            Self::Passages(_) => Some(Verifier::Passages),
+            Self::Nli(_) => Some(Capability::Nli),
+            Self::Chat(_) => Some(Capability::Chat),
+            Self::Passages(_) => Some(Capability::Passages),
         }
     }
 
     /// Whether a rule whose manifest names the verifiers `asks` may ask this.
-    pub(crate) fn check(&self, asks: &[Verifier], limits: &Limits) -> Result<(), Fault> {
+    pub(crate) fn check(&self, asks: &[Capability], limits: &Limits) -> Result<(), Fault> {
         if let Some(verifier) = self.verifier().filter(|verifier| !asks.contains(verifier)) {
             return Err(Fault::Contract(format!(
                 "asks {verifier}, which its manifest does not name (`asks`)"
@@ -83,7 +83,7 @@ impl Question {
         let text = |what, text: &String| check_text(what, text, limits.text_bytes);
         match self {
             Self::Count(query) => check_query(query, limits),
-            Self::Nli(Pair { premise, hypothesis }) => {
+            Self::Nli(NliPair { premise, hypothesis }) => {
                 text("premise", premise)?;
                 text("hypothesis", hypothesis)
             }
@@ -126,8 +126,8 @@ fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
     query.all_of.iter().flatten().try_for_each(|word| check_text("query word", word, text_bytes))
 }
 
-fn check_prompt(prompt: &Prompt, limits: &Limits) -> Result<(), Fault> {
-    let Prompt { messages, temperature, top_p, max_tokens, .. } = prompt;
+fn check_prompt(prompt: &ChatPrompt, limits: &Limits) -> Result<(), Fault> {
+    let ChatPrompt { messages, temperature, top_p, max_tokens, .. } = prompt;
     let (limit, got) = (limits.messages_per_prompt, messages.len());
     if !(1..=limit).contains(&got) {
         return Err(Fault::Limit(format!(
@@ -191,9 +191,9 @@ impl Asked {
 /// questions.
 pub(crate) fn answer(
     questions: Vec<Question>,
-    verifiers: &mut Verifiers<'_>,
-) -> Result<Vec<Answered>, PartError> {
-    let order: Vec<Option<Verifier>> = questions.iter().map(Question::verifier).collect();
+    verifiers: &mut Backends<'_>,
+) -> Result<Vec<Answered>, BoxError> {
+    let order: Vec<Option<Capability>> = questions.iter().map(Question::verifier).collect();
     let (mut queries, mut pairs, mut prompts, mut searches) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for question in questions {
@@ -220,9 +220,9 @@ pub(crate) fn answer(
         searches.into_iter().zip(found).map(|(search, found)| Exchange::Passages { search, found });
     let answered = order.into_iter().filter_map(|verifier| match verifier {
         None => lookups.next().map(Answered::Count),
-        Some(Verifier::Nli) => entailments.next().map(Answered::Other),
-        Some(Verifier::Chat) => replies.next().map(Answered::Other),
-        Some(Verifier::Passages) => found.next().map(Answered::Other),
+        Some(Capability::Nli) => entailments.next().map(Answered::Other),
+        Some(Capability::Chat) => replies.next().map(Answered::Other),
+        Some(Capability::Passages) => found.next().map(Answered::Other),
     });
     Ok(answered.collect())
 }
@@ -245,9 +245,10 @@ fn passages(answered: &Answered) -> Vec<types::Passage<'_>> {
 
 fn reply<'a>(answered: &'a Answered, found: &'a [types::Passage<'a>]) -> types::Reply<'a> {
     match answered {
-        &Answered::Count(Lookup { count: Count { occurrences, exact }, .. }) => {
-            types::Reply::Count(types::Count { occurrences, exact })
-        }
+        &Answered::Count(Lookup { count, .. }) => types::Reply::Count(types::Count {
+            occurrences: count.occurrences,
+            exact: count.is_exact(),
+        }),
         &Answered::Other(Exchange::Nli {
             answer: Entailment { entail, neutral, contradict },
             ..
@@ -261,11 +262,11 @@ fn reply<'a>(answered: &'a Answered, found: &'a [types::Passage<'a>]) -> types::
 mod tests {
     use super::*;
 
-    const ALL: [Verifier; 3] = [Verifier::Nli, Verifier::Chat, Verifier::Passages];
+    const ALL: [Capability; 3] = [Capability::Nli, Capability::Chat, Capability::Passages];
 
-    fn prompt() -> Prompt {
-        let messages = vec![Message { role: Role::User, content: "Is it?".into() }];
-        Prompt { messages, temperature: 0.0, top_p: 1.0, max_tokens: 16, seed: None }
+    fn prompt() -> ChatPrompt {
+        let messages = vec![Message { role: ChatRole::User, content: "Is it?".into() }];
+        ChatPrompt { messages, temperature: 0.0, top_p: 1.0, max_tokens: 16, seed: None }
     }
 
     fn fault(question: Question) -> String {
@@ -277,11 +278,11 @@ mod tests {
     #[test]
     fn request_requires_capability_in_manifest() {
         let limits = Limits::default();
-        let pair = || Question::Nli(Pair { premise: "a".into(), hypothesis: "b".into() });
-        assert_eq!(pair().check(&[Verifier::Nli], &limits), Ok(()));
+        let pair = || Question::Nli(NliPair { premise: "a".into(), hypothesis: "b".into() });
+        assert_eq!(pair().check(&[Capability::Nli], &limits), Ok(()));
         let undeclared = "asks nli, which its manifest does not name (`asks`)";
         assert_eq!(
-            pair().check(&[Verifier::Chat], &limits),
+            pair().check(&[Capability::Chat], &limits),
             Err(Fault::Contract(undeclared.into()))
         );
         assert_eq!(Question::Count(Query::new([["a"]])).check(&[], &limits), Ok(()));
@@ -291,7 +292,7 @@ mod tests {
     fn verifier_requests_respect_limits() {
         let limits = Limits::default();
         assert_eq!(Question::Chat(prompt()).check(&ALL, &limits), Ok(()));
-        let chat = |change: fn(&mut Prompt)| {
+        let chat = |change: fn(&mut ChatPrompt)| {
             let mut prompt = prompt();
             change(&mut prompt);
             fault(Question::Chat(prompt))
@@ -300,7 +301,7 @@ mod tests {
         assert!(chat(|prompt| prompt.max_tokens = 100_000).contains("limits.reply_tokens"));
         assert!(chat(|prompt| prompt.max_tokens = 0).contains("limits.reply_tokens"));
         for change in [
-            (|prompt| prompt.temperature = f32::NAN) as fn(&mut Prompt),
+            (|prompt| prompt.temperature = f32::NAN) as fn(&mut ChatPrompt),
             |prompt| prompt.temperature = 2.5,
             |prompt| prompt.top_p = 0.0,
             |prompt| prompt.top_p = f32::INFINITY,
@@ -313,7 +314,7 @@ mod tests {
         );
         let long = "x".repeat(70_000);
         assert!(
-            fault(Question::Nli(Pair { premise: long.clone(), hypothesis: String::new() }))
+            fault(Question::Nli(NliPair { premise: long.clone(), hypothesis: String::new() }))
                 .contains("a premise")
         );
         let search =

@@ -1,7 +1,7 @@
 //! Response rules: completions and what is asked about them → grades.
 
 use corver_core::{
-    Completion, CorpusSize, Exchange, Grade, Lookup, PartError, Verifier, Verifiers,
+    Backends, BoxError, Capability, Completion, CorpusSize, Exchange, Grade, Lookup,
 };
 
 use crate::bindings::{response_grading, types, with_lowered};
@@ -23,22 +23,22 @@ impl ResponseRule {
     pub fn grade(
         &self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
+        verifiers: &mut Backends<'_>,
     ) -> Result<Vec<Grade>, RuleError> {
         Ok(self.judge(completions, verifiers)?.into_iter().flatten().collect())
     }
 }
 
 impl corver_core::ResponseRule for ResponseRule {
-    fn asks(&self) -> Vec<Verifier> {
+    fn required_capabilities(&self) -> Vec<Capability> {
         self.manifest().asks.clone()
     }
 
     fn grade(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
-    ) -> Result<Vec<Grade>, PartError> {
+        verifiers: &mut Backends<'_>,
+    ) -> Result<Vec<Grade>, BoxError> {
         Ok(Self::grade(self, completions, verifiers)?)
     }
 }

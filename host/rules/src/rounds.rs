@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use corver_core::{Completion, CorpusSize, Exchange, Lookup, PartError, Verifier, Verifiers};
+use corver_core::{Backends, BoxError, Capability, Completion, CorpusSize, Exchange, Lookup};
 use rayon::prelude::*;
 
 use crate::bindings::types::Request;
@@ -81,7 +81,7 @@ pub(crate) enum Stop {
     /// An instance failed, or what it said is not acceptable.
     Broken(Failure),
     /// A verifier failed.
-    Unanswered(PartError),
+    Unanswered(BoxError),
 }
 
 /// What a rule may do.
@@ -89,7 +89,7 @@ pub(crate) enum Stop {
 pub(crate) struct Allowed<'a> {
     pub(crate) limits: &'a Limits,
     /// The verifiers that its manifest names.
-    pub(crate) asks: &'a [Verifier],
+    pub(crate) asks: &'a [Capability],
 }
 
 /// For each completion, one judgement per subject. Instances work side by side, each on some of the
@@ -97,7 +97,7 @@ pub(crate) struct Allowed<'a> {
 pub(crate) fn judge<S: Session>(
     completions: &[Completion<'_>],
     allowed: Allowed<'_>,
-    verifiers: &mut Verifiers<'_>,
+    verifiers: &mut Backends<'_>,
     start: impl Fn() -> Result<S, RuleError> + Sync,
 ) -> Result<Vec<Vec<S::Judgement>>, Stop> {
     let size = verifiers.size();

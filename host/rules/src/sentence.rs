@@ -1,8 +1,8 @@
 //! Sentence rules: completions and what is asked about them → verdicts.
 
 use corver_core::{
-    Completion, CorpusSize, Credit, Exchange, Lookup, PartError, Point, SentenceScorer, Verdict,
-    Verifier, Verifiers,
+    Backends, BoxError, Capability, Completion, CorpusSize, Credit, Exchange, Lookup,
+    SentenceScorer, TokenReward, Verdict,
 };
 
 use crate::bindings::{sentence_scoring, types, with_lowered};
@@ -26,14 +26,14 @@ impl Rule {
     pub fn score(
         &self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
+        verifiers: &mut Backends<'_>,
     ) -> Result<Vec<Vec<Verdict>>, RuleError> {
         self.judge(completions, verifiers)
     }
 }
 
 impl SentenceScorer for Rule {
-    fn asks(&self) -> Vec<Verifier> {
+    fn required_capabilities(&self) -> Vec<Capability> {
         self.manifest().asks.clone()
     }
 
@@ -44,8 +44,8 @@ impl SentenceScorer for Rule {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        verifiers: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
         Ok(Self::score(self, completions, verifiers)?)
     }
 }
@@ -87,13 +87,14 @@ fn raised(outcomes: Result<Vec<Vec<types::Outcome>>, Failure>) -> Said<Verdict> 
 }
 
 fn verdict(types::Verdict { reward, credit, count, triplet, note }: types::Verdict) -> Verdict {
-    let point = |point: types::Point| Point { character: point.character, reward: point.reward };
+    let point =
+        |point: types::Point| TokenReward { character: point.character, reward: point.reward };
     let credit = match credit {
         None => Credit::Sentence,
         Some(types::Credit::Points(points)) => {
-            Credit::Points(points.into_iter().map(point).collect())
+            Credit::TokenRewards(points.into_iter().map(point).collect())
         }
-        Some(types::Credit::Sign) => Credit::Sign,
+        Some(types::Credit::Sign) => Credit::AdvantageSign,
     };
     Verdict { reward: Some(reward), credit, count, triplet, note, ..Verdict::default() }
 }
@@ -124,7 +125,7 @@ impl Judgement for Verdict {
                  {triplets}"
             )));
         }
-        if let Credit::Points(points) = &self.credit {
+        if let Credit::TokenRewards(points) = &self.credit {
             check_points(points, self.reward.unwrap_or(0.0), &sentence.text, place)?;
         }
         self.note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes))
@@ -148,7 +149,12 @@ impl Judgement for Verdict {
 }
 
 /// Whether these are shares of the reward, each at a character that the sentence has.
-fn check_points(points: &[Point], reward: f32, text: &str, place: Place) -> Result<(), Fault> {
+fn check_points(
+    points: &[TokenReward],
+    reward: f32,
+    text: &str,
+    place: Place,
+) -> Result<(), Fault> {
     let Place { completion, index } = place;
     let characters = text.chars().count();
     if let Some(point) = points.iter().find(|point| point.character as usize >= characters) {
@@ -183,11 +189,13 @@ mod tests {
             [Sentence { text, section: Section::Think, span: None, triplets: Vec::new() }];
         let completion = Completion { sentences: &sentences, ..Completion::default() };
         let check = |points: &[(u32, f32)], reward: f32| {
-            let points =
-                points.iter().map(|&(character, reward)| Point { character, reward }).collect();
+            let points = points
+                .iter()
+                .map(|&(character, reward)| TokenReward { character, reward })
+                .collect();
             let verdict = Verdict {
                 reward: Some(reward),
-                credit: Credit::Points(points),
+                credit: Credit::TokenRewards(points),
                 ..Verdict::default()
             };
             verdict.check(&completion, Place { completion: 7, index: 0 }, &Limits::default())

@@ -6,7 +6,7 @@
 mod guest;
 
 use corver_core::{
-    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verifiers,
+    Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence,
 };
 use corver_rules::{Compiler, Limits, RuleError, Sandbox};
 use guest::{Guest, RECURSION};
@@ -15,7 +15,7 @@ use serde_json::Value;
 struct Nothing;
 
 impl Counter for Nothing {
-    fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, BoxError> {
         Ok(Vec::new())
     }
 
@@ -41,7 +41,7 @@ fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
     let completion =
         Completion { question: "", text: "", sentences: &sentences, ..Completion::default() };
     for _ in 0..times {
-        let error = rule.score(&[completion], &mut Verifiers::counting(Nothing)).unwrap_err();
+        let error = rule.score(&[completion], &mut Backends::counting(Nothing)).unwrap_err();
         assert!(matches!(error, RuleError::Broken(_) | RuleError::LimitExceeded(_)), "{error}");
     }
 }

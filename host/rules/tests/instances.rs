@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use corver_core::{
-    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers,
+    Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence, Triplet,
 };
 use corver_rules::{LoadOptions, Rule};
 
@@ -36,13 +36,13 @@ fn first() -> Rule {
 
 fn answer(query: &Query) -> Count {
     let occurrences = query.to_string().bytes().map(u64::from).sum::<u64>() % 30;
-    Count { occurrences: Some(occurrences), exact: true }
+    Count::exact(Some(occurrences))
 }
 
 struct Sums;
 
 impl Counter for Sums {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         Ok(queries.iter().map(answer).collect())
     }
 
@@ -57,9 +57,9 @@ fn large_batch_verdicts_equal_single_completion_verdicts() {
     // More than wait at the same time on a machine with few cores.
     let sentences = sentences(3_200);
     let batch = batch(&sentences);
-    let verdicts = rule.score(&batch, &mut Verifiers::counting(Sums)).unwrap();
+    let verdicts = rule.score(&batch, &mut Backends::counting(Sums)).unwrap();
     for (place, completion) in batch.iter().enumerate().step_by(97) {
-        let alone = rule.score(&[*completion], &mut Verifiers::counting(Sums)).unwrap();
+        let alone = rule.score(&[*completion], &mut Backends::counting(Sums)).unwrap();
         assert_eq!(alone, [verdicts[place].clone()]);
     }
     assert!(verdicts.iter().flatten().all(|verdict| verdict.lookups.len() == 1));
@@ -73,10 +73,10 @@ struct Nested<'a> {
 }
 
 impl Counter for Nested<'_> {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let Self { rule, batch, depth } = *self;
         if depth > 0 {
-            rule.score(batch, &mut Verifiers::counting(Nested { rule, batch, depth: depth - 1 }))?;
+            rule.score(batch, &mut Backends::counting(Nested { rule, batch, depth: depth - 1 }))?;
         }
         Ok(queries.iter().map(answer).collect())
     }
@@ -92,10 +92,10 @@ fn too_many_nested_batches_report_busy_instances() {
     let sentences =
         sentences(1_000 * std::thread::available_parallelism().unwrap().get().max(16) / 4);
     let batch = batch(&sentences);
-    rule.score(&batch, &mut Verifiers::counting(Nested { rule: &rule, batch: &batch, depth: 1 }))
+    rule.score(&batch, &mut Backends::counting(Nested { rule: &rule, batch: &batch, depth: 1 }))
         .unwrap();
     let error = rule
-        .score(&batch, &mut Verifiers::counting(Nested { rule: &rule, batch: &batch, depth: 5 }))
+        .score(&batch, &mut Backends::counting(Nested { rule: &rule, batch: &batch, depth: 5 }))
         .unwrap_err();
     let mut cause: &dyn std::error::Error = &error;
     while let Some(source) = cause.source() {
@@ -107,5 +107,5 @@ fn too_many_nested_batches_report_busy_instances() {
         "{cause}"
     );
     // All of them are free again.
-    rule.score(&batch, &mut Verifiers::counting(Sums)).unwrap();
+    rule.score(&batch, &mut Backends::counting(Sums)).unwrap();
 }

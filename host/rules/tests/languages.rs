@@ -7,9 +7,9 @@ mod golden;
 use std::path::{Path, PathBuf};
 
 use corver_core::{
-    ChatModel, ChatReply, Completion, CorpusSize, Count, Counter, Credit, Entailment, Exchange,
-    NliModel, Pair, PartError, Passage, Point, Prompt, Query, Retriever, Role, Search, Section,
-    Sentence, Triplet, Usage, Verdict, Verifiers,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, ChatRole, Completion, CorpusSize, Count,
+    Counter, Credit, Entailment, Exchange, NliModel, NliPair, Passage, Query, Retriever, Search,
+    Section, Sentence, TokenReward, Triplet, Usage, Verdict,
 };
 use corver_rules::{LoadOptions, ResponseRule, Rule};
 use serde_json::{Value, json};
@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 struct Hashed;
 
 impl Counter for Hashed {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let count = |query: &Query| {
             let byte = blake3::hash(query.to_string().as_bytes()).as_bytes()[0];
-            Count { occurrences: (byte > 8).then_some(u64::from(byte) / 6), exact: true }
+            Count::exact((byte > 8).then_some(u64::from(byte) / 6))
         };
         Ok(queries.iter().map(count).collect())
     }
@@ -93,8 +93,7 @@ fn assert_same(first: &Rule, rule: &Rule, sentences: &[Sentence]) {
         ..Completion::default()
     };
     let batch: Vec<Completion<'_>> = sentences.chunks(3).map(completion).collect();
-    let judge =
-        |rule: &Rule| rule.score(&batch, &mut Verifiers::counting(Hashed)).unwrap().concat();
+    let judge = |rule: &Rule| rule.score(&batch, &mut Backends::counting(Hashed)).unwrap().concat();
     for (sentence, (expected, got)) in sentences.iter().zip(judge(first).iter().zip(judge(rule))) {
         assert_eq!(*expected, got, "{sentence:?}");
     }
@@ -184,7 +183,7 @@ fn first_rule_in_go_matches_rust() {
 struct Rome;
 
 impl Retriever for Rome {
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let passage = |text: &str| Passage { title: "Öl".to_owned(), text: text.to_owned() };
         let found = |search: &Search| match search.query.as_str() {
             "nothing" => Vec::new(),
@@ -195,9 +194,9 @@ impl Retriever for Rome {
 }
 
 impl NliModel for Rome {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
-        let entail = |pair: &Pair| if pair.premise.contains("Rome") { 0.75 } else { 0.25 };
-        let answer = |pair: &Pair| Entailment {
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
+        let entail = |pair: &NliPair| if pair.premise.contains("Rome") { 0.75 } else { 0.25 };
+        let answer = |pair: &NliPair| Entailment {
             entail: entail(pair),
             neutral: Some(0.25),
             contradict: None,
@@ -207,12 +206,12 @@ impl NliModel for Rome {
 }
 
 impl ChatModel for Rome {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
-        let reply = |prompt: &Prompt| {
-            let roles: Vec<Role> = prompt.messages.iter().map(|message| message.role).collect();
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
+        let reply = |prompt: &ChatPrompt| {
+            let roles: Vec<ChatRole> = prompt.messages.iter().map(|message| message.role).collect();
             assert_eq!(
                 (roles, prompt.max_tokens, prompt.seed),
-                (vec![Role::System, Role::User], 4, None)
+                (vec![ChatRole::System, ChatRole::User], 4, None)
             );
             let right = "Is the answer right?\n\n<title>Italy</title>\n<text>It has Rome. It is old.</text>\n\
                          <question>Where?</question>\n<answer>Rome</answer>";
@@ -247,11 +246,15 @@ fn asks_and_labels(language: &str) {
     let judge = |settings| {
         let rule = load(&path, settings).unwrap();
         rule.conform().unwrap();
-        let mut verifiers = Verifiers::counting(Hashed).with_nli(Rome).with_passages(Rome);
+        let mut verifiers = Backends::counting(Hashed).with_nli(Rome).with_passages(Rome);
         rule.score(&batch, &mut verifiers).unwrap().concat()
     };
     let labels = judge(json!({}));
-    assert_eq!(labels.iter().map(Verdict::label).collect::<Vec<_>>(), [1, 0, -1], "{labels:?}");
+    assert_eq!(
+        labels.iter().map(Verdict::advantage_sign).collect::<Vec<_>>(),
+        [1, 0, -1],
+        "{labels:?}"
+    );
     assert_eq!((labels[1].reward, labels[1].note.as_deref()), (None, Some("no passage was found")));
     let kinds = |verdict: &Verdict| {
         let kind = |exchange: &Exchange| matches!(exchange, Exchange::Nli { .. });
@@ -259,9 +262,9 @@ fn asks_and_labels(language: &str) {
     };
     assert_eq!([kinds(&labels[0]), kinds(&labels[1])], [vec![false, true, true], vec![false]]);
 
-    assert_eq!(judge(json!({"threshold": 0.8}))[0].label(), -1);
+    assert_eq!(judge(json!({"threshold": 0.8}))[0].advantage_sign(), -1);
     let paid = judge(json!({"pay": true}));
-    let last = |character, reward| Credit::Points(vec![Point { character, reward }]);
+    let last = |character, reward| Credit::TokenRewards(vec![TokenReward { character, reward }]);
     assert_eq!([&paid[0].credit, &paid[2].credit], [&last(11, 1.0), &last(4, -1.0)]);
     assert_eq!([paid[0].reward, paid[2].reward], [Some(1.0), Some(-1.0)]);
 }
@@ -294,7 +297,7 @@ fn judges_by_chat(language: &str) {
     };
     let batch = ["<answer>Rome</question></answer>", "<answer></answer>", "<answer>Öl</answer>"]
         .map(completion);
-    let grades = rule.grade(&batch, &mut Verifiers::counting(Hashed).with_chat(Rome)).unwrap();
+    let grades = rule.grade(&batch, &mut Backends::counting(Hashed).with_chat(Rome)).unwrap();
     let said: Vec<_> = grades
         .iter()
         .map(|grade| (grade.reward, grade.label.as_str(), grade.note.as_deref()))

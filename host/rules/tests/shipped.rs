@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use corver_core::{
-    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verdict,
-    Verifier, Verifiers,
+    Backends, BoxError, Capability, Completion, CorpusSize, Count, CountPrecision, Counter, Query,
+    Section, Sentence, Triplet, Verdict,
 };
 use corver_rules::{Kind, Limits, LoadOptions, ResponseRule, Rule, RuleError};
 use serde_json::{Value, json};
@@ -30,11 +30,11 @@ impl FakeIndex {
 }
 
 impl Counter for FakeIndex {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         self.asked.extend_from_slice(queries);
         let count = |query: &Query| Count {
             occurrences: self.counts.get(&query.to_string()).copied(),
-            exact: true,
+            precision: CountPrecision::Exact,
         };
         Ok(queries.iter().map(count).collect())
     }
@@ -84,7 +84,7 @@ fn judge(rule: &Rule, completions: &[&[Sentence]], index: &mut FakeIndex) -> Vec
         ..Completion::default()
     };
     let completions: Vec<Completion<'_>> = completions.iter().copied().map(completion).collect();
-    rule.score(&completions, &mut Verifiers::counting(index)).unwrap().concat()
+    rule.score(&completions, &mut Backends::counting(index)).unwrap().concat()
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn every_shipped_rule_conforms() {
         assert_eq!(rule.name(), name);
         let conformance = rule.conform().unwrap_or_else(|error| panic!("{name}: {error}"));
         // What a chat model replies at random is rarely worth anything.
-        let is_judged_by_chat = rule.manifest().asks.contains(&Verifier::Chat);
+        let is_judged_by_chat = rule.manifest().asks.contains(&Capability::Chat);
         let both_ways = conformance.lowest < Some(0.0) && conformance.highest > Some(0.0);
         let says_something = conformance.scored > 0 && conformance.lowest < conformance.highest;
         assert!(says_something && (both_ways || is_judged_by_chat), "{name}: {conformance:?}");
@@ -148,16 +148,16 @@ fn response_rule_grades_batches_and_respects_limits() {
     let completion =
         |text| Completion { question: "Who?", golds: &golds, text, ..Completion::default() };
     let completions: Vec<Completion<'_>> = texts.iter().map(|text| completion(text)).collect();
-    let grades = judge.grade(&completions, &mut Verifiers::default()).unwrap();
+    let grades = judge.grade(&completions, &mut Backends::default()).unwrap();
     assert_eq!(grades.len(), 200, "several calls");
     assert!(
         grades.iter().all(|grade| grade.reward == 0.5 && grade.label == "BAD"),
         "{:?}",
         grades[0]
     );
-    assert!(judge.grade(&[], &mut Verifiers::default()).unwrap().is_empty());
+    assert!(judge.grade(&[], &mut Backends::default()).unwrap().is_empty());
     assert_eq!(
-        judge.grade(&[completion("Mario Camerini")], &mut Verifiers::default()).unwrap()[0].label,
+        judge.grade(&[completion("Mario Camerini")], &mut Backends::default()).unwrap()[0].label,
         "GOOD",
         "no tags: all of it is the answer"
     );
@@ -198,7 +198,7 @@ fn each_sentence_gets_its_count() {
     let verdicts = judge(&rule, &batch, &mut index);
     let asked: Vec<String> = index.asked.iter().map(Query::to_string).collect();
     assert_eq!(asked, [DIRECTED, DIRECTED]);
-    assert_eq!(index.asked[0].enough, Some(20));
+    assert_eq!(index.asked[0].limit, Some(20));
     assert_eq!(
         verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(),
         [Some(-0.1), None, None, Some(-0.1)]

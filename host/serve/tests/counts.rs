@@ -229,7 +229,7 @@ fn remote_counts_equal_local_counts() {
             .unwrap();
             let mut local = Local::new(corpus(server.folder.path()), options);
             let asked: Vec<Query> =
-                queries().into_iter().map(|query| query.with_enough(enough)).collect();
+                queries().into_iter().map(|query| query.with_limit(enough)).collect();
             assert_eq!(
                 remote.count(&asked).unwrap(),
                 local.count(&asked).unwrap(),
@@ -287,13 +287,13 @@ fn distributed_shards_count_like_one_index() {
             assert_eq!(parts.size(), whole.size());
             // What is enough is found, or all is counted.
             let enough: Vec<Query> =
-                queries().into_iter().map(|query| query.with_enough(Some(4))).collect();
+                queries().into_iter().map(|query| query.with_limit(Some(4))).collect();
             for (count, whole) in parts.count(&enough).unwrap().iter().zip(&counts) {
                 assert!(
                     count.occurrences.min(Some(4)) == whole.occurrences.min(Some(4)),
                     "{count:?} {whole:?}"
                 );
-                assert!(!count.exact || count == whole, "{count:?} {whole:?}");
+                assert!(!count.is_exact() || count == whole, "{count:?} {whole:?}");
             }
         }
     }

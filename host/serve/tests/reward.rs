@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Completion, Credit, Extractor, Graders, PartError, Question, RewardSettings, Rollout, Scored,
-    Scorers, SentenceScorer, StepError, Triplet, Verdict, Verifiers,
+    Backends, BoxError, Completion, Credit, Extractor, Graders, Question, RewardSettings, Rollout,
+    Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict,
 };
 use corver_serve::{
     Health, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, get_reward,
@@ -29,7 +29,7 @@ struct Words {
 struct Nothing;
 
 impl Extractor for Nothing {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
         Ok(vec![Vec::new(); sentences.len()])
     }
 }
@@ -38,8 +38,8 @@ impl SentenceScorer for Words {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        _: &mut Verifiers<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        _: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
         let of_sentence = |text: &str| {
             if text.contains("poison") {
                 return Err("a sentence is poisoned".into());
@@ -52,7 +52,7 @@ impl SentenceScorer for Words {
             if text.contains("right") {
                 return Ok(Verdict {
                     reward: Some(1.0),
-                    credit: Credit::Sign,
+                    credit: Credit::AdvantageSign,
                     ..Verdict::default()
                 });
             }
@@ -71,10 +71,10 @@ fn score_words(
     questions: &[Question],
 ) -> Result<Scored, StepError> {
     let mut graders = Graders::default();
-    let mut verifiers = Verifiers::default();
+    let mut backends = Backends::default();
     let mut scorers = Scorers {
         extractor: &mut Nothing,
-        verifiers: &mut verifiers,
+        backends: &mut backends,
         sentence_scorer: words,
         graders: &mut graders,
     };

@@ -31,7 +31,7 @@ impl Prices {
 
 /// Questions of the rules in a step, on average.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Asked {
+pub struct QueryCounts {
     /// Counts.
     pub count: f64,
     /// Pairs of texts for the NLI model.
@@ -46,7 +46,7 @@ pub struct Asked {
     pub completion_tokens: f64,
 }
 
-impl Asked {
+impl QueryCounts {
     /// Money, in the currency of the prices.
     #[must_use]
     pub fn cost(&self, prices: &Prices) -> f64 {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn cost_sums_request_and_token_prices() {
-        let asked = Asked {
+        let asked = QueryCounts {
             count: 500.0,
             nli: 40.0,
             chat: 9.0,

@@ -6,5 +6,5 @@ pub mod sft;
 pub mod train;
 pub mod warnings;
 
-pub use cost::{Asked, Prices};
+pub use cost::{Prices, QueryCounts};
 pub use train::{Observer, Plan, RewardNames, Summary, SystemPrompts, TrainError, train};

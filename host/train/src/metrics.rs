@@ -4,7 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use corver_core::stats::{mean, unbiased_std};
-use corver_core::{Channel, SentenceTrace, StepReport, Tally, Trace, UpdateReport, Usage, Verdict};
+use corver_core::{
+    Channel, QueryStats, SentenceTrace, StepReport, Trace, UpdateReport, Usage, Verdict,
+};
 use serde_json::{Map, Value, json};
 
 /// Measurements of one step.
@@ -277,7 +279,7 @@ fn count(sentence: &SentenceTrace) -> Option<u64> {
     sentence.verdict.as_ref()?.count
 }
 
-fn used(tally: Tally) -> Option<Tally> {
+fn used(tally: QueryStats) -> Option<QueryStats> {
     (tally.asked > 0).then_some(tally)
 }
 
@@ -298,18 +300,18 @@ fn max(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use corver_core::{ReturnStats, StageSeconds, Tallies};
+    use corver_core::{BackendStats, ReturnStats, StageSeconds};
 
     use super::*;
 
     #[test]
     fn step_metrics_cover_only_performed_work() {
-        let chat = Tally { asked: 3, seconds: 0.5 };
+        let chat = QueryStats { asked: 3, seconds: 0.5 };
         let report = StepReport {
             rollouts: Vec::new(),
             completions: Vec::new(),
             returns: ReturnStats::default(),
-            asked: Tallies { chat, ..Tallies::default() },
+            asked: BackendStats { chat, ..BackendStats::default() },
             update: UpdateReport::default(),
             seconds: StageSeconds::default(),
         };

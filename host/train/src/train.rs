@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use corver_core::{Learner, PartError, Question, Scorers, StepError, StepSettings, Usage, step};
+use corver_core::{BoxError, Learner, Question, Scorers, StepError, StepSettings, Usage, step};
 use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use corver_data::Curriculum;
 
-use super::cost::{Asked, Prices};
+use super::cost::{Prices, QueryCounts};
 use super::metrics::{Step, step_metrics};
 use super::warnings::Warnings;
 use corver_eval::{EvaluateError, EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate};
@@ -93,16 +93,16 @@ pub struct SystemPrompts {
 /// Who wants to know how a run goes.
 pub trait Observer {
     /// `done` of `total` evaluation questions are answered.
-    fn answering(&mut self, done: usize, total: usize);
+    fn on_eval_progress(&mut self, done: usize, total: usize);
     /// The `which` policy, raw or trained, has been evaluated.
-    fn evaluated(&mut self, which: &'static str, evaluation: &Evaluation);
+    fn on_eval_end(&mut self, which: &'static str, evaluation: &Evaluation);
     /// Something is wrong with the run; what to change is said too.
-    fn warned(&mut self, warning: &str);
+    fn on_warning(&mut self, warning: &str);
     /// A step ended; see [`step_metrics`] for the names.
-    fn stepped(&mut self, metrics: &Map<String, Value>, total: usize);
-    /// Asked after every step, and when one or an evaluation is broken off: whether to write a
+    fn on_step_end(&mut self, metrics: &Map<String, Value>, total: usize);
+    /// QueryCounts after every step, and when one or an evaluation is broken off: whether to write a
     /// checkpoint and stop.
-    fn wants_to_stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         false
     }
 }
@@ -136,7 +136,7 @@ pub struct Summary {
     /// Completions of a second of the steps. `None` before the first step.
     pub samples_per_second: Option<f64>,
     /// Questions of the rules.
-    pub asked_per_step: Asked,
+    pub asked_per_step: QueryCounts,
     /// Money for them, at the prices that were set.
     pub cost_per_step: f64,
 }
@@ -180,7 +180,7 @@ pub enum TrainError {
         /// Counted from 1.
         step: usize,
         /// Why.
-        source: PartError,
+        source: BoxError,
     },
     /// The run's folder could not be written.
     #[error(transparent)]
@@ -195,7 +195,7 @@ pub enum TrainError {
 
 /// An evaluation as it is kept in the run's folder.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct SavedEvaluation {
     #[serde(flatten)]
     evaluation: Evaluation,
     seconds: f64,
@@ -216,10 +216,10 @@ pub fn train(
 ) -> Result<Summary, TrainError> {
     plan.check()?;
     // Steps that are taken again were paid for too.
-    scorers.verifiers.having_spent(StepLog::read(run)?.usage());
+    scorers.backends.add_prior_usage(StepLog::read(run)?.usage());
     run.rewind_logs(steps_done)?;
     let mut log = StepLog::read(run)?;
-    let before = match run.read_json::<Kept>(BEFORE)? {
+    let before = match run.read_json::<SavedEvaluation>(BEFORE)? {
         Some(kept) => Some(kept),
         None => evaluated(policy, scorers, plan, ("raw", BEFORE), run, steps_done, observer)?,
     };
@@ -237,7 +237,7 @@ pub fn train(
         let report =
             match step(policy, scorers, &questions, &plan.step, seed_of_step(plan.seed, number)) {
                 // The step is left as if it had not begun.
-                Err(_) if observer.wants_to_stop() => {
+                Err(_) if observer.should_stop() => {
                     if number > steps_done {
                         save(policy, plan, run, number)?;
                     }
@@ -251,7 +251,7 @@ pub fn train(
                         && !matches!(source, StepError::Update(_))
                         && let Err(error) = save(policy, plan, run, number)
                     {
-                        observer.warned(&format!("step {number} has no checkpoint: {error}"));
+                        observer.on_warning(&format!("step {number} has no checkpoint: {error}"));
                     }
                     return Err(TrainError::Step { step: number + 1, source });
                 }
@@ -275,10 +275,10 @@ pub fn train(
         }
         run.append(TRACES, traces)?;
         run.append_metrics(&metrics)?;
-        observer.stepped(&metrics, plan.steps);
-        log.warnings.after(&metrics).iter().for_each(|warning| observer.warned(warning));
+        observer.on_step_end(&metrics, plan.steps);
+        log.warnings.after(&metrics).iter().for_each(|warning| observer.on_warning(warning));
         let last = number + 1 == plan.steps;
-        let stop = !last && observer.wants_to_stop();
+        let stop = !last && observer.should_stop();
         if last || stop || (number + 1).is_multiple_of(plan.checkpoint_every) {
             save(policy, plan, run, number + 1)?;
         }
@@ -289,7 +289,7 @@ pub fn train(
 
     let after = evaluated(policy, scorers, plan, ("trained", AFTER), run, plan.steps, observer)?;
     let steps = log.steps.max(1) as f64;
-    let asked = Asked::of(|name| log.sum(name) / steps);
+    let asked = QueryCounts::of(|name| log.sum(name) / steps);
     let seconds = log.sum("step_time");
     let evaluations: f64 = [&before, &after].into_iter().flatten().map(|kept| kept.seconds).sum();
     let summary = Summary {
@@ -346,7 +346,7 @@ impl Plan {
             (
                 "rollout.num_generations",
                 self.step.sampling.num_generations,
-                self.step.estimator.least_generations(),
+                self.step.estimator.min_group_size(),
             ),
             ("rollout.max_completion_length", self.step.sampling.max_completion_length, 1),
             ("checkpoint.every", self.checkpoint_every, 1),
@@ -367,7 +367,7 @@ fn evaluated(
     run: &RunDir,
     steps_done: usize,
     observer: &mut dyn Observer,
-) -> Result<Option<Kept>, TrainError> {
+) -> Result<Option<SavedEvaluation>, TrainError> {
     if plan.eval.is_empty() {
         return Ok(None);
     }
@@ -378,7 +378,7 @@ fn evaluated(
         &plan.prompts.eval_trained
     });
     let total = plan.eval.len();
-    let mut progress = |done| observer.answering(done, total);
+    let mut progress = |done| observer.on_eval_progress(done, total);
     let how = EvaluatePlan {
         settings: plan.evaluate,
         compatibility: plan.step.rewards.compatibility,
@@ -387,13 +387,13 @@ fn evaluated(
     };
     let graded = evaluate(policy, Some(scorers), &plan.eval, &how, &mut progress);
     let (evaluation, answers): (Evaluation, Vec<GradedAnswer>) = match graded {
-        Err(_) if observer.wants_to_stop() => return Err(TrainError::Stopped { step: steps_done }),
+        Err(_) if observer.should_stop() => return Err(TrainError::Stopped { step: steps_done }),
         graded => graded.map_err(|source| TrainError::Evaluate { which, source })?,
     };
     run.write_lines(&format!("answers_{which}.jsonl"), &answers)?;
-    let kept = Kept { evaluation, seconds: start.elapsed().as_secs_f64() };
+    let kept = SavedEvaluation { evaluation, seconds: start.elapsed().as_secs_f64() };
     run.write_json(name, &kept)?;
-    observer.evaluated(which, &kept.evaluation);
+    observer.on_eval_end(which, &kept.evaluation);
     Ok(Some(kept))
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use corver_core::{
-    Demonstration, Learner, PartError, Question, Rollout, Sampler, Sampling, Signal, TrainingBatch,
+    BoxError, Demonstration, Learner, Question, Rollout, Sampler, Sampling, Signal, TrainingBatch,
     UpdateReport,
 };
 use corver_runs::{RunDir, RunManifest};
@@ -22,7 +22,7 @@ impl Sampler for Pupil {
         _: &Sampling,
         _: u64,
         _: &mut dyn FnMut(usize, &Rollout),
-    ) -> Result<Vec<Rollout>, PartError> {
+    ) -> Result<Vec<Rollout>, BoxError> {
         Err("a cold start samples nothing".into())
     }
 }
@@ -30,16 +30,16 @@ impl Sampler for Pupil {
 impl Learner for Pupil {
     fn set_system_prompt(&mut self, _: &str) {}
 
-    fn update(&mut self, _: &TrainingBatch<'_>, _: &Signal) -> Result<UpdateReport, PartError> {
+    fn update(&mut self, _: &TrainingBatch<'_>, _: &Signal) -> Result<UpdateReport, BoxError> {
         Err("a cold start has no rewards".into())
     }
 
-    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, PartError> {
+    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, BoxError> {
         self.0.push(demonstrations.iter().map(|one| one.question.clone()).collect());
         Ok(UpdateReport { loss: 1.0 / self.0.len() as f64, ..UpdateReport::default() })
     }
 
-    fn save(&mut self, folder: &Path, _: usize) -> Result<(), PartError> {
+    fn save(&mut self, folder: &Path, _: usize) -> Result<(), BoxError> {
         std::fs::create_dir_all(folder.join(format!("step-{:06}", self.0.len())))?;
         Ok(())
     }

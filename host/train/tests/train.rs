@@ -4,15 +4,15 @@
 use std::path::Path;
 
 use corver_core::{
-    Completion, Demonstration, Entailment, Extractor, Graders, Learner, NliModel, Pair, PartError,
-    Question, Rollout, Sampler, Sampling, Scorers, SentenceScorer, Signal, StepError, StepSettings,
-    TrainingBatch, Triplet, UpdateReport, Verdict, Verifiers,
+    Backends, BoxError, Completion, Demonstration, Entailment, Extractor, Graders, Learner,
+    NliModel, NliPair, Question, Rollout, Sampler, Sampling, Scorers, SentenceScorer, Signal,
+    StepError, StepSettings, TrainingBatch, Triplet, UpdateReport, Verdict,
 };
 use corver_data::Curriculum;
 use corver_eval::Evaluation;
 use corver_runs::{RunDir, RunManifest};
 use corver_train::{
-    Asked, Observer, Plan, Prices, RewardNames, Summary, SystemPrompts, TrainError, train,
+    Observer, Plan, Prices, QueryCounts, RewardNames, Summary, SystemPrompts, TrainError, train,
 };
 use serde_json::{Map, Value};
 
@@ -32,7 +32,7 @@ impl Sampler for Pupil {
         sampling: &Sampling,
         seed: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
-    ) -> Result<Vec<Rollout>, PartError> {
+    ) -> Result<Vec<Rollout>, BoxError> {
         if self.away_at == Some(self.skill) {
             return Err("the server is away".into());
         }
@@ -62,7 +62,7 @@ impl Sampler for Pupil {
 }
 
 impl Learner for Pupil {
-    fn update(&mut self, batch: &TrainingBatch<'_>, _: &Signal) -> Result<UpdateReport, PartError> {
+    fn update(&mut self, batch: &TrainingBatch<'_>, _: &Signal) -> Result<UpdateReport, BoxError> {
         if self.fail_at == Some(self.skill) {
             return Err("the power went out".into());
         }
@@ -71,7 +71,7 @@ impl Learner for Pupil {
         Ok(UpdateReport { loss: right as f64, ..UpdateReport::default() })
     }
 
-    fn imitate(&mut self, _: &[Demonstration]) -> Result<UpdateReport, PartError> {
+    fn imitate(&mut self, _: &[Demonstration]) -> Result<UpdateReport, BoxError> {
         Err("a run has no demonstrations".into())
     }
 
@@ -79,7 +79,7 @@ impl Learner for Pupil {
         prompt.clone_into(&mut self.prompt);
     }
 
-    fn save(&mut self, folder: &Path, _: usize) -> Result<(), PartError> {
+    fn save(&mut self, folder: &Path, _: usize) -> Result<(), BoxError> {
         std::fs::create_dir_all(folder)?;
         Ok(std::fs::write(folder.join(self.skill.to_string()), "")?)
     }
@@ -88,13 +88,13 @@ impl Learner for Pupil {
 struct Nothing;
 
 impl Extractor for Nothing {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
         Ok(vec![Vec::new(); sentences.len()])
     }
 }
 
 impl NliModel for Nothing {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
         Ok(vec![Entailment { entail: 0.5, neutral: None, contradict: None }; pairs.len()])
     }
 }
@@ -104,13 +104,13 @@ impl SentenceScorer for Nothing {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, PartError> {
-        let pair = |completion: &Completion<'_>| Pair {
+        backends: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+        let pair = |completion: &Completion<'_>| NliPair {
             premise: String::new(),
             hypothesis: completion.text.to_owned(),
         };
-        verifiers.entail(&completions.iter().map(pair).collect::<Vec<_>>())?;
+        backends.entail(&completions.iter().map(pair).collect::<Vec<_>>())?;
         let verdict = Verdict { reward: Some(0.1), count: Some(30), ..Verdict::default() };
         Ok(completions
             .iter()
@@ -128,23 +128,23 @@ struct Listener {
 }
 
 impl Observer for Listener {
-    fn answering(&mut self, done: usize, total: usize) {
+    fn on_eval_progress(&mut self, done: usize, total: usize) {
         assert!(done <= total);
     }
 
-    fn evaluated(&mut self, which: &'static str, _: &Evaluation) {
+    fn on_eval_end(&mut self, which: &'static str, _: &Evaluation) {
         self.evaluated.push(which);
     }
 
-    fn warned(&mut self, warning: &str) {
+    fn on_warning(&mut self, warning: &str) {
         self.warnings.push(warning.to_owned());
     }
 
-    fn wants_to_stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         self.stop_after == Some(self.steps.len())
     }
 
-    fn stepped(&mut self, metrics: &Map<String, Value>, _: usize) {
+    fn on_step_end(&mut self, metrics: &Map<String, Value>, _: usize) {
         self.steps.push(metrics["step"].as_f64().unwrap());
     }
 }
@@ -185,12 +185,12 @@ fn go(
     from: usize,
     listener: &mut Listener,
 ) -> Result<Summary, TrainError> {
-    let (mut extractor, mut verifiers, mut rules) =
-        (Nothing, Verifiers::default().with_nli(Nothing), Nothing);
+    let (mut extractor, mut backends, mut rules) =
+        (Nothing, Backends::default().with_nli(Nothing), Nothing);
     let mut graders = Graders::default();
     let mut scorers = Scorers {
         extractor: &mut extractor,
-        verifiers: &mut verifiers,
+        backends: &mut backends,
         sentence_scorer: &mut rules,
         graders: &mut graders,
     };
@@ -221,7 +221,7 @@ fn finished_run_writes_all_outputs() {
     assert!(after.accuracy > before.accuracy, "{summary:?}");
     assert_eq!(after.supported_rate, Some(1.0));
     // Two questions with four completions each; the questions of the evaluations are no step's.
-    assert_eq!(summary.asked_per_step, Asked { nli: 8.0, ..Asked::default() });
+    assert_eq!(summary.asked_per_step, QueryCounts { nli: 8.0, ..QueryCounts::default() });
     assert_eq!(summary.cost_per_step, 0.004);
     let kept: Summary = run.read_json("summary.json").unwrap().unwrap();
     assert_eq!(kept, summary);

@@ -105,7 +105,7 @@ impl Buckets {
     pub fn place(&self, verdict: &Verdict) -> Place {
         let Some(count) = verdict.count else { return Place::Uncounted };
         let stopped = verdict.lookups.iter().any(|lookup| {
-            !lookup.count.exact && lookup.query.enough.is_some_and(|enough| count >= enough)
+            !lookup.count.is_exact() && lookup.query.limit.is_some_and(|limit| count >= limit)
         });
         let last = self.0.len() - 1;
         if stopped && count < self.0[last] {
@@ -128,14 +128,15 @@ pub enum Place {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use corver_core::{Count, Lookup, Query};
+    use corver_core::{Count, CountPrecision, Lookup, Query};
 
     use super::*;
 
-    /// What First says where it asked for `enough` and found `count`.
-    pub fn counted(count: u64, enough: u64) -> Verdict {
-        let found = Count { occurrences: Some(count), exact: count < enough };
-        let query = Query::new([["Rome"], ["Italy"]]).with_enough(Some(enough));
+    /// Returns First's verdict for a `count` of a query with this limit.
+    pub fn counted(count: u64, limit: u64) -> Verdict {
+        let precision = if count < limit { CountPrecision::Exact } else { CountPrecision::AtLeast };
+        let found = Count { occurrences: Some(count), precision };
+        let query = Query::new([["Rome"], ["Italy"]]).with_limit(Some(limit));
         Verdict {
             count: Some(count),
             triplet: Some(0),

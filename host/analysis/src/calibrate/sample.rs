@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use corver_core::split::split;
 use corver_core::{
-    Compatibility, Completion, Extractor, PartError, Question, Sampler, Sampling, Section,
-    Sentence, SentenceScorer, Verdict, Verifiers,
+    Backends, BoxError, Compatibility, Completion, Extractor, Question, Sampler, Sampling, Section,
+    Sentence, SentenceScorer, Verdict,
 };
 
 use super::annotated::Annotated;
@@ -23,13 +23,13 @@ const TOGETHER: usize = 256;
 pub enum SampleError {
     /// The policy could not be sampled.
     #[error("answering the questions")]
-    Sample(#[source] PartError),
+    Sample(#[source] BoxError),
     /// The extractor failed.
     #[error("extracting the triplets of what was answered")]
-    Extract(#[source] PartError),
+    Extract(#[source] BoxError),
     /// The rule or a verifier failed.
     #[error("judging the sentences")]
-    Judge(#[source] PartError),
+    Judge(#[source] BoxError),
 }
 
 /// How a policy is sampled.
@@ -187,13 +187,13 @@ impl Sampled {
     pub fn judge(
         &self,
         rule: &mut dyn SentenceScorer,
-        verifiers: &mut Verifiers<'_>,
+        backends: &mut Backends<'_>,
     ) -> Result<Vec<Judged<'_>>, SampleError> {
         let mut judged = Vec::new();
         for chunk in self.said.chunks(TOGETHER) {
             let completions: Vec<Completion<'_>> =
                 chunk.iter().map(|said| said.completion(&self.questions)).collect();
-            let all_verdicts = rule.score(&completions, verifiers).map_err(SampleError::Judge)?;
+            let all_verdicts = rule.score(&completions, backends).map_err(SampleError::Judge)?;
             for (said, verdicts) in chunk.iter().zip(all_verdicts) {
                 let of_sentence = said.sentences.iter().zip(&said.truths).zip(verdicts);
                 judged.extend(of_sentence.filter_map(|((sentence, is_true), verdict)| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use corver_core::{Message, Prompt, Role};
+use corver_core::{ChatPrompt, ChatRole, Message};
 use corver_settings::is_temperature;
 use serde::{Deserialize, Serialize};
 
@@ -75,12 +75,12 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
 
     /// What the model is asked about one subject.
     #[must_use]
-    pub fn prompt_for<S: Subject<Label = L>>(&self, subject: &S) -> Prompt {
+    pub fn prompt_for<S: Subject<Label = L>>(&self, subject: &S) -> ChatPrompt {
         let system = Some(self.system.clone()).filter(|system| !system.is_empty());
-        let system = system.map(|content| Message { role: Role::System, content });
-        let user = Message { role: Role::User, content: self.filled_in(subject) };
+        let system = system.map(|content| Message { role: ChatRole::System, content });
+        let user = Message { role: ChatRole::User, content: self.filled_in(subject) };
         let messages = system.into_iter().chain([user]).collect();
-        Prompt {
+        ChatPrompt {
             messages,
             temperature: self.temperature,
             top_p: 1.0,
@@ -156,7 +156,7 @@ mod tests {
             string_match: Label::Good,
         };
         let asked = judge("Q {question} G {golds} A {answer} {x} {").prompt_for(&item);
-        let user = |content: &str| Message { role: Role::User, content: content.into() };
+        let user = |content: &str| Message { role: ChatRole::User, content: content.into() };
         assert_eq!(asked.messages, [user("Q who {answer}? G a; b A {golds} {x} {")]);
         let told = JudgeSettings {
             system: "Be strict.".into(),
@@ -165,7 +165,7 @@ mod tests {
             ..judge("{answer}")
         };
         let asked = told.prompt_for(&item);
-        let system = Message { role: Role::System, content: "Be strict.".into() };
+        let system = Message { role: ChatRole::System, content: "Be strict.".into() };
         assert_eq!(asked.messages, [system, user("{golds}")]);
         assert_eq!(
             (asked.temperature, asked.top_p, asked.max_tokens, asked.seed),

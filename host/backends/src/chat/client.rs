@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corver_core::{ChatModel, ChatReply, PartError, Prompt, Usage};
+use corver_core::{BoxError, ChatModel, ChatPrompt, ChatReply, Usage};
 use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each, excerpt};
 use corver_settings::{ChatSettings, is_temperature, is_top_p};
 
@@ -58,7 +58,7 @@ impl Chat {
     /// The first failure. The replies that came before it are kept, and are not asked for again.
     pub fn ask_all(
         &self,
-        prompts: &[Prompt],
+        prompts: &[ChatPrompt],
         accepts: impl Fn(&str) -> bool + Sync,
         progress: impl Fn(usize) + Sync,
     ) -> Result<Vec<ChatReply>, ChatError> {
@@ -98,7 +98,7 @@ impl Chat {
     }
 
     /// Each request once, with the places where it stands.
-    fn distinct<'a>(&'a self, prompts: &'a [Prompt]) -> Vec<(Request<'a>, Vec<usize>)> {
+    fn distinct<'a>(&'a self, prompts: &'a [ChatPrompt]) -> Vec<(Request<'a>, Vec<usize>)> {
         let mut distinct: Vec<(Request<'_>, Vec<usize>)> = Vec::new();
         let mut known: HashMap<String, usize> = HashMap::new();
         for (place, prompt) in prompts.iter().enumerate() {
@@ -200,19 +200,19 @@ impl Chat {
 }
 
 impl ChatModel for Chat {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
         Ok(self.ask_all(prompts, |_| true, |_| ())?)
     }
 
     /// Counts towards the ceiling.
-    fn having_spent(&mut self, usage: Usage) {
+    fn add_prior_usage(&mut self, usage: Usage) {
         self.kept.add_before(usage);
     }
 }
 
 /// Refuses what an endpoint would refuse, or misunderstand.
-fn check(prompt: &Prompt) -> Result<(), ChatError> {
-    let Prompt { messages, temperature, top_p, max_tokens, .. } = prompt;
+fn check(prompt: &ChatPrompt) -> Result<(), ChatError> {
+    let ChatPrompt { messages, temperature, top_p, max_tokens, .. } = prompt;
     let checks = [
         (!messages.is_empty(), "messages", "at least one"),
         (is_temperature(f64::from(*temperature)), "temperature", "from 0 to 2"),

@@ -20,7 +20,7 @@ pub struct Paid {
 pub struct Spent {
     /// Those that this job asked for.
     pub now: Paid,
-    /// Those that were in the cache, and what [`corver_core::ChatModel::having_spent`] was told.
+    /// Those that were in the cache, and what [`corver_core::ChatModel::add_prior_usage`] was told.
     pub before: Paid,
 }
 

@@ -1,6 +1,6 @@
 //! The JSON of the chat completions API, as much as is used of it.
 
-use corver_core::{Message, Prompt, Usage};
+use corver_core::{ChatPrompt, Message, Usage};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Serialize)]
@@ -18,8 +18,8 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub(crate) fn new(model: &'a str, prompt: &'a Prompt) -> Self {
-        let Prompt { messages, temperature, top_p, max_tokens, seed } = prompt;
+    pub(crate) fn new(model: &'a str, prompt: &'a ChatPrompt) -> Self {
+        let ChatPrompt { messages, temperature, top_p, max_tokens, seed } = prompt;
         let top_p = Some(*top_p).filter(|&mass| mass < 1.0);
         Self {
             model,

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use corver_core::{PartError, Passage, Retriever, Search};
+use corver_core::{BoxError, Passage, Retriever, Search};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use tantivy::directory::MmapDirectory;
 use tantivy::{Index, ReloadPolicy, Searcher, TantivyError};
@@ -74,7 +74,7 @@ impl Passages {
 }
 
 impl Retriever for Passages {
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let texts = |search: &Search| -> Result<Vec<Passage>, PassageError> {
             Ok(self.search(search)?.into_iter().map(|(_, passage)| passage).collect())
         };

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use corver_core::{
-    ChatReply, Count, Entailment, Exchange, Lookup, Pair, Passage, Prompt, Query, Search,
+    ChatPrompt, ChatReply, Count, Entailment, Exchange, Lookup, NliPair, Passage, Query, Search,
 };
 
 use crate::recording::line::{Exchanged, Line};
@@ -12,7 +12,7 @@ use crate::recording::line::{Exchanged, Line};
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     pub(crate) counts: HashMap<Query, Count>,
-    pub(crate) entailments: HashMap<Pair, Entailment>,
+    pub(crate) entailments: HashMap<NliPair, Entailment>,
     /// By [`key`].
     pub(crate) replies: HashMap<String, ChatReply>,
     pub(crate) passages: HashMap<Search, Vec<Passage>>,
@@ -70,10 +70,10 @@ fn add<Q: std::hash::Hash + Eq, A>(
 
 /// A recording holds whole counts: they serve whatever is enough.
 pub(crate) fn in_full(query: &Query) -> Query {
-    query.clone().with_enough(None)
+    query.clone().with_limit(None)
 }
 
 /// A prompt has numbers that cannot be hashed: its JSON stands for it.
-pub(crate) fn key(prompt: &Prompt) -> String {
+pub(crate) fn key(prompt: &ChatPrompt) -> String {
     serde_json::to_string(prompt).expect("texts and numbers are JSON")
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use corver_core::{Exchange, Lookup, Pair, Prompt, Query, Search, Usage};
+use corver_core::{ChatPrompt, Exchange, Lookup, NliPair, Query, Search, Usage};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -65,8 +65,8 @@ impl Line {
 /// A question as messages show it.
 pub(crate) enum Asked<'a> {
     Query(&'a Query),
-    Pair(&'a Pair),
-    Prompt(&'a Prompt),
+    Pair(&'a NliPair),
+    Prompt(&'a ChatPrompt),
     Search(&'a Search),
 }
 
@@ -78,10 +78,10 @@ impl fmt::Display for Asked<'_> {
         };
         match self {
             Self::Query(query) => write!(f, "the query {:?}", query.to_string()),
-            Self::Pair(Pair { premise, hypothesis }) => {
+            Self::Pair(NliPair { premise, hypothesis }) => {
                 write!(f, "whether {} follows from {}", quoted(hypothesis), quoted(premise))
             }
-            Self::Prompt(Prompt { messages, temperature, top_p, max_tokens, seed }) => {
+            Self::Prompt(ChatPrompt { messages, temperature, top_p, max_tokens, seed }) => {
                 let last = messages.last().map_or("", |message| &message.content);
                 let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
                 let how = format!(

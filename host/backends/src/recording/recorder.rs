@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use corver_core::{
-    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, Exchange, Lookup, NliModel, Pair,
-    PartError, Passage, Prompt, Query, Retriever, Search, Usage, Verifier, Verifiers,
+    Backends, BoxError, Capability, ChatModel, ChatPrompt, ChatReply, CorpusSize, Count, Counter,
+    Entailment, Exchange, Lookup, NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
 };
 use serde::Serialize;
 
@@ -21,13 +21,13 @@ use crate::recording::replay::{Header, read};
 ///
 /// # Errors
 /// Where the file exists already or cannot be written.
-pub fn record<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>, RecordingError> {
+pub fn record<'a>(path: &Path, backends: Backends<'a>) -> Result<Backends<'a>, RecordingError> {
     let file = File::create_new(path).map_err(|source| match source.kind() {
         ErrorKind::AlreadyExists => RecordingError::Exists { path: path.to_owned() },
         _ => RecordingError::io("write", path)(source),
     })?;
-    let header = Header { corpus: verifiers.size() };
-    let mut recorder = Recorder::new(path, file, Answers::default(), verifiers);
+    let header = Header { corpus: backends.size() };
+    let mut recorder = Recorder::new(path, file, Answers::default(), backends);
     recorder.append([header])?;
     Ok(recorder.into_verifiers())
 }
@@ -36,14 +36,14 @@ pub fn record<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>
 ///
 /// # Errors
 /// Where the file cannot be read or written.
-pub fn go_on<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>, RecordingError> {
+pub fn go_on<'a>(path: &Path, backends: Backends<'a>) -> Result<Backends<'a>, RecordingError> {
     let write = RecordingError::io("write", path);
     let file = File::options().append(true).open(path).map_err(&write)?;
     let whole = whole_lines(path).map_err(RecordingError::io("read", path))?;
     file.set_len(whole).map_err(write)?;
     let (_, answers) = read(path)?;
-    let header = Header { corpus: verifiers.size() };
-    let mut recorder = Recorder::new(path, file, answers, verifiers);
+    let header = Header { corpus: backends.size() };
+    let mut recorder = Recorder::new(path, file, answers, backends);
     if whole == 0 {
         recorder.append([header])?;
     }
@@ -64,33 +64,33 @@ fn whole_lines(path: &Path) -> std::io::Result<u64> {
 }
 
 struct Recorder<'a> {
-    inner: Verifiers<'a>,
+    inner: Backends<'a>,
     path: PathBuf,
     file: BufWriter<File>,
     answers: Answers,
 }
 
 impl<'a> Recorder<'a> {
-    fn new(path: &Path, file: File, answers: Answers, inner: Verifiers<'a>) -> Self {
+    fn new(path: &Path, file: File, answers: Answers, inner: Backends<'a>) -> Self {
         Self { inner, path: path.to_owned(), file: BufWriter::new(file), answers }
     }
 
-    fn into_verifiers(self) -> Verifiers<'a> {
-        let grants = [Verifier::Nli, Verifier::Chat, Verifier::Passages]
+    fn into_verifiers(self) -> Backends<'a> {
+        let grants = [Capability::Nli, Capability::Chat, Capability::Passages]
             .map(|verifier| self.inner.grants(verifier));
         let size = self.inner.size();
         let shared = Shared { recorder: Arc::new(Mutex::new(self)), size };
-        let mut verifiers = Verifiers::counting(shared.clone());
+        let mut backends = Backends::counting(shared.clone());
         if grants[0] {
-            verifiers = verifiers.with_nli(shared.clone());
+            backends = backends.with_nli(shared.clone());
         }
         if grants[1] {
-            verifiers = verifiers.with_chat(shared.clone());
+            backends = backends.with_chat(shared.clone());
         }
         if grants[2] {
-            verifiers = verifiers.with_passages(shared);
+            backends = backends.with_passages(shared);
         }
-        verifiers
+        backends
     }
 
     /// Writes what is new.
@@ -132,7 +132,7 @@ impl<'a> Shared<'a> {
 }
 
 impl Counter for Shared<'_> {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let mut recorder = self.lock();
         let all: Vec<Query> = queries.iter().map(in_full).collect();
         let counts = recorder.inner.count(&all)?;
@@ -150,10 +150,10 @@ impl Counter for Shared<'_> {
 }
 
 impl NliModel for Shared<'_> {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
         let mut recorder = self.lock();
         let answers = recorder.inner.entail(pairs)?;
-        let line = |(pair, &answer): (&Pair, &Entailment)| {
+        let line = |(pair, &answer): (&NliPair, &Entailment)| {
             Line::exchange(Exchange::Nli { pair: pair.clone(), answer })
         };
         recorder.keep(pairs.iter().zip(&answers).map(line))?;
@@ -165,10 +165,10 @@ impl NliModel for Shared<'_> {
 }
 
 impl ChatModel for Shared<'_> {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
         let mut recorder = self.lock();
         let replies = recorder.inner.reply(prompts)?;
-        let line = |(prompt, reply): (&Prompt, &ChatReply)| {
+        let line = |(prompt, reply): (&ChatPrompt, &ChatReply)| {
             let exchange = Exchange::Chat { prompt: prompt.clone(), reply: reply.content.clone() };
             Line::Exchange(Exchanged { exchange, usage: reply.usage })
         };
@@ -176,13 +176,13 @@ impl ChatModel for Shared<'_> {
         Ok(replies)
     }
 
-    fn having_spent(&mut self, usage: Usage) {
-        self.lock().inner.having_spent(usage);
+    fn add_prior_usage(&mut self, usage: Usage) {
+        self.lock().inner.add_prior_usage(usage);
     }
 }
 
 impl Retriever for Shared<'_> {
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let mut recorder = self.lock();
         let found = recorder.inner.passages(searches)?;
         let line = |(search, passages): (&Search, &Vec<Passage>)| {

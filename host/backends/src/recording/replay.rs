@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use corver_core::{
-    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError,
-    Passage, Prompt, Query, Retriever, Search, Usage, Verifiers,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusSize, Count, Counter, Entailment,
+    NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,14 +46,14 @@ impl Recording {
 
     /// Answers questions of every kind; one that it does not hold is an error.
     #[must_use]
-    pub fn verifiers(self) -> Verifiers<'static> {
-        Verifiers::counting(self.clone())
+    pub fn backends(self) -> Backends<'static> {
+        Backends::counting(self.clone())
             .with_nli(self.clone())
             .with_chat(self.clone())
             .with_passages(self)
     }
 
-    fn not_held(&self, asked: &Asked<'_>) -> PartError {
+    fn not_held(&self, asked: &Asked<'_>) -> BoxError {
         RecordingError::InvalidRecording(format!(
             "the recording {} does not hold {asked}: record it with --record, where it can be \
              answered",
@@ -107,7 +107,7 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, Answers), RecordingError>
 }
 
 impl Counter for Recording {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let held = |query: &Query| self.answers.counts.get(&in_full(query)).copied();
         queries
             .iter()
@@ -121,8 +121,8 @@ impl Counter for Recording {
 }
 
 impl NliModel for Recording {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
-        let held = |pair: &Pair| self.answers.entailments.get(pair).copied();
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
+        let held = |pair: &NliPair| self.answers.entailments.get(pair).copied();
         pairs
             .iter()
             .map(|pair| held(pair).ok_or_else(|| self.not_held(&Asked::Pair(pair))))
@@ -131,7 +131,7 @@ impl NliModel for Recording {
 }
 
 impl ChatModel for Recording {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
         let mut replies = Vec::with_capacity(prompts.len());
         for prompt in prompts {
             let key = key(prompt);
@@ -147,7 +147,7 @@ impl ChatModel for Recording {
 }
 
 impl Retriever for Recording {
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let held = |search: &Search| self.answers.passages.get(search).cloned();
         searches
             .iter()

@@ -104,12 +104,12 @@ fn of_file(args: &ExplainArgs) -> Result<Subject> {
     let (settings, config) = config::resolve_with(settings, |settings, problems| {
         GivenConfig::resolve(has_triplets, &args.recording, settings, problems)
     })?;
-    let mut verifiers = recording::verifiers(&config.answers, &args.recording)?;
+    let mut backends = recording::backends(&config.answers, &args.recording)?;
     let loader = Loader::new(&config.rules)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
     let extractor = config.extractor.as_ref();
     let scored =
-        scored(completions, extractor, &settings.reward, &mut verifiers, &mut rules, &mut graders)?;
+        scored(completions, extractor, &settings.reward, &mut backends, &mut rules, &mut graders)?;
     let origin = format!(
         "line {line} of {}",
         args.subject.file_name().unwrap_or_default().to_string_lossy()

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use corver_core::{
-    Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers,
-    SentenceScorer, Trace, Verdict, Verifiers, score,
+    Backends, Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers,
+    SentenceScorer, Trace, Verdict, score,
 };
 use corver_eval::{Completions, read_completions};
 use corver_reward::config::{self, ExtractorConfig};
@@ -23,7 +23,7 @@ pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
     let (settings, config) = config::resolve_with(settings, |settings, problems| {
         GivenConfig::resolve(has_triplets, &args.recording, settings, problems)
     })?;
-    let mut verifiers = recording::verifiers(&config.answers, &args.recording)?;
+    let mut backends = recording::backends(&config.answers, &args.recording)?;
     let loader = Loader::new(&config.rules)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
     let extractor = config.extractor.as_ref();
@@ -31,7 +31,7 @@ pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
         completions,
         extractor,
         &settings.reward,
-        &mut verifiers,
+        &mut backends,
         &mut rules,
         &mut graders,
         json,
@@ -43,12 +43,12 @@ pub fn score_and_show(
     completions: Completions,
     extractor: Option<&ExtractorConfig>,
     settings: &RewardSettings,
-    verifiers: &mut Verifiers<'_>,
+    backends: &mut Backends<'_>,
     sentence_scorer: &mut dyn SentenceScorer,
     graders: &mut Graders,
     json: bool,
 ) -> Result<()> {
-    let scored = scored(completions, extractor, settings, verifiers, sentence_scorer, graders)?;
+    let scored = scored(completions, extractor, settings, backends, sentence_scorer, graders)?;
     for completion in &scored.completions {
         let trace = &completion.trace;
         let explained = Explained::of(trace, settings);
@@ -62,7 +62,7 @@ pub fn scored(
     completions: Completions,
     extractor: Option<&ExtractorConfig>,
     settings: &RewardSettings,
-    verifiers: &mut Verifiers<'_>,
+    backends: &mut Backends<'_>,
     sentence_scorer: &mut dyn SentenceScorer,
     graders: &mut Graders,
 ) -> Result<Scored> {
@@ -71,8 +71,7 @@ pub fn scored(
         (None, Some(config)) => Box::new(parts::extractor(config)?.1),
         (None, None) => bail!("the completions have no triplets, and no extractor is named"),
     };
-    let mut scorers =
-        Scorers { extractor: extractor.as_mut(), verifiers, sentence_scorer, graders };
+    let mut scorers = Scorers { extractor: extractor.as_mut(), backends, sentence_scorer, graders };
     score(&completions.rollouts, &completions.questions, &mut scorers, settings)
         .context("scoring the completions")
 }
@@ -118,6 +117,6 @@ pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
 /// A query and its count.
 pub fn show_lookup(Lookup { query, count }: &Lookup) {
     let found = count.occurrences.map_or("no answer".to_owned(), |found| found.to_string());
-    let inexact = if count.exact { "" } else { " (not exact)" };
+    let inexact = if count.is_exact() { "" } else { " (not exact)" };
     output::line(format_args!("         {query} = {found}{inexact}"));
 }

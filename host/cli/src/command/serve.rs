@@ -1,8 +1,8 @@
 //! `corver-host serve`: rewards, for trainers that live elsewhere.
 
 use anyhow::{Context, Result};
+use corver_core::error_chain;
 use corver_core::sentence::split_sentences;
-use corver_core::with_causes;
 use corver_corpus::OpenOptions;
 use corver_counts::Source;
 use corver_reward::check::{Checked, Text};
@@ -115,6 +115,6 @@ fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, Refus
     }
     let checked = scorer
         .check(&texts, passages)
-        .map_err(|error| Refusal::failed(with_causes(error.as_ref())))?;
+        .map_err(|error| Refusal::failed(error_chain(error.as_ref())))?;
     Ok(CheckReply { texts: checked })
 }

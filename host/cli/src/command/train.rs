@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use corver_core::{Decoding, Estimator, Graders, Learner, Scorers, StepSettings, Verifiers};
+use corver_core::{Backends, Decoding, Estimator, Graders, Learner, Scorers, StepSettings};
 use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
 use corver_inference::extract::Extractor;
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
@@ -167,7 +167,7 @@ struct Opened {
     rules: SentenceRules,
     graders: Graders,
     /// Not recorded yet.
-    verifiers: Verifiers<'static>,
+    backends: Backends<'static>,
     extractor: Extractor,
     /// What decides the run.
     manifest: RunManifest,
@@ -183,8 +183,8 @@ impl Opened {
         let plan = plan(config, settings, &rules.name)?;
         plan.check()?;
         recording::check(&args.recording, args.resume)?;
-        let (origin, verifiers) = recording::open(&config.scoring.answers, &args.recording)?;
-        parts::check_granted(&verifiers, &rules, &graders)?;
+        let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;
+        parts::check_granted(&backends, &rules, &graders)?;
         let (extractor_folder, extractor) = parts::extractor(&config.scoring.extractor)?;
 
         let mut manifest = RunManifest::default();
@@ -209,7 +209,7 @@ impl Opened {
         );
         manifest.set(SEED, settings.run.seed.to_string());
         manifest.set("device", device);
-        Ok(Self { prepared, plan, rules, graders, verifiers, extractor, manifest })
+        Ok(Self { prepared, plan, rules, graders, backends, extractor, manifest })
     }
 
     /// Whether the run in `like` began with the same, its seed aside.
@@ -234,7 +234,7 @@ pub fn train_once(
     if let Some(like) = surroundings.like {
         opened.check_like(like)?;
     }
-    let Opened { prepared, plan, mut rules, mut graders, verifiers, mut extractor, manifest } =
+    let Opened { prepared, plan, mut rules, mut graders, backends, mut extractor, manifest } =
         opened;
     let resolved = prepared.as_toml()?;
     let Prepared { config, settings, model, memory } = prepared;
@@ -248,11 +248,11 @@ pub fn train_once(
         surroundings.interrupt.map_or_else(Interrupt::listen, |interrupt| Ok(interrupt.clone()))?;
     let (run, steps_done) =
         open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
-    let mut verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
+    let mut backends = recording::recorded(&args.recording, args.resume, backends)?;
     policy.keep_failures(run.path());
     let mut scorers = Scorers {
         extractor: &mut extractor,
-        verifiers: &mut verifiers,
+        backends: &mut backends,
         sentence_scorer: &mut rules,
         graders: &mut graders,
     };
@@ -382,7 +382,7 @@ impl Screen {
 }
 
 impl Observer for Screen {
-    fn answering(&mut self, done: usize, total: usize) {
+    fn on_eval_progress(&mut self, done: usize, total: usize) {
         self.bar.set_message(if done < total {
             format!("answering {done}/{total}")
         } else {
@@ -390,7 +390,7 @@ impl Observer for Screen {
         });
     }
 
-    fn evaluated(&mut self, which: &'static str, evaluation: &Evaluation) {
+    fn on_eval_end(&mut self, which: &'static str, evaluation: &Evaluation) {
         let (percent, questions) = (100.0 * evaluation.accuracy, evaluation.grades.total());
         output::note(
             &self.bar,
@@ -398,11 +398,11 @@ impl Observer for Screen {
         );
     }
 
-    fn warned(&mut self, warning: &str) {
+    fn on_warning(&mut self, warning: &str) {
         output::note(&self.bar, &format!("warning: {warning}"));
     }
 
-    fn stepped(&mut self, metrics: &Map<String, Value>, total: usize) {
+    fn on_step_end(&mut self, metrics: &Map<String, Value>, total: usize) {
         let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
         let supported = metrics.get("corver/supported_rate").and_then(Value::as_f64);
         let line = format!(
@@ -418,7 +418,7 @@ impl Observer for Screen {
         self.bar.inc(1);
     }
 
-    fn wants_to_stop(&self) -> bool {
+    fn should_stop(&self) -> bool {
         let asked = self.interrupt.asked();
         if asked && !self.told.replace(true) {
             output::note(

@@ -21,7 +21,7 @@ mod signs;
 use serde::Serialize;
 
 use crate::stats::{mean, unbiased_std};
-use crate::{AdvantageSettings, PartError, ScaleRewards, ScoredCompletion};
+use crate::{AdvantageSettings, BoxError, ScaleRewards, ScoredCompletion};
 
 pub use gae::{GaeSettings, gae, whiten};
 pub use grpo::{baselines, normalize};
@@ -122,7 +122,7 @@ impl Estimator {
         completions: &[ScoredCompletion],
         values: Option<&[Vec<f64>]>,
         num_generations: usize,
-    ) -> Result<Signal, PartError> {
+    ) -> Result<Signal, BoxError> {
         self.check(completions)?;
         let mean_returns = mean_returns(completions);
         if *self == Self::Pairs {
@@ -139,7 +139,7 @@ impl Estimator {
     }
 
     /// Refuses rewards that the estimator cannot pass on.
-    fn check(&self, completions: &[ScoredCompletion]) -> Result<(), PartError> {
+    fn check(&self, completions: &[ScoredCompletion]) -> Result<(), BoxError> {
         let has_token_rewards =
             completions.iter().any(|one| one.token_rewards.iter().any(|&reward| reward != 0.0));
         if has_token_rewards && matches!(self, Self::Grpo(_) | Self::Reinforce | Self::Rloo) {
@@ -160,7 +160,7 @@ impl Estimator {
         &self,
         completions: &[ScoredCompletion],
         values: Option<&[Vec<f64>]>,
-    ) -> Result<Advantages, PartError> {
+    ) -> Result<Advantages, BoxError> {
         const NO_CRITIC: &str = "the policy has no critic that says what it expects of each token";
         let (Self::Gae(settings), Some(values)) = (self, values) else {
             return Err(NO_CRITIC.into());
@@ -231,7 +231,7 @@ impl Estimator {
 
     /// Returns the minimum number of completions of a group.
     #[must_use]
-    pub fn least_generations(&self) -> usize {
+    pub fn min_group_size(&self) -> usize {
         match self {
             // A completion alone has nothing to be compared with.
             Self::Grpo(_) | Self::Rloo | Self::Pairs => 2,

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode, Part};
 use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each};
 
@@ -119,7 +119,7 @@ impl Remote {
     /// Where the server refuses the query, or gives no answer for as long as patience lasts.
     pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, RemoteError> {
         let counted =
-            self.count_all(&[Query { all_of: all_of.to_vec(), enough: None }])?.pop().flatten();
+            self.count_all(&[Query { all_of: all_of.to_vec(), limit: None }])?.pop().flatten();
         Ok(counted.map(|Counted { count, approx, exact }| CnfCount {
             count,
             approx,
@@ -134,7 +134,7 @@ impl Remote {
         let mut unknown: BTreeMap<Option<u64>, Vec<Asked>> = BTreeMap::new();
         for (place, query) in queries.iter().enumerate() {
             let Some(text) = query_text(&query.all_of) else { continue };
-            let enough = query.enough.filter(|_| self.about.is_some());
+            let enough = query.limit.filter(|_| self.about.is_some());
             counts[place] = self.cache.as_ref().and_then(|cache| cache.get(&text, enough));
             if counts[place].is_none() {
                 unknown.entry(enough).or_default().push(Asked { place, text });
@@ -253,12 +253,12 @@ impl Remote {
 }
 
 impl Counter for Remote {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let count_of = |counted: Option<Counted>| Count {
-            occurrences: counted.map(|counted| counted.count),
-            exact: counted.is_none_or(|counted| counted.exact),
-        };
-        Ok(self.count_all(queries)?.into_iter().map(count_of).collect())
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
+        let mut counts = Vec::with_capacity(queries.len());
+        for (query, counted) in queries.iter().zip(self.count_all(queries)?) {
+            counts.push(counted.map_or(Count::exact(None), |counted| counted.count(query.limit)));
+        }
+        Ok(counts)
     }
 
     /// Only our server says.

@@ -101,7 +101,7 @@ fn held_out(world: &World, rng: &mut impl Rng) -> Sample {
 mod tests {
     use std::collections::HashMap;
 
-    use corver_core::PartError;
+    use corver_core::BoxError;
     use corver_demo::{WorldSize, demo_world, materialise};
     use corver_inference::extract::{Device, Options, RuntimeLibrary};
 
@@ -111,7 +111,7 @@ mod tests {
     struct Blind;
 
     impl Extractor for Blind {
-        fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
             Ok(vec![Vec::new(); sentences.len()])
         }
     }
@@ -136,7 +136,7 @@ mod tests {
         #[derive(Default)]
         struct Listening(HashMap<String, usize>);
         impl Extractor for Listening {
-            fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+            fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
                 sentences
                     .iter()
                     .for_each(|text| *self.0.entry((*text).to_owned()).or_default() += 1);

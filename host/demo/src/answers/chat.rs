@@ -1,7 +1,7 @@
 //! What a chat model replies that knows the world.
 
 use corver_core::response::AnswerRule;
-use corver_core::{ChatModel, ChatReply, Label, PartError, Prompt, Usage};
+use corver_core::{BoxError, ChatModel, ChatPrompt, ChatReply, Label, Usage};
 
 use super::Errors;
 use super::request::{Request, asked};
@@ -61,7 +61,7 @@ impl DemoChat {
         Self { reader: Reader::of(world), truth: Truth::of(world), errors }
     }
 
-    fn content(&self, prompt: &Prompt) -> String {
+    fn content(&self, prompt: &ChatPrompt) -> String {
         let message = asked(prompt);
         let Some(request) = Request::of(message) else { return NOT_UNDERSTOOD.to_owned() };
         let Replies { right, wrong } = match request {
@@ -131,8 +131,8 @@ impl DemoChat {
 }
 
 impl ChatModel for DemoChat {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
-        let reply = |prompt: &Prompt| {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
+        let reply = |prompt: &ChatPrompt| {
             let content = self.content(prompt);
             let asked: usize =
                 prompt.messages.iter().map(|message| message.content.chars().count()).sum();
@@ -167,16 +167,17 @@ fn sentence_case(clause: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use corver_core::{Message, Role};
+    use corver_core::{ChatRole, Message};
 
     use super::*;
     use crate::relation::Relation;
     use crate::{EntityId, Kind, Split, WorldSize};
 
-    fn prompt(content: &str) -> Prompt {
+    fn prompt(content: &str) -> ChatPrompt {
         let message = |role, content: &str| Message { role, content: content.to_owned() };
-        let messages = vec![message(Role::System, "Be brief."), message(Role::User, content)];
-        Prompt { messages, temperature: 0.0, top_p: 1.0, max_tokens: 256, seed: None }
+        let messages =
+            vec![message(ChatRole::System, "Be brief."), message(ChatRole::User, content)];
+        ChatPrompt { messages, temperature: 0.0, top_p: 1.0, max_tokens: 256, seed: None }
     }
 
     /// A world, and a film of it with its director and city.
@@ -303,7 +304,7 @@ mod tests {
     fn unknown_prompts_get_reply_and_usage_is_counted() {
         let (world, ..) = world();
         let mut model = DemoChat::new(&world, Errors::new(1.0, 1).unwrap());
-        let none = Prompt { messages: Vec::new(), ..prompt("") };
+        let none = ChatPrompt { messages: Vec::new(), ..prompt("") };
         let replies = model
             .reply(&[prompt("Hello"), none, prompt("<question>q</question><text></text>")])
             .unwrap();

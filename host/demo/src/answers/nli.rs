@@ -1,6 +1,6 @@
 //! Does one text follow from another?
 
-use corver_core::{Entailment, NliModel, Pair, PartError};
+use corver_core::{BoxError, Entailment, NliModel, NliPair};
 
 use super::Errors;
 use crate::reader::{Asked, Reader};
@@ -35,7 +35,7 @@ impl DemoNli {
         Self { reader: Reader::of(world), errors }
     }
 
-    fn right(&self, Pair { premise, hypothesis }: &Pair) -> Entailment {
+    fn right(&self, NliPair { premise, hypothesis }: &NliPair) -> Entailment {
         let known = self.reader.facts(premise, None);
         // “It was directed by A B” is said of whom the premise is about.
         let about = known.first().map(|fact| Asked { subject: fact.head.clone(), relation: None });
@@ -56,8 +56,8 @@ impl DemoNli {
 }
 
 impl NliModel for DemoNli {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
-        let answer = |pair: &Pair| {
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
+        let answer = |pair: &NliPair| {
             let right = self.right(pair);
             let wrong =
                 [ENTAIL, NEUTRAL, CONTRADICT].into_iter().filter(|other| *other != right).collect();
@@ -72,8 +72,8 @@ mod tests {
     use super::*;
     use crate::{Split, WorldSize};
 
-    fn pair(premise: &str, hypothesis: &str) -> Pair {
-        Pair { premise: premise.into(), hypothesis: hypothesis.into() }
+    fn pair(premise: &str, hypothesis: &str) -> NliPair {
+        NliPair { premise: premise.into(), hypothesis: hypothesis.into() }
     }
 
     #[test]
@@ -125,7 +125,7 @@ mod tests {
             let fact = &world.facts()[n];
             world.sentence_with(fact.head, &fact.relation.statements()[0], fact.tails[0]).text
         };
-        let pairs: Vec<Pair> = (0..200).map(|n| pair(&told(n), &told(n))).collect();
+        let pairs: Vec<NliPair> = (0..200).map(|n| pair(&told(n), &told(n))).collect();
         let answers = DemoNli::new(&world, Errors::new(1.0, 1).unwrap()).entail(&pairs).unwrap();
         let of = |answer: Entailment| answers.iter().filter(|given| **given == answer).count();
         assert_eq!(of(ENTAIL), 0);

@@ -1,6 +1,6 @@
 //! What the demo's chat model understands: the last message of the user, by its tagged fields.
 
-use corver_core::{Prompt, Role};
+use corver_core::{ChatPrompt, ChatRole};
 
 /// Names of fields, as `<name>…</name>`.
 const FIELDS: [&str; 6] = ["question", "text", "gold", "answer", "statement", "passage"];
@@ -41,8 +41,8 @@ impl<'a> Request<'a> {
 }
 
 /// The message that is answered; empty where the user says nothing.
-pub(super) fn asked(prompt: &Prompt) -> &str {
-    let by_user = prompt.messages.iter().rfind(|message| message.role == Role::User);
+pub(super) fn asked(prompt: &ChatPrompt) -> &str {
+    let by_user = prompt.messages.iter().rfind(|message| message.role == ChatRole::User);
     by_user.map_or("", |message| &message.content)
 }
 

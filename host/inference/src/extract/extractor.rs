@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use corver_core::triplet::triplets_from_reply;
-use corver_core::{ExtractionBatch, PartError, Triplet};
+use corver_core::{BoxError, ExtractionBatch, Triplet};
 
 use crate::extract::folder::{self, Options};
 use crate::extract::worker::{Answer, QUEUE, Request, Stats, Worker};
@@ -147,7 +147,7 @@ impl Stream {
 }
 
 impl corver_core::Extractor for Extractor {
-    fn extract(&mut self, sentences: &[&str]) -> std::result::Result<Vec<Vec<Triplet>>, PartError> {
+    fn extract(&mut self, sentences: &[&str]) -> std::result::Result<Vec<Vec<Triplet>>, BoxError> {
         Ok(self.replies(sentences)?.iter().map(|reply| triplets_from_reply(reply)).collect())
     }
 
@@ -176,7 +176,7 @@ impl ExtractionBatch for Batch {
         }
     }
 
-    fn finish(mut self: Box<Self>) -> std::result::Result<Vec<Vec<Triplet>>, PartError> {
+    fn finish(mut self: Box<Self>) -> std::result::Result<Vec<Vec<Triplet>>, BoxError> {
         for (id, sentence) in self.sentences.iter().enumerate().skip(self.num_submitted) {
             self.stream.submit(id, sentence)?;
         }

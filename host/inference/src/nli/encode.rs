@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use corver_core::Pair;
+use corver_core::NliPair;
 use corver_pretrained::PretrainedError;
 use tokenizers::{Tokenizer, TruncationParams};
 
@@ -55,7 +55,7 @@ impl Encoder {
         let failed = |error| refused("", &error);
         // tokenizer.json may hold the settings of whoever saved it.
         tokenizer.with_padding(None).with_truncation(None).map_err(failed)?;
-        let nothing = Pair { premise: String::new(), hypothesis: String::new() };
+        let nothing = NliPair { premise: String::new(), hypothesis: String::new() };
         let around = match form {
             Form::Prompt => tokenizer.encode(prompt(&nothing), true),
             Form::Pair => tokenizer.encode(("", ""), true),
@@ -85,7 +85,7 @@ impl Encoder {
         self.max_tokens
     }
 
-    pub(crate) fn encode(&self, pair: &Pair) -> Result<Encoded> {
+    pub(crate) fn encode(&self, pair: &NliPair) -> Result<Encoded> {
         match self.form {
             Form::Pair => {
                 let texts = (pair.premise.as_str(), pair.hypothesis.as_str());
@@ -124,7 +124,7 @@ impl Encoder {
     }
 }
 
-fn prompt(Pair { premise, hypothesis }: &Pair) -> String {
+fn prompt(NliPair { premise, hypothesis }: &NliPair) -> String {
     format!("{BEFORE}{premise}{BETWEEN}{hypothesis}")
 }
 
@@ -166,7 +166,9 @@ mod tests {
             Encoder::prompt(corver_pretrained::read_tokenizer(&path).unwrap(), 200).unwrap();
         let encode = |premise: usize, hypothesis: usize| {
             let text = |words: usize| "moon ".repeat(words);
-            encoder.encode(&Pair { premise: text(premise), hypothesis: text(hypothesis) }).unwrap()
+            encoder
+                .encode(&NliPair { premise: text(premise), hypothesis: text(hypothesis) })
+                .unwrap()
         };
         let empty = encode(0, 0);
         let (frame, moon) = (empty.ids.len(), encode(0, 1).ids[empty.ids.len() - 1]);

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::onnx::{DynValue, RunResult, RuntimeLibrary, Tensor, session, tensor};
-use corver_core::{Entailment, NliModel, Pair, PartError};
+use corver_core::{BoxError, Entailment, NliModel, NliPair};
 
 use crate::nli::config::Labels;
 use crate::nli::encode::Encoded;
@@ -36,7 +36,7 @@ impl Nli {
     ///
     /// # Errors
     /// Where the tokenizer refuses a text or the graph fails.
-    pub fn answers(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>> {
+    pub fn answers(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>> {
         let mut numbers = HashMap::new();
         let mut rows: Vec<(usize, Encoded)> = Vec::new();
         let mut number_of = Vec::with_capacity(pairs.len());
@@ -103,7 +103,7 @@ impl Nli {
 }
 
 impl NliModel for Nli {
-    fn entail(&mut self, pairs: &[Pair]) -> std::result::Result<Vec<Entailment>, PartError> {
+    fn entail(&mut self, pairs: &[NliPair]) -> std::result::Result<Vec<Entailment>, BoxError> {
         Ok(self.answers(pairs)?)
     }
 }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::golden::{check, distance, open, rows};
-use corver_core::{NliModel as _, Pair};
+use corver_core::{NliModel as _, NliPair};
 use corver_inference::nli::NliSettings;
 
 fn small(family: &str) -> PathBuf {
@@ -60,7 +60,7 @@ fn equal_pairs_get_equal_answers_in_order() {
     for family in FAMILIES {
         let golden = rows(&small(family));
         let order = [3, 0, 3, 5, 0, 3];
-        let pairs: Vec<Pair> = order.iter().map(|&n| golden[n].pair.clone()).collect();
+        let pairs: Vec<NliPair> = order.iter().map(|&n| golden[n].pair.clone()).collect();
         let mut model = open(&small(family), NliSettings::default());
         let answers = model.entail(&pairs).unwrap();
         for (answer, n) in answers.iter().zip(order) {
@@ -74,7 +74,7 @@ fn equal_pairs_get_equal_answers_in_order() {
 #[test]
 fn overlong_pair_is_truncated_at_longer_text() {
     let long = "Asaph Hall discovered the two moons of Mars. ".repeat(40);
-    let pair = |premise: &str, hypothesis: &str| Pair {
+    let pair = |premise: &str, hypothesis: &str| NliPair {
         premise: premise.into(),
         hypothesis: hypothesis.into(),
     };

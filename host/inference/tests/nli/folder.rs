@@ -227,7 +227,7 @@ fn non_finite_weights_fail_on_use() {
     let settings = NliSettings { device: Device::Cpu, ..NliSettings::default() };
     let mut model =
         Nli::open(folder.path(), &settings, &RuntimeLibrary::find(None).unwrap()).unwrap();
-    let pair = corver_core::Pair { premise: "a".into(), hypothesis: "b".into() };
+    let pair = corver_core::NliPair { premise: "a".into(), hypothesis: "b".into() };
     assert!(matches!(model.answers(&[pair]), Err(NliError::NotFinite)));
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use corver_core::{Entailment, Pair};
+use corver_core::{Entailment, NliPair};
 use corver_inference::nli::{Nli, NliSettings};
 use corver_inference::onnx::{Device, RuntimeLibrary};
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use serde::Deserialize;
 #[derive(Deserialize)]
 pub struct Row {
     #[serde(flatten)]
-    pub pair: Pair,
+    pub pair: NliPair,
     #[serde(flatten)]
     pub answer: Entailment,
 }
@@ -41,7 +41,7 @@ pub fn distance(one: &Entailment, other: &Entailment) -> f32 {
 /// Asserts that all answers are the expected ones, and returns the largest difference.
 pub fn check(folder: &Path, settings: NliSettings, most: f32) -> f32 {
     let rows = rows(folder);
-    let pairs: Vec<Pair> = rows.iter().map(|row| row.pair.clone()).collect();
+    let pairs: Vec<NliPair> = rows.iter().map(|row| row.pair.clone()).collect();
     let answers = open(folder, settings.clone()).answers(&pairs).unwrap();
     assert_eq!(answers.len(), rows.len());
     let distances = answers.iter().zip(&rows).map(|(answer, row)| distance(answer, &row.answer));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use corver_core::Pair;
+use corver_core::NliPair;
 use corver_inference::nli::{Nli, NliSettings};
 use corver_inference::onnx::RuntimeLibrary;
 
@@ -36,7 +36,7 @@ fn hhem_scores_match_model_card() {
         PathBuf::from(std::env::var_os("CORVER_HHEM").expect("CORVER_HHEM names the folder"));
     let mut model =
         Nli::open(&folder, &NliSettings::default(), &RuntimeLibrary::find(None).unwrap()).unwrap();
-    let pairs = CARD.map(|(premise, hypothesis, _)| Pair {
+    let pairs = CARD.map(|(premise, hypothesis, _)| NliPair {
         premise: premise.into(),
         hypothesis: hypothesis.into(),
     });

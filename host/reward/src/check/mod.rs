@@ -160,7 +160,7 @@ impl Scorer {
             ..Completion::default()
         });
         let completions: Vec<_> = completions.collect();
-        let verdicts = self.rules.score(&completions, &mut self.verifiers);
+        let verdicts = self.rules.score(&completions, &mut self.backends);
         let mut verdicts =
             verdicts.map_err(anyhow::Error::from_boxed).context("asking the rule")?.into_iter();
         let of_each = sentences
@@ -180,11 +180,8 @@ impl Scorer {
             )
         });
         let queries: Vec<Query> = queries.collect();
-        let counts = self
-            .verifiers
-            .count(&queries)
-            .map_err(anyhow::Error::from_boxed)
-            .context("counting")?;
+        let counts =
+            self.backends.count(&queries).map_err(anyhow::Error::from_boxed).context("counting")?;
         Ok(queries.into_iter().zip(counts).map(|(query, count)| Lookup { query, count }).collect())
     }
 

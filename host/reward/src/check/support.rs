@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn lookup(claim: &Claim, occurrences: Option<u64>) -> Lookup {
-        Lookup { query: query(claim), count: Count { occurrences, exact: true } }
+        Lookup { query: query(claim), count: Count::exact(occurrences) }
     }
 
     fn tested_claim(claim: Claim, occurrences: Option<u64>) -> CheckedClaim {

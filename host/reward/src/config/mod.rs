@@ -19,7 +19,7 @@ mod rules;
 mod verifiers;
 
 use anyhow::Result;
-use corver_core::unused;
+use corver_core::ignored_settings;
 use corver_settings::{Algorithm, Settings, schema};
 
 pub use corpus::CorpusConfig;
@@ -99,7 +99,7 @@ pub fn resolve_with<T>(
         problems.add(&problem.key, format!("{}; it must be {}", problem.got, problem.expected));
     }
     settings.update.total_steps = settings.run.steps;
-    for (key, problem) in unused(&settings.update, &settings.advantage) {
+    for (key, problem) in ignored_settings(&settings.update, &settings.advantage) {
         problems.add(key, problem);
     }
     let rollouts = settings.question.prompts_per_step * settings.rollout.num_generations;

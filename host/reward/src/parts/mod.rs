@@ -1,8 +1,8 @@
 //! From a configuration to the parts of a step, each opened once.
 
+mod backends;
 mod demo;
 mod rules;
-mod verifiers;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,9 +16,9 @@ use corver_inference::extract::{Extractor, RuntimeLibrary};
 use crate::config::{CorpusConfig, DemoOr, ExtractorConfig, PolicyConfig};
 use crate::folders;
 
+pub use backends::{backends, check_granted, open_passages};
 pub use demo::{demo, demo_index};
 pub use rules::{AnyRule, Loader, SentenceRules};
-pub use verifiers::{check_granted, open_passages, verifiers};
 
 /// Opens the triplet extractor, and returns its folder, too.
 ///

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use corver_core::verdict::{Blend, Weighted};
-use corver_core::{Completion, Graders, PartError, SentenceScorer, Verdict, Verifier, Verifiers};
+use corver_core::{Backends, BoxError, Capability, Completion, Graders, SentenceScorer, Verdict};
 use corver_rules::{Compiler, Kind, Manifest, ResponseRule, Rule, Sandbox};
 use corver_settings::Plugin;
 use serde_json::{Map, Value};
@@ -44,8 +44,8 @@ impl SentenceRules {
 }
 
 impl SentenceScorer for SentenceRules {
-    fn asks(&self) -> Vec<Verifier> {
-        self.rules.asks()
+    fn required_capabilities(&self) -> Vec<Capability> {
+        self.rules.required_capabilities()
     }
 
     fn reads_triplets(&self) -> bool {
@@ -55,9 +55,9 @@ impl SentenceScorer for SentenceRules {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Verifiers<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, PartError> {
-        self.rules.score(completions, verifiers)
+        backends: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+        self.rules.score(completions, backends)
     }
 }
 

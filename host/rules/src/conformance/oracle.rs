@@ -1,8 +1,8 @@
 //! Answers about nothing in particular, which depend on the question alone.
 
 use corver_core::{
-    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError,
-    Passage, Prompt, Query, Retriever, Search, Usage, Verifiers,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusSize, Count, CountPrecision,
+    Counter, Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
 };
 
 /// Unknown for some queries, huge for others.
@@ -38,18 +38,21 @@ pub(super) enum Oracle {
 }
 
 impl Oracle {
-    pub(super) fn verifiers(self) -> Verifiers<'static> {
-        Verifiers::counting(self).with_nli(self).with_chat(self).with_passages(self)
+    pub(super) fn verifiers(self) -> Backends<'static> {
+        Backends::counting(self).with_nli(self).with_chat(self).with_passages(self)
     }
 }
 
 impl Counter for Oracle {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let count = |query: &Query| {
             let occurrences = COUNTS[draw(&query.to_string(), COUNTS.len())];
-            let limit = query.enough.filter(|_| matches!(self, Self::Stopping)).unwrap_or(u64::MAX);
-            let exact = occurrences.is_none_or(|found| found <= limit);
-            Count { occurrences: occurrences.map(|found| found.min(limit)), exact }
+            let limit = query.limit.filter(|_| matches!(self, Self::Stopping)).unwrap_or(u64::MAX);
+            let precision = match occurrences {
+                Some(found) if found > limit => CountPrecision::AtLeast,
+                _ => CountPrecision::Exact,
+            };
+            Count { occurrences: occurrences.map(|found| found.min(limit)), precision }
         };
         Ok(queries.iter().map(count).collect())
     }
@@ -65,8 +68,8 @@ impl Counter for Oracle {
 }
 
 impl NliModel for Oracle {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
-        let entailment = |Pair { premise, hypothesis }: &Pair| {
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
+        let entailment = |NliPair { premise, hypothesis }: &NliPair| {
             let drawn = draw(&format!("{premise}\n{hypothesis}"), 2 * PROBABILITIES.len());
             let entail = PROBABILITIES[drawn / 2];
             let rest = drawn.is_multiple_of(2).then_some((1.0 - entail) / 2.0);
@@ -77,8 +80,8 @@ impl NliModel for Oracle {
 }
 
 impl ChatModel for Oracle {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
-        let reply = |prompt: &Prompt| {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
+        let reply = |prompt: &ChatPrompt| {
             let content = REPLIES[draw(&format!("{prompt:?}"), REPLIES.len())].to_owned();
             ChatReply { content, usage: Usage::default() }
         };
@@ -87,7 +90,7 @@ impl ChatModel for Oracle {
 }
 
 impl Retriever for Oracle {
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let found = |search: &Search| {
             let drawn = draw(&format!("{search:?}"), 4);
             let passage = |place: usize| {

@@ -12,10 +12,9 @@ use crate::bindings::types;
 struct Clauses(Vec<Vec<String>>);
 
 impl Counter for Clauses {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         self.0.push(queries.iter().map(Query::to_string).collect());
-        let count =
-            |query: &Query| Count { occurrences: Some(query.all_of.len() as u64), exact: true };
+        let count = |query: &Query| Count::exact(Some(query.all_of.len() as u64));
         Ok(queries.iter().map(count).collect())
     }
 
@@ -130,7 +129,7 @@ fn run(
         Ok(Script { answer: &answer, open: Vec::new(), log: &log })
     };
     let allowed = Allowed { limits: &Limits::default(), asks: &[] };
-    let verdicts = judge(&completions, allowed, &mut Verifiers::counting(counter), start)?;
+    let verdicts = judge(&completions, allowed, &mut Backends::counting(counter), start)?;
     assert!(log.max_alive.into_inner() <= max_waiting());
     assert!(verdicts.iter().map(Vec::len).eq(lengths.iter().copied()));
     Ok((verdicts, log.seen.into_inner().unwrap()))

@@ -1,7 +1,7 @@
 //! Everything that the host hands over arrives where the contract says. These rules are not
 //! hostile: they read their memory.
 
-use corver_core::{Completion, Section, Sentence, Triplet, Verdict, Verifiers};
+use corver_core::{Backends, Completion, Section, Sentence, Triplet, Verdict};
 use corver_rules::Limits;
 
 use crate::guest::Guest;
@@ -44,7 +44,7 @@ fn verdict(score: &str) -> Verdict {
             sentences: &second,
         },
     ];
-    let verdicts = rule.score(&completions, &mut Verifiers::counting(Nothing)).unwrap().concat();
+    let verdicts = rule.score(&completions, &mut Backends::counting(Nothing)).unwrap().concat();
     assert_eq!(verdicts[0], verdicts[1]);
     verdicts[0].clone()
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verdict, Verifiers,
+    Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence, Verdict,
 };
 use corver_rules::{Compiler, Limits, Rule, RuleError, Sandbox};
 use guest::Guest;
@@ -22,8 +22,8 @@ use serde_json::Value;
 struct Nothing;
 
 impl Counter for Nothing {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        Ok(queries.iter().map(|_| Count { occurrences: None, exact: true }).collect())
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
+        Ok(queries.iter().map(|_| Count::exact(None)).collect())
     }
 
     fn size(&self) -> CorpusSize {
@@ -56,7 +56,7 @@ fn judge_text(rule: &Rule, text: &str) -> Result<Verdict, RuleError> {
         sentences: &sentences,
         ..Completion::default()
     };
-    Ok(rule.score(&[completion], &mut Verifiers::counting(Nothing))?.remove(0).remove(0))
+    Ok(rule.score(&[completion], &mut Backends::counting(Nothing))?.remove(0).remove(0))
 }
 
 /// How this rule ends, loaded and asked for one sentence.

@@ -1,7 +1,7 @@
 //! Response rules that break the contract. Files, memory, tables and stack are held as for sentence
 //! rules, by the same code.
 
-use corver_core::{Completion, Grade, Verifiers};
+use corver_core::{Backends, Completion, Grade};
 use corver_rules::{Limits, LoadOptions, ResponseRule, RuleError};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -49,7 +49,7 @@ fn grade(assess: &str, limits: &Limits) -> Result<Vec<Grade>, RuleError> {
         LoadOptions { limits: limits.clone(), ..LoadOptions::default() },
     )?;
     let completion = Completion { question: "Who?", text: "Rome", ..Completion::default() };
-    rule.grade(&[completion], &mut Verifiers::counting(Nothing))
+    rule.grade(&[completion], &mut Backends::counting(Nothing))
 }
 
 fn fault(assess: &str) -> String {

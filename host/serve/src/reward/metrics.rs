@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use corver_core::{Scored, StageSeconds, Tallies};
+use corver_core::{BackendStats, Scored, StageSeconds};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -76,7 +76,7 @@ impl ScoreMetrics {
             self.sentences.inc_by(completion.trace.sentences.len() as u64);
         }
         let StageSeconds { extract, rule, reward, .. } = scored.seconds;
-        let Tallies { count, nli, chat, passages, .. } = scored.asked;
+        let BackendStats { count, nli, chat, passages, .. } = scored.asked;
         let stages = [
             ("extract", extract),
             ("count", count.seconds),

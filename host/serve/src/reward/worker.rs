@@ -1,6 +1,6 @@
 //! The thread that scores: it takes all that waits, up to a batch, and never waits for more.
 
-use corver_core::{Question, Rollout, Scored, ScoredCompletion, StepError, with_causes};
+use corver_core::{Question, Rollout, Scored, ScoredCompletion, StepError, error_chain};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -99,7 +99,7 @@ impl<S> Worker<S> {
             return Ok(jobs.iter().map(|_| Vec::new()).collect());
         }
         let scored = (self.score)(&mut self.scorer, &rollouts, &questions)
-            .map_err(|error| with_causes(&error))?;
+            .map_err(|error| error_chain(&error))?;
         for completion in &scored.completions {
             if completion.returns.iter().any(|value| !value.is_finite()) {
                 return Err("a return is not a finite number".to_owned());

@@ -5,7 +5,7 @@ mod demonstrations;
 
 use std::time::Instant;
 
-use corver_core::{Demonstration, Learner, PartError};
+use corver_core::{BoxError, Demonstration, Learner};
 use corver_settings::SftSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -57,7 +57,7 @@ pub enum SftError {
         /// Counted from 1.
         step: usize,
         /// Why.
-        source: PartError,
+        source: BoxError,
     },
     /// A checkpoint could not be written.
     #[error("writing the checkpoint of step {step}")]
@@ -65,7 +65,7 @@ pub enum SftError {
         /// Counted from 1.
         step: usize,
         /// Why.
-        source: PartError,
+        source: BoxError,
     },
     /// The run's folder could not be written.
     #[error(transparent)]

@@ -122,7 +122,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
         ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
     }
     let rules = Loader::new(&config.rules)?.each_sentence_rule()?;
-    let mut verifiers = recording::verifiers(&config.answers, &args.recording)?;
+    let mut backends = recording::backends(&config.answers, &args.recording)?;
     let sampled = match source {
         Source::Sheets(annotated) => Sampled::labelled(&annotated),
         Source::World(world, truth) => sample(args, &mut settings, world, truth.as_ref())?,
@@ -131,7 +131,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let (mut audits, mut all) = (Vec::new(), Vec::new());
     for mut rule in rules {
         let judged = sampled
-            .judge(&mut rule, &mut verifiers)
+            .judge(&mut rule, &mut backends)
             .with_context(|| format!("auditing {}", rule.name))?;
         audits.push(audit(&rule.name, &judged, &buckets, settings.run.seed).context(ONE_SIDED)?);
         all.push((rule.name, judged));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use corver_core::{Graders, Question, Sampler, Sampling, Scorers, Verifiers};
+use corver_core::{Backends, Graders, Question, Sampler, Sampling, Scorers};
 use corver_eval::{
     EvaluatePlan, Evaluation, GradedAnswer, OF_AN_ANSWER, Truth, View, evaluate, figures, summarize,
 };
@@ -266,7 +266,7 @@ struct Scoring {
     rules: SentenceRules,
     graders: Graders,
     origin: Origin,
-    verifiers: Verifiers<'static>,
+    backends: Backends<'static>,
     extractor_folder: PathBuf,
     extractor: Extractor,
 }
@@ -275,14 +275,14 @@ impl Scoring {
     fn open(args: &EvalArgs, config: &ScoringConfig) -> Result<Self> {
         let rules = Loader::new(&config.rules)?.sentence_rules()?;
         recording::check(&args.recording, args.resume)?;
-        let (origin, verifiers) = recording::open(&config.answers, &args.recording)?;
+        let (origin, backends) = recording::open(&config.answers, &args.recording)?;
         let (extractor_folder, extractor) = parts::extractor(&config.extractor)?;
-        let verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
+        let backends = recording::recorded(&args.recording, args.resume, backends)?;
         Ok(Self {
             rules,
             graders: Graders::default(),
             origin,
-            verifiers,
+            backends,
             extractor_folder,
             extractor,
         })
@@ -291,7 +291,7 @@ impl Scoring {
     fn scorers(&mut self) -> Scorers<'_, 'static> {
         Scorers {
             extractor: &mut self.extractor,
-            verifiers: &mut self.verifiers,
+            backends: &mut self.backends,
             sentence_scorer: &mut self.rules,
             graders: &mut self.graders,
         }

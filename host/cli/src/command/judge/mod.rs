@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use corver_analysis::judge::{Agreement, JudgeSettings, Judged, Subject};
 use corver_backends::chat::{Chat, Spent};
-use corver_core::{ChatReply, Prompt};
+use corver_core::{ChatPrompt, ChatReply};
 use corver_reward::folders;
 use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::ChatSettings;
@@ -97,7 +97,7 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     let model = settings.model.clone().unwrap_or_default(); // `Chat::open` refuses a file without
     manifest.set("endpoint", settings.endpoint.as_deref().unwrap_or_default());
     manifest.set("model", &model);
-    let prompts: Vec<Prompt> =
+    let prompts: Vec<ChatPrompt> =
         subjects.iter().map(|subject| file.judge.prompt_for(subject)).collect();
     manifest.set("prompts", text_fingerprint(&serde_json::to_string(&prompts)?));
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "judge"));

@@ -7,9 +7,9 @@ use anyhow::Result;
 use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::{
-    ChatModel, ChatReply, Compatibility, Completion, CorpusSize, Count, Counter, Entailment,
-    NliModel, Pair, PartError, Passage, Prompt, Query, Retriever, Search, Sentence, Triplet, Usage,
-    Verifiers,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, Compatibility, Completion, CorpusSize,
+    Count, Counter, Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Sentence,
+    Triplet, Usage,
 };
 use corver_reward::config::{self, RulesConfig};
 use corver_reward::parts::{AnyRule, Loader};
@@ -37,14 +37,14 @@ const COMPLETIONS: usize = 384;
 struct Immediate;
 
 impl Immediate {
-    fn verifiers() -> Verifiers<'static> {
-        Verifiers::counting(Self).with_nli(Self).with_chat(Self).with_passages(Self)
+    fn backends() -> Backends<'static> {
+        Backends::counting(Self).with_nli(Self).with_chat(Self).with_passages(Self)
     }
 }
 
 impl Counter for Immediate {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        Ok(vec![Count { occurrences: Some(7), exact: true }; queries.len()])
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
+        Ok(vec![Count::exact(Some(7)); queries.len()])
     }
 
     fn size(&self) -> CorpusSize {
@@ -53,7 +53,7 @@ impl Counter for Immediate {
 }
 
 impl NliModel for Immediate {
-    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+    fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
         Ok(vec![
             Entailment { entail: 0.75, neutral: Some(0.25), contradict: Some(0.0) };
             pairs.len()
@@ -62,7 +62,7 @@ impl NliModel for Immediate {
 }
 
 impl ChatModel for Immediate {
-    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
         let reply =
             ChatReply { content: "Mario Camerini directed it.".into(), usage: Usage::default() };
         Ok(vec![reply; prompts.len()])
@@ -70,7 +70,7 @@ impl ChatModel for Immediate {
 }
 
 impl Retriever for Immediate {
-    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let passage = Passage {
             title: "Il Seduttore".into(),
             text: "Mario Camerini directed Il Seduttore.".into(),
@@ -137,8 +137,8 @@ fn of_sentences(
         size: completions.iter().map(|completion| completion.sentences.len()).sum(),
         load: best(|| Rule::load(path, cached.clone()))?,
         compile: best(|| Rule::load(path, fresh.clone()))?,
-        instance: best(|| rule.score(&one, &mut Immediate::verifiers()))?,
-        batch: best(|| rule.score(completions, &mut Immediate::verifiers()))?,
+        instance: best(|| rule.score(&one, &mut Immediate::backends()))?,
+        batch: best(|| rule.score(completions, &mut Immediate::backends()))?,
     })
 }
 
@@ -154,8 +154,8 @@ fn of_completions(
         size: completions.len(),
         load: best(|| ResponseRule::load(path, cached.clone()))?,
         compile: best(|| ResponseRule::load(path, fresh.clone()))?,
-        instance: best(|| rule.grade(&completions[..1], &mut Immediate::verifiers()))?,
-        batch: best(|| rule.grade(completions, &mut Immediate::verifiers()))?,
+        instance: best(|| rule.grade(&completions[..1], &mut Immediate::backends()))?,
+        batch: best(|| rule.grade(completions, &mut Immediate::backends()))?,
     })
 }
 

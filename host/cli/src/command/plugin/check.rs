@@ -2,7 +2,7 @@
 //! contract?
 
 use anyhow::{Context, Result};
-use corver_core::Verifier;
+use corver_core::Capability;
 use corver_reward::config::{self, RulesConfig};
 use corver_reward::parts::{AnyRule, Loader};
 use corver_reward::plugin;
@@ -54,8 +54,8 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn listed(asks: &[Verifier]) -> String {
-    asks.iter().map(Verifier::to_string).collect::<Vec<_>>().join(", ")
+fn listed(asks: &[Capability]) -> String {
+    asks.iter().map(Capability::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What the rule made of unusual input, as JSON and in words.

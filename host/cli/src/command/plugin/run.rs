@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::trace::SentenceTrace;
-use corver_core::{Completion, Extractor as _, Section, Sentence, Triplet, Verifiers};
+use corver_core::{Backends, Completion, Extractor as _, Section, Sentence, Triplet};
 use corver_eval::{Completions, read_completions};
 use corver_reward::config::{self, ExtractorConfig, RulesConfig};
 use corver_reward::parts::{self, AnyRule, Loader};
@@ -41,11 +41,11 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let (settings, config) = config::resolve_with(settings, |settings, problems| {
         GivenConfig::resolve(needs_no_extractor, &args.recording, settings, problems)
     })?;
-    let mut verifiers = recording::verifiers(&config.answers, &args.recording)?;
+    let mut backends = recording::backends(&config.answers, &args.recording)?;
     let mut rule = match rule {
         AnyRule::Sentence(rule) => rule,
         AnyRule::Response(rule) => {
-            return grade(&rule, &args.file, settings.reward.compatibility, &mut verifiers, json);
+            return grade(&rule, &args.file, settings.reward.compatibility, &mut backends, json);
         }
     };
     let extractor = config.extractor.as_ref();
@@ -57,7 +57,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
                 completions,
                 extractor,
                 settings,
-                &mut verifiers,
+                &mut backends,
                 &mut rule,
                 &mut graders,
                 json,
@@ -70,7 +70,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     }
     let sentences: Vec<Sentence> = sentences.into_iter().map(|(sentence, _)| sentence).collect();
     let completion = Completion { sentences: &sentences, ..Completion::default() };
-    let verdicts = rule.score(&[completion], &mut verifiers)?.concat();
+    let verdicts = rule.score(&[completion], &mut backends)?.concat();
     for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
         let Sentence { text: sentence_text, section, triplets, .. } = sentence;
         if json {
@@ -93,7 +93,7 @@ fn grade(
     rule: &ResponseRule,
     path: &Path,
     compatibility: Compatibility,
-    verifiers: &mut Verifiers<'_>,
+    backends: &mut Backends<'_>,
     json: bool,
 ) -> Result<()> {
     let Completions { questions, rollouts, .. } = read_completions(path)?;
@@ -106,7 +106,7 @@ fn grade(
             Completion::new(&questions[rollout.question], rollout, &split.sentences)
         })
         .collect();
-    for (completion, grade) in completions.iter().zip(rule.grade(&completions, verifiers)?) {
+    for (completion, grade) in completions.iter().zip(rule.grade(&completions, backends)?) {
         let Completion { question, text, .. } = completion;
         if json {
             output::json(&json!({"question": question, "completion": text, "grade": grade}))?;

@@ -7,7 +7,7 @@ use corver_backends::chat::Chat;
 use corver_backends::passages::{
     BuildOptions, PassageError, Passages, Place as PassagePlace, build,
 };
-use corver_core::{Graders, SentenceScorer as _, Verifier, Verifiers};
+use corver_core::{Backends, Capability, Graders, SentenceScorer as _};
 use corver_counts::Source;
 use corver_demo::{DemoChat, DemoNli, Errors, demo_world};
 use corver_inference::nli::Nli;
@@ -24,42 +24,42 @@ const CHAT: &str = "verify.chat";
 ///
 /// # Errors
 /// Where a verifier that is granted is not there or not usable.
-pub fn verifiers(
+pub fn backends(
     corpus: &CorpusConfig,
     others: &VerifierConfig,
-) -> Result<(Vec<Source>, Verifiers<'static>)> {
+) -> Result<(Vec<Source>, Backends<'static>)> {
     let (sources, counter) = super::corpus(corpus)?;
-    Ok((sources, with_models(Verifiers::counting(counter), others)?))
+    Ok((sources, with_models(Backends::counting(counter), others)?))
 }
 
 fn with_models(
-    mut verifiers: Verifiers<'static>,
+    mut backends: Backends<'static>,
     config: &VerifierConfig,
-) -> Result<Verifiers<'static>> {
+) -> Result<Backends<'static>> {
     let VerifierConfig { nli, chat, passages, error_rate, seed } = config;
     let errors = Errors::new(*error_rate, *seed).context("`verify.demo.error_rate`")?;
-    verifiers = match nli {
-        None => verifiers,
-        Some((DemoOr::Demo, _)) => verifiers.with_nli(DemoNli::new(&demo_world(), errors)),
+    backends = match nli {
+        None => backends,
+        Some((DemoOr::Demo, _)) => backends.with_nli(DemoNli::new(&demo_world(), errors)),
         Some((DemoOr::Own(folder), settings)) => {
             let model = Nli::open(folder, settings, &runtime_library()?);
-            verifiers.with_nli(
+            backends.with_nli(
                 model.with_context(|| format!("opening the NLI model {}", folder.display()))?,
             )
         }
     };
-    verifiers = match chat {
-        None => verifiers,
-        Some(DemoOr::Demo) => verifiers.with_chat(DemoChat::new(&demo_world(), errors)),
+    backends = match chat {
+        None => backends,
+        Some(DemoOr::Demo) => backends.with_chat(DemoChat::new(&demo_world(), errors)),
         Some(DemoOr::Own(settings)) => {
             let replies = folders::cache()?.join("chat/replies.jsonl");
-            verifiers.with_chat(Chat::open(settings.clone(), CHAT, &replies)?)
+            backends.with_chat(Chat::open(settings.clone(), CHAT, &replies)?)
         }
     };
     if passages.is_empty() {
-        return Ok(verifiers);
+        return Ok(backends);
     }
-    Ok(verifiers.with_passages(open_passages(passages)?))
+    Ok(backends.with_passages(open_passages(passages)?))
 }
 
 /// Opens the passages of indexes; the demo's are cut on first use.
@@ -101,32 +101,32 @@ fn demo_passages() -> Result<PassagePlace> {
 /// # Errors
 /// The first such rule, with the setting that grants what it asks.
 pub fn check_granted(
-    verifiers: &Verifiers<'_>,
+    backends: &Backends<'_>,
     rules: &SentenceRules,
     graders: &Graders,
 ) -> Result<()> {
     let asked = [
-        (format!("the rule {}", rules.name), rules.asks()),
-        ("the judge".to_owned(), graders.judge.asks()),
-        ("the format check".to_owned(), graders.format.asks()),
+        (format!("the rule {}", rules.name), rules.required_capabilities()),
+        ("the judge".to_owned(), graders.judge.required_capabilities()),
+        ("the format check".to_owned(), graders.format.required_capabilities()),
     ];
     for (who, asks) in asked {
-        if let Some(verifier) = asks.into_iter().find(|verifier| !verifiers.grants(*verifier)) {
+        if let Some(verifier) = asks.into_iter().find(|verifier| !backends.grants(*verifier)) {
             bail!("{who} asks {verifier}, which is not granted: {}", grant(verifier));
         }
     }
     Ok(())
 }
 
-fn grant(verifier: Verifier) -> &'static str {
+fn grant(verifier: Capability) -> &'static str {
     match verifier {
-        Verifier::Nli => {
+        Capability::Nli => {
             "add `verify.nli.model = \"FOLDER\"`, the folder of HHEM-2.1 or of a DeBERTa-v3 for MNLI, or \"demo\" for the demo's world"
         }
-        Verifier::Chat => {
+        Capability::Chat => {
             "add `verify.chat.endpoint = \"URL\"` and `verify.chat.model = \"NAME\"`, an OpenAI-compatible API and a model of it, or the endpoint \"demo\" for the demo's world"
         }
-        Verifier::Passages => {
+        Capability::Passages => {
             "add `verify.passages.index = [\"FOLDER\"]`, an index whose passages `corver-host index passages` made, or \"demo\" for the demo's"
         }
     }
