@@ -97,6 +97,7 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\.tmp".to_owned() + folder + r"\b", "[TEMPORARY]"),
         (r"\b127\.0\.0\.1:\d{4,5}\b".to_owned(), "[ADDRESS]"),
         (r"\b([0-9a-f]{64}|[0-9a-f]{16})\b".to_owned(), "[HASH]"),
+        (r"\bCorVer \d+\.\d+\.\d+".to_owned(), "CorVer [VERSION]"),
         (r"\d+ bytes, blake3".to_owned(), "[SIZE] bytes, blake3"),
         (r"\d+(\.\d+)? (ns|µs|ms)\b".to_owned(), "[TIME]"),
         (r"\d+ attempts and \d+(\.\d+)? s".to_owned(), "[N] attempts and [TIME]"),
