@@ -1,15 +1,15 @@
-# Two commands do all set-up: `make train` and `make test`. Libraries go into .deps/; a C++ compiler or pip that is missing
-# comes from apt, the WebAssembly target from rustup. A second run installs nothing and needs no network.
+# `make train` and `make test` do all set-up. Libraries go into .deps/; a missing C++ compiler or pip comes from apt, the
+# WebAssembly target from rustup. A second run installs nothing and needs no network.
 SHELL := bash
 CARGO ?= cargo
-# One profile for building, testing and linting: libtorch's C++ bindings are then compiled once.
+# One profile for building, testing and linting, so that libtorch's C++ bindings are compiled once.
 PROFILE := --release
 HOST := target/release/corver-host
 PEER_PYTHON := $(CURDIR)/.deps/infini-gram/bin/python
 WORLD := $(CURDIR)/target/bench/world
 FUZZ_SECONDS ?= 600
 SHAPES ?= $(if $(filter cpu,$(DEVICE)),tiny,llama-8b qwen3-14b olmo2-13b)
-# Tests run in their own folders.
+# Tests run in their own folders, so the path must be absolute.
 ifdef CORVER_SHARED
 override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
@@ -17,26 +17,26 @@ endif
 
 .PHONY: help setup plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel lint clean
 
-help: ## what there is to make
+help: ## list targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: ## libtorch, ONNX Runtime and the WebAssembly toolchain
+setup: ## install libtorch, ONNX Runtime and the WebAssembly toolchain
 	@host/setup/system.sh
 	@host/setup/libtorch.sh
 	@host/setup/onnxruntime.sh
 	@host/setup/wasm.sh
 
-plugins: setup ## the reward rules, as WebAssembly, into plugins/dist/
+plugins: setup ## build the reward rules (WebAssembly) into plugins/dist/
 	@plugins/build.sh
 
-# A test is named so that cargo selects the features that `make test` selects: the two share every compiled dependency.
-build: setup plugins ## the corver-host binary
+# A test is named so that cargo selects the same features as `make test`, and the two share all compiled dependencies.
+build: setup plugins ## build the corver-host binary
 	$(CARGO) build --locked $(PROFILE) --workspace --bins --test layers
 
-train: build ## train on the built-in demo and print what changed
+train: build ## train on the built-in demo, and print the results
 	$(HOST) train
 
-test: setup plugins ## every test but those against other programs (test-…); CORVER_SHARED=DIR adds those that need real text and golden vectors
+test: setup plugins ## run all tests but those against other programs; CORVER_SHARED=DIR adds golden vectors
 	@host/setup/browser.sh
 	@host/setup/proxy.sh
 	python3 tests/vectors/reference.py --check
@@ -48,23 +48,23 @@ endif
 	$(MAKE) --no-print-directory test-wheel
 	$(MAKE) --no-print-directory bench-gpu DEVICE=cpu
 
-# Light crates alone: the method, the settings, the files, and the SDK.
+# Crates without heavy dependencies: the method, the settings, the files, and the SDK.
 QUICK := $(foreach crate,core settings files runs data eval train analysis sdk,-p corver-$(crate))
-test-quick: ## under a minute once compiled: unit tests of the method, of runs and of the SDK; no libtorch
+test-quick: ## run the unit tests that need no libtorch, in under a minute once compiled
 	$(CARGO) test --locked $(QUICK)
 
-conformance: setup plugins ## golden vectors and real text, in CORVER_SHARED=DIR
+conformance: setup plugins ## check golden vectors and real text of CORVER_SHARED=DIR
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make conformance CORVER_SHARED=DIR" >&2; exit 2; }
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --lib --test conformance --test triplet_conformance --test golden -- --ignored
 	$(CARGO) test --locked $(PROFILE) --workspace --test cli -- --ignored real_text
 
-infini-gram: # the official engine, in an environment of its own
+infini-gram: # install the official engine into its own environment
 	@host/setup/infini-gram.sh
 
-test-peer: infini-gram ## index files and answers both ways, against the official engine
+test-peer: infini-gram ## compare index files and counts with the official Infini-gram engine
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) $(CARGO) test --locked $(PROFILE) --workspace --test peer -- --ignored
 
-test-peers: setup ## decoding, log-probabilities, a training step and entailment, against transformers, peft and trl; MODEL=DIR: of that model too, and with CORVER_SHARED=DIR on real text
+test-peers: setup ## compare with transformers, peft and trl; MODEL=DIR and CORVER_SHARED=DIR: on real data
 	@host/setup/peers.sh
 	CORVER_PEERS=$(CURDIR)/.deps/peers/bin/python CORVER_MODEL=$(abspath $(MODEL)) \
 	  $(CARGO) test --locked $(PROFILE) --workspace --test peers -- --ignored --nocapture
@@ -72,18 +72,18 @@ ifneq ($(and $(MODEL),$(CORVER_SHARED)),)
 	CORVER_MODEL=$(abspath $(MODEL)) $(CARGO) test --locked $(PROFILE) --workspace --test cli -- --ignored --nocapture real_text
 endif
 
-test-engine: setup plugins ## rollouts from a real vLLM server on the CPU, and a run that trains on them; vLLM comes into .deps/
+test-engine: setup plugins ## sample and train with a real vLLM server on the CPU (installed into .deps/)
 	@host/setup/vllm.sh
 	CORVER_VLLM=$(CURDIR)/.deps/vllm/bin/python $(CARGO) test --locked $(PROFILE) --workspace --test engine -- --ignored --nocapture --test-threads 1
 
-test-trainers: wheel ## the Python package in verl and OpenRLHF, on the CPU; both come into .deps/
+test-trainers: wheel ## test the Python package in verl and OpenRLHF on the CPU (installed into .deps/)
 	@host/setup/trainers.sh
 	@for trainer in verl openrlhf; do \
 	  .deps/$$trainer/bin/python -m pip install --quiet --force-reinstall --no-deps target/wheels/corver-*.whl && \
 	  CORVER_TRAINERS=1 .deps/$$trainer/bin/pytest host/python/tests/with_trainers/test_$$trainer.py || exit; \
 	done
 
-bench-corpus: test-peer ## against the official engine, side by side; CORVER_SHARED=DIR: on real text
+bench-corpus: test-peer ## benchmark counts against the official engine; CORVER_SHARED=DIR: on real text
 ifndef CORVER_SHARED
 	$(CARGO) run --locked $(PROFILE) --example world -- $(WORLD) 30000
 endif
@@ -93,27 +93,28 @@ ifdef CORVER_SHARED
 	$(MAKE) bench-build
 endif
 
-bench-build: infini-gram build ## building an index, against the official indexer; CORVER_SHARED=DIR holds text and tokenizer
+bench-build: infini-gram build ## benchmark index builds against the official indexer, on CORVER_SHARED=DIR
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make bench-build CORVER_SHARED=DIR" >&2; exit 2; }
 	$(PEER_PYTHON) host/corpus/benches/peer/build.py --text "$(CORVER_SHARED)/corpora" --tokenizer "$(CORVER_SHARED)/tokenizers/llama2"
 
-# CORVER_SCALE_DIR=DIR holds the text and the index, of 15 bytes a token while it is built. STAGE=text stops after the text.
+# CORVER_SCALE_DIR=DIR is the folder for the text and the index: 15 bytes per token while building. STAGE=text stops after
+# the text. The text is generated, so its counts are known; fio and the official engine run next to it, within 4 GB.
 bench-scale: TOKENS ?= 3000000000
 bench-scale: MEMORY ?= 8G
-bench-scale: infini-gram ## an index of TOKENS=3000000000 built within MEMORY=8G, from made-up text whose counts are known, and counted in cold within 4 GB, beside fio and the official engine (takes root); in target/bench/scale.json
+bench-scale: infini-gram ## benchmark an index of TOKENS=3000000000 within MEMORY=8G; needs root; target/bench/scale.json
 	@host/setup/system.sh
 	@host/setup/fio.sh
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) CORVER_SCALE_TOKENS=$(TOKENS) CORVER_SCALE_MEMORY=$(MEMORY) $(if $(CORVER_SCALE_DIR),CORVER_SCALE_DIR=$(abspath $(CORVER_SCALE_DIR))) \
 	  $(CARGO) bench --locked --profile release -p corver-corpus --bench scale -- $(STAGE)
 
-# rustc's sanitiser flags are for nightly compilers; RUSTC_BOOTSTRAP lets the stable one take them.
+# rustc's sanitiser flags need a nightly compiler; RUSTC_BOOTSTRAP enables them in the stable one.
 FUZZ_TARGETS := damaged_index triplets alignment requests admission answers configuration chat weights
 TARGET ?= damaged_index
 # libtorch is not compiled with a sanitiser.
 FUZZ_SANITIZER = $(if $(filter weights,$(TARGET)),none,address)
-# The names of mapped files are never freed (host/corpus/src/files/lost.rs).
+# The names of mapped files are never freed (host/corpus/src/files/truncation.rs).
 FUZZ_LEAKS = $(if $(filter damaged_index,$(TARGET)),0,1)
-fuzz: ## attack TARGET=damaged_index (or another of host/fuzz/fuzz_targets) with made-up inputs for FUZZ_SECONDS=600
+fuzz: ## fuzz TARGET=damaged_index (see host/fuzz/fuzz_targets) for FUZZ_SECONDS=600
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
 	@mkdir -p target/fuzz/inputs/$(TARGET) target/fuzz/tmp
 	RUSTC_BOOTSTRAP=1 ASAN_OPTIONS=detect_leaks=$(FUZZ_LEAKS) \
@@ -123,11 +124,11 @@ fuzz: ## attack TARGET=damaged_index (or another of host/fuzz/fuzz_targets) with
 	  -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=20 -print_final_stats=1
 	@rm -rf target/fuzz/tmp
 
-fuzz-all: ## every fuzz target for a minute, for a timer
+fuzz-all: ## run every fuzz target for a minute
 	@for target in $(FUZZ_TARGETS); do $(MAKE) --no-print-directory fuzz TARGET=$$target FUZZ_SECONDS=60 || exit; done
 
-# What the attacks print begins with `| `.
-attack: setup plugins ## the attacks on plugins, caches, checkpoints and the server, with what they cost; also in target/bench/attack.md
+# The attacks print table rows, which begin with `| `.
+attack: setup plugins ## run the attacks on plugins, caches, checkpoints and the server; target/bench/attack.md
 	@mkdir -p target/bench
 	$(CARGO) test --locked $(PROFILE) --workspace --test hostile --test footprint --test attack --test damage -- --nocapture 2>&1 \
 	  | tee target/bench/attack.log
@@ -136,10 +137,10 @@ attack: setup plugins ## the attacks on plugins, caches, checkpoints and the ser
 	@{ echo '| attack | what happens |'; echo '| --- | --- |'; grep -oE '\| (plugin|server|chat template|disk)[^|]*\|[^|]*\|' target/bench/attack.log; } \
 	  | tee target/bench/attack.md
 
-kills: setup plugins ## kill -9 at 50 random moments of a run, and compare what it comes to with a run that nobody killed
+kills: setup plugins ## kill -9 a run at 50 random moments, and check that it resumes to the same result
 	CORVER_KILLS=50 $(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture killed_at_random
 
-test-languages: build ## rules in Python, JavaScript, C and Go against the same one in Rust; their compilers come into .deps/
+test-languages: build ## test rules in Python, JavaScript, C and Go (compilers are installed into .deps/)
 	@host/setup/languages.sh
 	node --test sdk/js
 	python3 -m unittest discover --quiet --start-directory sdk/python
@@ -150,34 +151,34 @@ test-languages: build ## rules in Python, JavaScript, C and Go against the same 
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test languages
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test cli -- --ignored in_python in_javascript
 
-wheel: setup plugins ## the Python package: target/wheels/corver-*.whl, with corver-host (all but training) inside
+wheel: setup plugins ## build the Python package, with corver-host without training: target/wheels/corver-*.whl
 	@host/setup/maturin.sh
 	host/python/build.sh
 
-test-wheel: wheel ## the package in a clean environment, target/wheel-env
+test-wheel: wheel ## test the Python package in a clean environment, target/wheel-env
 	host/python/test.sh
 
-test-trl: wheel ## three GRPO steps with TRL and per-token advantages, on the CPU; MODEL=DIR: of that model
+test-trl: wheel ## run three GRPO steps with TRL and per-token advantages on the CPU; MODEL=DIR: of that model
 	@host/setup/peers.sh
 	.deps/peers/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall target/wheels/corver-*.whl
 	CORVER_MODEL=$(abspath $(MODEL)) .deps/peers/bin/python -m unittest discover --start-directory host/python/tests/with_trl
 
-bench: setup plugins ## every criterion benchmark
+bench: setup plugins ## run every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches
 
-bench-gpu: setup ## a step at the shapes of SHAPES="llama-8b qwen3-14b olmo2-13b" on a GPU, by phase; DEVICE=cpu: one small step
+bench-gpu: setup ## benchmark a step by phase at SHAPES="llama-8b qwen3-14b olmo2-13b"; DEVICE=cpu: one small step
 	@mkdir -p target/bench
 	$(CARGO) run --locked $(PROFILE) --example at_scale -- $(or $(DEVICE),cuda) $(SHAPES) | tee target/bench/gpu.txt
 	@grep '^{' target/bench/gpu.txt > target/bench/gpu.jsonl
 
-bench-train: build ## a step against trl and decoding against transformers, in turns, with MODEL=DIR; in target/bench/train.json
+bench-train: build ## benchmark training against trl and decoding against transformers, with MODEL=DIR
 	@test -n "$(MODEL)" || { echo "usage: make bench-train MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }
 	@host/setup/peers.sh
 	@mkdir -p target/bench
 	$(CARGO) build --locked $(PROFILE) --example decode
 	.deps/peers/bin/python host/learn/benches/train.py $(HOST) target/release/examples/decode $(abspath $(MODEL)) target/bench/train.json
 
-bench-extract: build ## the extractor against transformers and onnxruntime-genai, in turns, with MODEL=DIR (Llama or Qwen2); in target/bench/extract.json
+bench-extract: build ## benchmark the extractor against transformers and onnxruntime-genai, with MODEL=DIR
 	@test -n "$(MODEL)" || { echo "usage: make bench-extract MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }
 	@host/setup/peers.sh
 	@mkdir -p target/bench
@@ -185,26 +186,26 @@ bench-extract: build ## the extractor against transformers and onnxruntime-genai
 	  || echo "onnxruntime-genai cannot be installed here, and is left out" >&2
 	.deps/peers/bin/python host/inference/benches/extract.py $(HOST) $(abspath $(MODEL)) target/bench/extract.json
 
-bench-nli: setup ## entailment by models of the published sizes against transformers, in turns; in target/bench/nli.json
+bench-nli: setup ## benchmark NLI models against transformers; target/bench/nli.json
 	@host/setup/peers.sh
 	@mkdir -p target/bench
 	$(CARGO) build --locked $(PROFILE) --workspace --example entail
 	.deps/peers/bin/python host/inference/benches/nli.py target/release/examples/entail target/bench/nli.json
 
-bench-wheel: build test-wheel ## a batch of 384 completions in process, against the host itself; in target/bench/wheel.json
+bench-wheel: build test-wheel ## benchmark the Python package against the binary; target/bench/wheel.json
 	@mkdir -p target/bench
 	$(CARGO) build --locked $(PROFILE) --example batch
 	target/wheel-env/bin/python host/python/benches/batch.py $(HOST) target/release/examples/batch target/bench/wheel.json
 
-bench-rules: setup plugins ## what a rule costs, with its bars; also in target/bench/rules.json
+bench-rules: setup plugins ## benchmark the rules, and check their limits; target/bench/rules.json
 	$(CARGO) bench --locked --profile release --workspace --bench judge -- --noplot
 
-bench-serve: build ## rewards over HTTP at 1, 8 and 64 clients, and with too many, by wrk; also in target/bench/serve.json
+bench-serve: build ## benchmark the reward server with 1, 8, 64 and too many clients; target/bench/serve.json
 	@host/setup/wrk.sh
 	@mkdir -p target/bench
 	python3 host/serve/benches/load.py $(HOST) target/bench/serve.json
 
-lint: setup ## formatting, clippy and links in the documentation; warnings are errors
+lint: setup ## check formatting, clippy and documentation links; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(PROFILE) --workspace --all-targets -- -D warnings
 	@# A name means one thing in a function. Tests may shadow.
@@ -212,5 +213,5 @@ lint: setup ## formatting, clippy and links in the documentation; warnings are e
 	$(CARGO) clippy $(PROFILE) -p corver-host --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(PROFILE) --workspace --no-deps
 
-clean: ## everything that was built or installed here
+clean: ## delete everything that was built or installed here
 	rm -rf target plugins/target plugins/dist .deps sdk/*/example/*.wasm sdk/*/example/*/*.wasm sdk/*/example/bindings sdk/go/example/node_modules

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 #[test]
 fn token_returns_match_python_fixture() {
-    folders::set_program(env!("CARGO_BIN_EXE_corver-host").into());
+    folders::set_host_program(env!("CARGO_BIN_EXE_corver-host").into());
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/tests/checked.json");
     let rows: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     let settings = Layers::default().settings().unwrap();
     let (settings, config) = config::resolve::<RewardConfig>(settings).unwrap();
-    let tokenizer = ChatTokenizer::load(&parts::demo().unwrap().policy).unwrap();
+    let tokenizer = ChatTokenizer::load(&parts::unpack_demo().unwrap().policy).unwrap();
 
     let questions: Vec<Question> = rows.iter().map(question).collect();
     let rollout = |(question, row): (usize, &Value)| {

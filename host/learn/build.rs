@@ -1,7 +1,8 @@
-//! Compiles what tch leaves out of libtorch. Lets every test and binary find libtorch without
-//! environment variables, and keeps `libtorch.so` itself linked: it is what pulls in the CUDA
-//! libraries where they exist, and `--as-needed` would drop it.
-#![allow(clippy::print_stdout)] // how a build script answers
+//! Compiles libtorch.cpp, and lets every test and binary find libtorch without environment variables.
+//!
+//! `libtorch.so` itself stays linked: it loads the CUDA libraries if they exist, and `--as-needed`
+//! would drop it.
+#![allow(clippy::print_stdout)] // build scripts pass instructions to cargo on stdout
 
 fn main() {
     println!("cargo::rerun-if-changed=src/libtorch.cpp");

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 package=host/python/corver
 
-# A folder of its own: this corver-host has no libtorch, and the other one stays where it is.
+# A separate target folder: this corver-host has no libtorch, and must not replace the other one.
 export CARGO_TARGET_DIR=$PWD/target/wheel
 cargo build --locked --release -p corver-host --no-default-features
 
@@ -14,10 +14,10 @@ strip -o $package/bin/corver-host "$CARGO_TARGET_DIR/release/corver-host"
 cp "${ORT_DYLIB_PATH:-.deps/onnxruntime/libonnxruntime.so}" $package/lib/libonnxruntime.so
 cp plugins/dist/*.wasm $package/plugins/dist/
 cp host/python/cargo-wasm.sh $package/plugins/
-# Without what the examples' compilers left there.
+# Without the build outputs of the examples.
 tar --create --exclude='*.wasm' --exclude=node_modules --exclude=bindings --exclude=__pycache__ --exclude=sdk/tests sdk wit \
   | tar --extract --directory $package
-# A workspace around the SDK, which takes its versions from it.
+# The SDK inherits its versions from a workspace.
 sed 's|^members = .*|members = ["sdk"]|; /^exclude = /d; /^\[profile/,$d' Cargo.toml >$package/Cargo.toml
 
 rm -f target/wheels/corver-*.whl

@@ -13,7 +13,7 @@ python3 -m venv "$environment" || {
 }
 "$environment/bin/python" -m pip install --quiet --no-index target/wheels/corver-*.whl
 
-# Nothing of the checkout is at hand, but for the tests and mypy.
+# Nothing of the checkout is on a path, except the tests and mypy.
 cd "$environment"
 env -u ORT_DYLIB_PATH -u PYTHONPATH -u LIBTORCH XDG_CACHE_HOME="$environment/cache" PATH="$PATH:$root/.deps/maturin/bin" \
   bin/python -W error -m unittest discover --start-directory "$root/host/python/tests"

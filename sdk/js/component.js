@@ -1,8 +1,8 @@
-// What `corver-host plugin build` compiles: the contract's exports around the sentence rule beside it.
+// The module that `corver-host plugin build` compiles: the contract's exports for the sentence rule in `rule.js`.
 
 import { exported } from './corver-glue.js';
 import rule from './rule.js';
 
-const { describe, configure, judge, resume } = exported(rule, ({ sentences }) => sentences);
+const { describe, configure, start, resume } = exported(rule, ({ sentences }) => sentences);
 
-export const sentenceScoring = { describe, configure, score: judge, resume };
+export const sentenceScoring = { describe, configure, score: start, resume };

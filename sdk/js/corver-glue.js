@@ -1,10 +1,10 @@
-// Between the contract's exports and a rule.
+// Connects the contract's exports with a rule.
 
 import { report } from 'corver:reward/diagnostics@0.1.0';
 
 import { Batch, Corpus, SettingsError } from './corver-sdk.js';
 
-/** What both kinds of component export; `subjects` says what the rule judges of a completion. */
+/** Returns the exports of a rule; `subjects` returns the sentences of a completion, or the completion itself. */
 export function exported(rule, subjects) {
   let settings;
 
@@ -21,18 +21,34 @@ export function exported(rule, subjects) {
         throw reported(error);
       }
     },
-    judge: (completions, size) =>
+    start: (completions, size) =>
       reporting(() => {
-        const judge = (subject, replies) => rule.judge(settings, subject, new Corpus(size, replies));
-        batch = new Batch(completions.map(subjects), judge);
-        return batch.judge();
+        const run = (subject, replies) => rule.run(settings, subject, new Corpus(size, replies));
+        batch = new Batch(completions.map(subjects), run);
+        return toContract(batch.run());
       }),
     resume: (replies) =>
       reporting(() => {
         batch.reply(replies);
-        return batch.judge();
+        return toContract(batch.run());
       }),
   };
+}
+
+/** Returns outcomes with the contract's u64, which are bigints. */
+function toContract(completions) {
+  return completions.map((outcomes) => outcomes.map(outcomeToContract));
+}
+
+function outcomeToContract({ tag, val }) {
+  if (tag === 'pending') return { tag, val: val.map(requestToContract) };
+  if (tag === 'done' && val.count !== undefined) return { tag, val: { ...val, count: BigInt(val.count) } };
+  return { tag, val };
+}
+
+function requestToContract({ tag, val }) {
+  if (tag === 'count' && val.limit !== undefined) return { tag, val: { ...val, limit: BigInt(val.limit) } };
+  return { tag, val };
 }
 
 function reporting(work) {
@@ -43,7 +59,7 @@ function reporting(work) {
   }
 }
 
-/** A trap loses an error and its stack: both are reported first. */
+/** Reports an error with its stack, which a trap loses. */
 function reported(error) {
   report(error instanceof Error ? `${error}\n${error.stack}` : String(error));
   return error;

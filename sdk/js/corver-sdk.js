@@ -1,70 +1,27 @@
 /**
- * What a reward rule is written with, in JavaScript.
+ * The toolkit for reward rules in JavaScript.
  *
- * A rule is a module `rule.js` whose default export is a {@link sentenceRule}, or `response.js` with a {@link responseRule};
- * `corver-host plugin build` compiles it. It is a pure function: it keeps no state, reads no clock, and asks the host through its
- * {@link Corpus} alone. `example/rule.js` is a whole one. This module follows `corver-sdk` for Rust, name by name.
+ * The module `rule.js` exports a {@link sentenceRule} as its default, `response.js` a {@link responseRule};
+ * `corver-host plugin build` compiles it. `corver-sdk.d.ts` has all types. `example/rule.js` is a complete rule, and
+ * `testing.js` runs one without the host. The names are those of `corver-sdk` for Rust.
  *
- * **Settings** are the rule's `settings`, a key each: its kind, its default and its meaning. `corver-host plugin check` shows
- * them, and a value of another kind or an unknown key is refused by name. `score` gets what was set, or the default.
+ * A rule is a pure function. It has no state, reads no clock, and sends requests through its {@link Corpus} only. A request
+ * without a reply throws {@link Pending}; once the reply is there, the function runs again from its first line. So it must
+ * send the same requests in the same order each time.
+ *
+ * **Settings** are the rule's `settings`: each key has a kind, a default and a description. `corver-host plugin check` shows
+ * them. A value of another kind or an unknown key is rejected by name. `score` gets the values with defaults filled in.
  *
  * ```js
  * settings: {
- *   noiseFloor: occurrences(0, 'Counts up to this one are noise.'),
+ *   noiseFloor: occurrences(0, 'Counts up to this number are noise.'),
  *   weights: list(number, [1, 0.5], 'One per fact.'),
  *   tiers: tiers(),
  * },
  * score({ noiseFloor, weights, tiers }, sentence, corpus) { … }
  * ```
  *
- * | kind | JSON | what `score` gets |
- * | --- | --- | --- |
- * | {@link number}, {@link integer} | number | number |
- * | {@link occurrences} | integer of 0 or more | bigint, as counts are |
- * | {@link boolean}, {@link string} | the same | the same |
- * | {@link list} of one of these | array | array |
- * | {@link group} of settings | object | object, or what the group makes of it |
- * | {@link tiers} | `{"thresholds": [5, 20], "rewards": [-0.3, -0.1, 0, 0.1]}` | {@link Tiers} |
- *
- * What a rule sees and answers are the types of `corver.wit`:
- *
- * @typedef {{head: string, relation: string, tail: string}} Triplet
- * @typedef {{text: string, section: 'think' | 'answer' | 'body', triplets: Triplet[]}} Sentence
- * @typedef {object} Completion
- * @property {string} question
- * @property {string[]} golds
- * @property {string} [title] where the answer was found, if the question's file says so
- * @property {string[]} evidence texts that hold the answer, if the question's file brings them
- * @property {string} text what was generated, tags included
- * @property {string} answer what stands in the answer block; all of `text` where there is none
- * @property {Sentence[]} sentences
- *
- * @typedef {{tokens?: bigint, documents?: bigint}} CorpusSize
- * @typedef {{allOf: string[][], enough?: bigint}} Query
- *   Clauses that must all occur near each other, each a list of words of which one is enough. The count matters up to
- *   `enough` only.
- * @typedef {{occurrences?: bigint, exact: boolean}} Count
- * @typedef {'nli' | 'chat' | 'passages'} Verifier
- *   What a rule may ask beside counts, if its `asks` says so.
- * @typedef {{premise: string, hypothesis: string}} Pair
- * @typedef {{entail: number, neutral?: number, contradict?: number}} Entailment
- *   Probabilities. A model that knows only whether the hypothesis follows gives the first alone.
- * @typedef {{role: 'system' | 'user' | 'assistant', content: string}} Message
- * @typedef {{messages: Message[], temperature: number, topP: number, maxTokens: number, seed?: number}} Prompt
- *   See {@link prompt}. One that was asked before is answered as before, unless its seed is another.
- * @typedef {{title?: string, query: string, k: number}} Search
- *   At most `k` passages, in documents of this title or in all.
- * @typedef {{title: string, text: string}} Passage
- * @typedef {{tag: 'count', val: Query} | {tag: 'nli', val: Pair} | {tag: 'chat', val: Prompt} | {tag: 'passages', val: Search}} Request
- * @typedef {{tag: 'count', val: Count} | {tag: 'nli', val: Entailment} | {tag: 'chat', val: string} | {tag: 'passages', val: Passage[]}} Reply
- * @typedef {{character: number, reward: number}} Point
- *   A share of the reward, for the token that holds this character (a code point) of the sentence, counted from 0.
- * @typedef {{tag: 'points', val: Point[]} | {tag: 'sign'}} Credit
- *   Which tokens get a reward, where it is not every token of the sentence: see {@link points} and {@link label}.
- * @typedef {{reward: number, count?: bigint, triplet?: number, note?: string, credit?: Credit}} Verdict
- * @typedef {{tag: 'score', val: Verdict} | {tag: 'abstain', val?: string} | {tag: 'ask', val: Request[]}} Outcome
- * @typedef {{reward: number, label: string, note?: string}} Grade
- * @typedef {{tag: 'graded', val: Grade} | {tag: 'ask', val: Request[]}} Assessment
+ * Counts are numbers. One above `Number.MAX_SAFE_INTEGER` is given as that.
  */
 
 // Written by sdk/tests/words.rs from the files named.
@@ -94,104 +51,76 @@ const SPACES =
 const BETWEEN_WORDS = new RegExp(`[,${SPACES}]+`);
 
 /**
- * The replies that a rule still needs. The host gets them and calls the rule again. It is thrown, but is no `Error`: to gather
- * the stack of one takes longer than all else that a rule does.
+ * Requests whose replies a rule needs before it can finish. It is thrown, but is no `Error`: collecting a stack takes longer
+ * than the rest of a rule.
  */
-export class Ask {
-  /** @param {Request[]} requests */
+export class Pending {
   constructor(requests) {
     this.requests = requests;
   }
 }
 
 /**
- * Answers a rule's questions with the replies so far, in order: the first reply is the answer to the first question. A question
- * beyond them throws an {@link Ask}. A rule starts over whenever more replies are there, so it must ask the same in the same
- * order. Counts are always answered; what else a rule asks, its `asks` must name.
+ * The host's replies to a rule's requests, in order. A request without a reply throws {@link Pending}. Counts are always
+ * available; every other request needs a capability in the rule's `requires`.
  */
 export class Corpus {
   #replies;
   #check;
-  #answered = 0;
+  #used = 0;
 
-  /**
-   * @param {CorpusSize} size
-   * @param {Reply[]} replies
-   * @param {(request: Request, place: number) => void} [check] is told each request that is answered, for tests
-   */
+  /** `check` is called with each request that has a reply, and its position. */
   constructor({ tokens, documents }, replies, check = () => {}) {
-    /** How many tokens the counts come from; `undefined` where the source does not say. */
-    this.tokens = tokens;
-    /** How many documents the counts come from; `undefined` where the source does not say. */
-    this.documents = documents;
+    this.tokens = fromU64(tokens);
+    this.documents = fromU64(documents);
     this.#replies = replies;
     this.#check = check;
   }
 
-  /**
-   * How often `query` matches; `undefined` where the corpus cannot answer it.
-   * @param {Query} query
-   * @returns {bigint | undefined}
-   */
+  /** Returns the number of matches; `undefined` if the corpus cannot answer the query. */
   count(query) {
     return this.countAll([query])[0];
   }
 
-  /**
-   * One count per query; all that is missing is asked for at once, which spares rounds.
-   * @param {Query[]} queries
-   * @returns {(bigint | undefined)[]}
-   */
+  /** Returns one count per query. Missing replies are requested together, in one round. */
   countAll(queries) {
-    return this.#answers('count', queries).map(({ occurrences }) => occurrences);
+    return this.#all('count', queries).map(({ occurrences }) => fromU64(occurrences));
   }
 
-  /**
-   * What each hypothesis is to its premise, all asked for at once. Needs `asks: ['nli']`.
-   * @param {Pair[]} pairs
-   * @returns {Entailment[]}
-   */
+  /** Returns the entailment of each pair. Needs `requires: ['nli']`. */
   entailments(pairs) {
-    return this.#answers('nli', pairs);
+    return this.#all('nli', pairs);
   }
 
-  /**
-   * What a chat model replies to each prompt, all asked for at once. Needs `asks: ['chat']`.
-   * @param {Prompt[]} prompts
-   * @returns {string[]}
-   */
+  /** Returns a chat model's reply to each prompt. Needs `requires: ['chat']`. */
   chats(prompts) {
-    return this.#answers('chat', prompts);
+    return this.#all('chat', prompts);
   }
 
-  /**
-   * The passages of each search, best first, all asked for at once. Needs `asks: ['passages']`.
-   * @param {Search[]} searches
-   * @returns {Passage[][]}
-   */
+  /** Returns the passages of each search, best first. Needs `requires: ['passages']`. */
   passages(searches) {
-    return this.#answers('passages', searches);
+    return this.#all('passages', searches);
   }
 
-  #answers(tag, questions) {
-    const requests = questions.map((val) => ({ tag, val }));
-    const replies = this.#replies.slice(this.#answered, this.#answered + requests.length);
+  #all(tag, values) {
+    const requests = values.map((val) => ({ tag, val }));
+    const replies = this.#replies.slice(this.#used, this.#used + requests.length);
     replies.forEach((reply, i) => {
-      if (reply.tag !== tag) throw new Error('called again, the rule asks something else than before');
-      this.#check(requests[i], this.#answered + i);
+      if (reply.tag !== tag) throw new Error('run again, the rule sends another request than before');
+      this.#check(requests[i], this.#used + i);
     });
-    if (replies.length < requests.length) throw new Ask(requests.slice(replies.length));
-    this.#answered += replies.length;
+    if (replies.length < requests.length) throw new Pending(requests.slice(replies.length));
+    this.#used += replies.length;
     return replies.map(({ val }) => val);
   }
 }
 
-/**
- * One message of the user, after one of the system if there is any; for the most probable reply of at most 512 tokens.
- * @param {string} content
- * @param {{system?: string, temperature?: number, topP?: number, maxTokens?: number, seed?: number}} [how]
- * @returns {Prompt}
- */
+/** Returns the number of a u64 of the contract, at most `Number.MAX_SAFE_INTEGER`. */
+function fromU64(value) {
+  return value === undefined ? undefined : Math.min(Number(value), Number.MAX_SAFE_INTEGER);
+}
+
+/** Returns a prompt of one user message, after a system message if given, for the most probable reply of at most 512 tokens. */
 export function prompt(content, { system, temperature = 0, topP = 1, maxTokens = 512, seed } = {}) {
   const messages = [{ role: 'user', content }];
   if (system !== undefined) messages.unshift({ role: 'system', content: system });
@@ -199,41 +128,38 @@ export function prompt(content, { system, temperature = 0, topP = 1, maxTokens =
 }
 
 /**
- * The text of a {@link prompt}: the instructions and, below them, each text in the tag of its name: `<text>Rome is old.</text>`. No
- * text can end its field or begin another: the tags of all fields are taken out of it, however they are written (`</TEXT >`,
- * `<text a="b">`).
- * @param {string} instructions
- * @param {[name: string, text: string][]} fields
+ * Returns the text of a {@link prompt}: the instructions, followed by each text in the tag of its name:
+ * `<text>Rome is old.</text>`. No text can end its field or start another: the tags of all fields are removed from it, in any
+ * spelling (`</TEXT >`, `<text a="b">`).
  */
 export function tagged(instructions, fields) {
   const names = fields.map(([name]) => name.toLowerCase());
-  const blocks = fields.map(([name, text]) => `<${name}>${without(text, names)}</${name}>`);
+  const blocks = fields.map(([name, text]) => `<${name}>${withoutTags(text, names)}</${name}>`);
   return [instructions, '', ...blocks].join('\n');
 }
 
-/** Takes the tags of these names out as they come to their end, so that what is left of the text cannot make up a new one. */
-function without(text, names) {
-  const enough = Math.max(...names.map((name) => name.length)) + 3;
-  let kept = '';
+/** Removes the tags of these names. A tag is removed where it ends, so that the rest of the text cannot form a new one. */
+function withoutTags(text, names) {
+  const longest = Math.max(...names.map((name) => name.length)) + 3;
+  let cleaned = '';
   const starts = [];
   for (const letter of text) {
-    if (letter === '<') starts.push(kept.length);
-    kept += letter;
+    if (letter === '<') starts.push(cleaned.length);
+    cleaned += letter;
     while (letter === '>' && starts.length > 0) {
       const start = starts.pop();
-      const [, name] = kept.slice(start, start + enough).match(/^<\/?([^\s/>]+)[\s/>]/) ?? [];
+      const [, name] = cleaned.slice(start, start + longest).match(/^<\/?([^\s/>]+)[\s/>]/) ?? [];
       if (!names.includes(name?.toLowerCase())) continue;
-      kept = kept.slice(0, start);
+      cleaned = cleaned.slice(0, start);
       break;
     }
   }
-  return kept;
+  return cleaned;
 }
 
-// The engine has no Unicode properties. Mathematical capitals, which have no small form, are the ones missed.
+// The engine has no Unicode properties. This misses mathematical capitals, which have no lower case.
 const isCapital = (letter) => letter !== letter.toLowerCase() && letter === letter.toUpperCase();
 
-/** @param {string} text */
 function strip(text) {
   let [start, end] = [0, text.length];
   while (start < end && SPACES.includes(text[start])) start++;
@@ -241,18 +167,14 @@ function strip(text) {
   return text.slice(start, end);
 }
 
-/**
- * Whether this is a word that names nothing by itself.
- * @param {string} entity
- */
+/** Returns true for a pronoun, which names nothing by itself. */
 export function isPronoun(entity) {
   return PRONOUNS.has(strip(entity).toLowerCase());
 }
 
 /**
- * The capitalised words of an entity; without any, its words of three and more characters; without any, the whole of it. Stop
- * words never count.
- * @param {string} entity
+ * Returns the words of an entity for queries: its capitalised words; without any, its words of three characters or more;
+ * without any, all of it. Stop words are left out.
  */
 export function contentWords(entity) {
   const words = entity.split(BETWEEN_WORDS).filter((word) => word !== '' && !STOP_WORDS.has(word.toLowerCase()));
@@ -262,119 +184,73 @@ export function contentWords(entity) {
   return long.length > 0 ? long : [strip(entity)];
 }
 
-/**
- * All of these words near each other, each once, however it is capitalised. The count matters up to `enough` only.
- * @param {string[]} words
- * @param {bigint} [enough]
- * @returns {Query}
- */
-export function wordsQuery(words, enough) {
+/** Returns the query for all of these words near each other. Words that differ in capitals only are taken once. */
+export function queryAll(words, limit) {
   const once = new Map();
   for (const word of words) {
     const lower = word.toLowerCase();
     if (!once.has(lower)) once.set(lower, [word]);
   }
-  return { allOf: [...once.values()], enough };
+  return { allOf: [...once.values()], limit };
 }
 
-/**
- * Asks how often the content words of head and tail occur together; `undefined` where they are fewer than two.
- * @param {Triplet} triplet
- * @param {bigint} [enough]
- */
-export function wordQuery({ head, tail }, enough) {
-  const query = wordsQuery([...contentWords(head), ...contentWords(tail)], enough);
+/** Returns the query for the content words of head and tail; `undefined` if they are fewer than two. */
+export function wordQuery({ head, tail }, limit) {
+  const query = queryAll([...contentWords(head), ...contentWords(tail)], limit);
   return query.allOf.length >= 2 ? query : undefined;
 }
 
-/**
- * Whether it names both its ends: neither is blank or a pronoun.
- * @param {Triplet} triplet
- */
+/** Returns true if both head and tail name something: neither is blank or a pronoun. */
 export function isValid({ head, tail }) {
   return [head, tail].every((end) => strip(end) !== '' && !isPronoun(end));
 }
 
-/**
- * The valid triplets with their places, in the extractor's order.
- * @param {Sentence} sentence
- * @returns {[number, Triplet][]}
- */
+/** Returns the valid triplets with their indices, in the extractor's order. */
 export function validTriplets(sentence) {
   return [...sentence.triplets.entries()].filter(([, triplet]) => isValid(triplet));
 }
 
-/**
- * The first of {@link validTriplets}.
- * @param {Sentence} sentence
- */
+/** Returns the first of {@link validTriplets} with its index. */
 export function firstValidTriplet(sentence) {
   const index = sentence.triplets.findIndex(isValid);
   return index < 0 ? undefined : { index, triplet: sentence.triplets[index] };
 }
 
-/**
- * Rewards the sentence; `because` says which triplet and count decided, and may add a note. The reward must be finite.
- * @param {number} reward
- * @param {Omit<Verdict, 'reward'>} [because]
- * @returns {Outcome}
- */
+/** Rewards every token of the sentence with a finite number. `because` names the triplet and the count that decided. */
 export function verdict(reward, because = {}) {
-  return { tag: 'score', val: { reward, ...because } };
+  return { tag: 'done', val: { reward, ...because } };
 }
 
 /**
- * Rewards single tokens of the sentence: those that hold these characters (code points) of its text, counted from 0. Shares of one
- * token add up.
- * @param {[character: number, reward: number][]} shares
- * @param {Omit<Verdict, 'reward' | 'credit'>} [because]
- * @returns {Outcome}
+ * Rewards single tokens: those that hold these characters (code points) of the sentence's text, counted from 0. Several
+ * rewards of one token add up. The rule's `credit` is `'token-rewards'`.
  */
-export function points(shares, because) {
-  const val = shares.map(([character, reward]) => ({ character, reward }));
-  const reward = val.reduce((sum, { reward }) => sum + reward, 0);
-  return verdict(reward, { ...because, credit: { tag: 'points', val } });
+export function tokenRewards(rewards, because) {
+  const val = rewards.map(([character, reward]) => ({ character, reward }));
+  const reward = val.reduce((sum, part) => sum + part.reward, 0);
+  return verdict(reward, { ...because, credit: { tag: 'token-rewards', val } });
 }
 
 /**
- * Says whether the sentence is right. Nobody earns anything: after the advantages were normalised, those of the sentence's tokens
- * become positive where it is right, and negative where it is wrong.
- * @param {boolean} isRight
- * @param {Omit<Verdict, 'reward' | 'credit'>} [because]
- * @returns {Outcome}
+ * Sets the sign of advantages: positive for the tokens of a right sentence, negative for those of a wrong one, after
+ * normalisation. No token receives a reward. The rule's `credit` is `'advantage-sign'`.
  */
-export function label(isRight, because) {
-  return verdict(isRight ? 1 : -1, { ...because, credit: { tag: 'sign' } });
+export function advantageSign(isRight, because) {
+  return verdict(isRight ? 1 : -1, { ...because, credit: { tag: 'advantage-sign' } });
 }
 
-/**
- * Says nothing about the sentence, which then earns 0.
- * @param {string} why
- * @returns {Outcome}
- */
-export function abstain(why) {
-  return { tag: 'abstain', val: why };
+/** Gives no verdict: the sentence's reward is 0. The reason appears in the trace. */
+export function abstain(reason) {
+  return { tag: 'abstain', val: reason };
 }
 
-/**
- * A reward for the whole completion, and one word for it, such as GOOD or BROKEN. The reward must be finite.
- * @param {number} reward
- * @param {string} label
- * @param {string} [note]
- * @returns {Assessment}
- */
+/** Rewards the completion with a finite number. The label is one word for it, such as GOOD or BROKEN. */
 export function grade(reward, label, note) {
-  return { tag: 'graded', val: { reward, label, note } };
+  return { tag: 'done', val: { reward, label, note } };
 }
 
-/** Settings that make no sense. The message names the key. */
+/** Invalid settings. The message names the key. */
 export class SettingsError extends Error {}
-
-/**
- * A setting: its JSON schema with its default, and how its JSON is read, strictly.
- * @template T
- * @typedef {{schema: object, read: (value: unknown, path: string) => T}} Setting
- */
 
 const expected = (path, kind, value) => new SettingsError(`${path}: expected ${kind}, got ${JSON.stringify(value)}`);
 const setting = (kind, value, isKind, description, name = kind) => ({
@@ -385,59 +261,28 @@ const setting = (kind, value, isKind, description, name = kind) => ({
   },
 });
 
-/**
- * A finite number.
- * @param {number} value its default
- * @param {string} [description] its meaning
- * @returns {Setting<number>}
- */
+/** A finite number. */
 export const number = (value, description) => setting('number', value, Number.isFinite, description);
 
-/**
- * A whole number, which may be negative.
- * @param {number} value its default
- * @param {string} [description] its meaning
- * @returns {Setting<number>}
- */
+/** A whole number, which may be negative. */
 export const integer = (value, description) => setting('integer', value, Number.isSafeInteger, description);
 
-/**
- * A number of occurrences, which compares with a count: a whole number in JSON, a bigint in the rule.
- * @param {number} value its default
- * @param {string} [description] its meaning
- * @returns {Setting<bigint>}
- */
+/** A number of occurrences: a whole number of 0 or more. */
 export function occurrences(value, description) {
-  const isNumber = (value) => Number.isSafeInteger(value) && value >= 0;
-  const { schema, read } = setting('integer', value, isNumber, description, 'integer of 0 or more');
-  return { schema: { ...schema, minimum: 0 }, read: (value, path) => BigInt(read(value, path)) };
+  const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
+  const { schema, read } = setting('integer', value, isCount, description, 'integer of 0 or more');
+  return { schema: { ...schema, minimum: 0 }, read };
 }
 
-/**
- * `true` or `false`.
- * @param {boolean} value its default
- * @param {string} [description] its meaning
- * @returns {Setting<boolean>}
- */
+/** `true` or `false`. */
 export const boolean = (value, description) =>
   setting('boolean', value, (value) => typeof value === 'boolean', description);
 
-/**
- * A text.
- * @param {string} value its default
- * @param {string} [description] its meaning
- * @returns {Setting<string>}
- */
+/** A text. */
 export const string = (value, description) =>
   setting('string', value, (value) => typeof value === 'string', description);
 
-/**
- * A list of values of one kind, such as `list(number, [0, 1])`.
- * @param {(value: any) => Setting<any>} kind
- * @param {any[]} value its default
- * @param {string} [description] its meaning
- * @returns {Setting<any[]>}
- */
+/** A list of values of one kind, such as `list(number, [0, 1])`. */
 export function list(kind, value, description) {
   const { schema, read } = kind(undefined);
   return {
@@ -449,13 +294,7 @@ export function list(kind, value, description) {
   };
 }
 
-/**
- * Settings within settings.
- * @param {Record<string, Setting<any>>} fields
- * @param {string} [description] its meaning
- * @param {(read: any) => any} [make] turns the values into what the rule is given, or throws a {@link SettingsError}
- * @returns {Setting<any>}
- */
+/** Nested settings. `make` turns the values into what the rule gets, or throws a {@link SettingsError}. */
 export function group(fields, description, make = (read) => read) {
   const known = Object.keys(fields);
   const each = (of) => Object.fromEntries(known.map((key) => [key, of(fields[key], key)]));
@@ -495,13 +334,9 @@ export class Tiers {
   #thresholds;
   #rewards;
 
-  /**
-   * `rewards[0]` for a count of 0, `rewards[1]` from 1 on, `rewards[i + 2]` from `thresholds[i]` on.
-   * @param {{thresholds: bigint[], rewards: number[]}} steps
-   * @throws {SettingsError} where the thresholds do not ascend from 2 on, or there are not two more rewards than thresholds
-   */
+  /** `rewards[0]` is for a count of 0, `rewards[1]` for counts from 1, `rewards[i + 2]` for counts from `thresholds[i]`. */
   constructor({ thresholds, rewards }) {
-    if (thresholds.some((at, i) => at <= (thresholds[i - 1] ?? 1n))) {
+    if (thresholds.some((at, i) => at <= (thresholds[i - 1] ?? 1))) {
       throw new SettingsError(`\`thresholds\` must ascend and start at 2 or above; got [${thresholds}]`);
     }
     if (rewards.length !== thresholds.length + 2) {
@@ -511,18 +346,15 @@ export class Tiers {
     this.#rewards = rewards;
   }
 
-  /**
-   * What this count earns; an unknown count earns 0.
-   * @param {bigint | undefined} count
-   */
+  /** Returns the reward of a count; 0 for an unknown count. */
   reward(count) {
     if (count === undefined) return 0;
-    return count === 0n ? this.#rewards[0] : this.#rewards[1 + this.#thresholds.filter((at) => count >= at).length];
+    return count === 0 ? this.#rewards[0] : this.#rewards[1 + this.#thresholds.filter((at) => count >= at).length];
   }
 
-  /** The count from which on the reward no longer changes. */
+  /** Returns the lowest count of the highest tier. */
   top() {
-    return this.#thresholds.at(-1) ?? 1n;
+    return this.#thresholds.at(-1) ?? 1;
   }
 }
 
@@ -530,92 +362,75 @@ export class Tiers {
 export const tiers = (thresholds = [5, 20], rewards = [-0.3, -0.1, 0, 0.1]) =>
   group(
     {
-      thresholds: list(occurrences, thresholds, 'Counts, ascending, the first at least 2.'),
-      rewards: list(number, rewards, 'Two more than thresholds.'),
+      thresholds: list(occurrences, thresholds, 'Counts, ascending, the first 2 or more.'),
+      rewards: list(number, rewards, 'Rewards of a count of 0, of counts from 1, and of counts from each threshold.'),
     },
     'A step function from counts to rewards.',
     (steps) => new Tiers(steps),
   );
 
-/**
- * @typedef {object} About
- * @property {string} name
- * @property {string} version
- * @property {string} summary
- * @property {Verifier[]} [asks] what it asks beside counts; a run that does not grant all of it does not begin
- * @property {boolean} [readsTriplets] whether it looks at sentences' triplets, true by default; where no rule of a run does, nothing is
- *   extracted
- * @property {Record<string, Setting<any>>} [settings]
- * @property {(settings: any) => void} [validate] may throw a {@link SettingsError}
- */
-
-/**
- * A rule for sentences: `score` judges one of them with the settings and the corpus.
- * @param {About & {score: (settings: any, sentence: Sentence, corpus: Corpus) => Outcome}} rule
- */
+/** Returns a sentence rule: `score(settings, sentence, corpus)` returns the verdict for one sentence. */
 export const sentenceRule = ({ score, ...about }) => rule(about, score);
 
-/**
- * A rule for whole completions, a judge of answers or a check of their format: `grade` judges one of them with the settings and
- * the corpus.
- * @param {About & {grade: (settings: any, completion: Completion, corpus: Corpus) => Assessment}} rule
- */
-export const responseRule = ({ grade, ...about }) => rule(about, grade);
+/** Returns a response rule, an answer judge or a format check: `grade(settings, completion, corpus)` returns the grade. */
+export const responseRule = ({ grade, ...about }) => rule({ ...about, readsTriplets: false }, grade);
 
-function rule({ name, version, summary, asks = [], readsTriplets = true, settings = {}, validate = () => {} }, decide) {
+function rule(about, method) {
+  const { name, version, summary, requires = [], readsTriplets = true, credit = 'all-tokens' } = about;
+  const { settings = {}, validate = () => {} } = about;
   const all = group(settings, undefined, (read) => {
     validate(read);
     return read;
   });
+  const settingsSchema = JSON.stringify(all.schema);
   return {
-    manifest: { name, version, summary, settingsSchema: JSON.stringify(all.schema), asks, readsTriplets },
-    /** @param {string} json  @throws {SettingsError} */
+    manifest: { name, version, summary, settingsSchema, requires, readsTriplets, credit },
+    /** Returns the settings of a JSON text, or throws a {@link SettingsError}. */
     configure: (json) => all.read(JSON.parse(json), ''),
-    /** @param {any} settings  @param {any} subject a sentence or a completion  @param {Corpus} corpus */
-    judge(settings, subject, corpus) {
+    /** Returns the outcome for a sentence or a completion. */
+    run(settings, subject, corpus) {
       try {
-        return decide(settings, subject, corpus);
+        return method(settings, subject, corpus);
       } catch (error) {
-        if (error instanceof Ask) return { tag: 'ask', val: error.requests };
+        if (error instanceof Pending) return { tag: 'pending', val: error.requests };
         throw error;
       }
     },
   };
 }
 
-/** The completions that a component judges, from the contract's first call over every `resume`. */
+/**
+ * The completions of a component's batch, from the first call through every `resume`. Each is a list of subjects: its
+ * sentences for a sentence rule, itself for a response rule.
+ */
 export class Batch {
-  #judge;
+  #run;
   #open;
 
-  /**
-   * @template S, J
-   * @param {S[][]} completions each a list of what is judged: its sentences, or itself alone
-   * @param {(subject: S, replies: Reply[]) => J} judge
-   */
-  constructor(completions, judge) {
-    this.#judge = judge;
-    this.#open = completions.map((subjects) => subjects.map((subject) => ({ subject, replies: [], asked: 0 })));
+  /** `run(subject, replies)` returns the outcome for a subject. */
+  constructor(completions, run) {
+    this.#run = run;
+    this.#open = completions.map((subjects) => subjects.map((given) => ({ given, replies: [], pending: 0 })));
   }
 
-  /**
-   * Takes the replies to the requests of the last judgements.
-   * @param {Reply[]} replies
-   */
+  /** Adds the replies to the pending requests, in their order. */
   reply(replies) {
-    let answered = 0;
-    for (const one of this.#open.flat()) one.replies.push(...replies.slice(answered, (answered += one.asked)));
+    let used = 0;
+    for (const subject of this.#open.flat()) {
+      subject.replies.push(...replies.slice(used, (used += subject.pending)));
+    }
   }
 
-  /** What the rule says of each subject of each open completion; those in which a subject asks stay open. */
-  judge() {
-    const judge = (one) => {
-      const said = this.#judge(one.subject, one.replies);
-      one.asked = said.tag === 'ask' ? said.val.length : 0;
-      return said;
-    };
-    const said = this.#open.map((subjects) => subjects.map(judge));
-    this.#open = this.#open.filter((subjects) => subjects.some(({ asked }) => asked > 0));
-    return said;
+  /** Returns the outcome for each subject of each open completion. A completion with a pending subject stays open. */
+  run() {
+    const outcomes = this.#open.map((subjects) =>
+      subjects.map((subject) => {
+        const outcome = this.#run(subject.given, subject.replies);
+        subject.pending = outcome.tag === 'pending' ? outcome.val.length : 0;
+        return outcome;
+      }),
+    );
+    this.#open = this.#open.filter((subjects) => subjects.some(({ pending }) => pending > 0));
+    return outcomes;
   }
 }

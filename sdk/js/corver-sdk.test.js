@@ -1,19 +1,22 @@
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { test } from 'node:test';
 
+import * as sdk from './corver-sdk.js';
 import {
   Batch,
+  Corpus,
   abstain,
+  advantageSign,
   contentWords,
   grade,
   isPronoun,
-  label,
-  points,
   prompt,
   responseRule,
   sentenceRule,
   tagged,
   tiers,
+  tokenRewards,
   verdict,
   wordQuery,
 } from './corver-sdk.js';
@@ -45,25 +48,25 @@ test('word query needs two distinct words', () => {
 });
 
 test('corpus exposes its size', () => {
-  const score = (_, sentence, { tokens, documents }) => (tokens ? verdict(Number(tokens / documents)) : abstain('unknown'));
+  const score = (_, sentence, { tokens, documents }) => (tokens ? verdict(tokens / documents) : abstain('unknown'));
   const rule = sentenceRule({ name: 'size', version: '0.1.0', summary: 'the mean length of a document', score });
-  assert.equal(run(rule, film, counts({}).ofSize(300n, 4n)).reward, 75);
+  assert.equal(run(rule, film, counts({}).ofSize(300, 4)).reward, 75);
   assert.equal(run(rule, film, counts({})).note, 'unknown');
 });
 
 test('first valid triplet decides reward', () => {
-  const judged = run(first, film, counts({ [query]: 50n }));
-  assert.deepEqual(judged, { reward: 0.1, count: 50n, triplet: 1, asked: [query] });
+  const scored = run(first, film, counts({ [query]: 50 }));
+  assert.deepEqual(scored, { reward: 0.1, count: 50, triplet: 1, requests: [query] });
   assert.equal(run(first, film, counts({ [query]: undefined })).reward, 0);
   assert.equal(run(first, sentence('Well.', []), counts({})).note, 'no valid triplet');
-  assert.throws(() => run(first, film, counts({})), /does not hold "Mario AND/);
+  assert.throws(() => run(first, film, counts({})), /does not have "Mario AND/);
 });
 
 test('tier rewards step at thresholds', () => {
   const map = tiers().read(tiers().schema.default, '');
-  const rewards = [undefined, 0n, 1n, 4n, 5n, 19n, 20n, 2n ** 64n - 1n].map((count) => map.reward(count));
+  const rewards = [undefined, 0, 1, 4, 5, 19, 20, Number.MAX_SAFE_INTEGER].map((count) => map.reward(count));
   assert.deepEqual(rewards, [0, -0.3, -0.1, -0.1, 0, 0, 0.1, 0.1]);
-  assert.equal(map.top(), 20n);
+  assert.equal(map.top(), 20);
 });
 
 test('inconsistent settings are rejected by name', () => {
@@ -76,41 +79,61 @@ test('inconsistent settings are rejected by name', () => {
   refused({ tiers: { thresholds: [5] } }, 'tiers: `rewards` must have 3 entries; got [-0.3,-0.1,0,0.1]');
 });
 
-const about = { name: 'asks', version: '0.1.0', summary: 'asks all it may' };
+const about = { name: 'tested', version: '0.1.0', summary: 'a rule of a test' };
+
+test('counts of the contract become numbers', () => {
+  const reply = (occurrences) => ({ tag: 'count', val: { occurrences, precision: 'exact' } });
+  const corpus = new Corpus({ tokens: 7n }, [reply(3n), reply(2n ** 64n - 1n), reply(undefined)]);
+  assert.deepEqual(corpus.countAll([{}, {}, {}]), [3, Number.MAX_SAFE_INTEGER, undefined]);
+  assert.deepEqual([corpus.tokens, corpus.documents], [7, undefined]);
+});
+
+test('declarations name every export', async () => {
+  const declared = await readFile(new URL('./corver-sdk.d.ts', import.meta.url), 'utf8');
+  const names = [...declared.matchAll(/^export (?:declare )?(?:function|class|const) (\w+)/gm)].map(([, name]) => name);
+  assert.deepEqual(names.sort(), Object.keys(sdk).sort());
+});
 
 test('requests of one kind are batched, kinds in sequence', () => {
   const rule = sentenceRule({
     ...about,
-    asks: ['nli', 'passages'],
+    requires: ['nli', 'passages'],
+    credit: 'advantage-sign',
     score(_, { text }, corpus) {
       const [found] = corpus.passages([{ title: 'Rome', query: text, k: 2 }]);
       const pairs = found.map((passage) => ({ premise: passage.text, hypothesis: text }));
-      return label(corpus.entailments(pairs).some(({ entail }) => entail > 0.5));
+      return advantageSign(corpus.entailments(pairs).some(({ entail }) => entail > 0.5));
     },
   });
   const text = 'Rome is old.';
   const corpus = () => counts({}).finds('Rome', text, ['It is.', 'No.', 'Third.']).entails('It is.', text, 0.9);
-  const judged = run(rule, sentence(text, []), corpus().entails('No.', text, 0.1));
-  const asked = [`passages of Rome: ${text}`, `nli: It is. => ${text}`, `nli: No. => ${text}`];
-  assert.deepEqual(judged, { reward: 1, credit: { tag: 'sign' }, asked });
-  assert.throws(() => run(rule, sentence(text, []), corpus()), /does not hold "nli: No\./);
-  assert.throws(() => run({ ...rule, manifest: { asks: ['nli'] } }, sentence(text, []), corpus()), /does not name/);
+  const scored = run(rule, sentence(text, []), corpus().entails('No.', text, 0.1));
+  const requests = [`passages of Rome: ${text}`, `nli: It is. => ${text}`, `nli: No. => ${text}`];
+  assert.deepEqual(scored, { reward: 1, credit: { tag: 'advantage-sign' }, requests });
+  assert.throws(() => run(rule, sentence(text, []), corpus()), /does not have "nli: No\./);
+  assert.throws(() => run({ ...rule, manifest: { requires: ['nli'] } }, sentence(text, []), corpus()), /does not name/);
+  const undeclared = { ...rule, manifest: { ...rule.manifest, credit: 'all-tokens' } };
+  const complete = corpus().entails('No.', text, 0.1);
+  assert.throws(() => run(undeclared, sentence(text, []), complete), /`credit` is all-tokens/);
 });
 
-test('point rewards credit single characters', () => {
-  const pays = (outcome) => run(sentenceRule({ ...about, score: () => outcome }), sentence('Öl 🎻.', []), counts({}));
-  const { reward, credit } = pays(points([[0, 0.5], [3, -2]]));
-  const shares = [{ character: 0, reward: 0.5 }, { character: 3, reward: -2 }];
-  assert.deepEqual([reward, credit], [-1.5, { tag: 'points', val: shares }]);
-  assert.throws(() => pays(points([[5, 1]])), /beyond the 5 of the sentence/);
-  assert.throws(() => pays(verdict(2, { credit: { tag: 'points', val: shares } })), /add up to -1.5/);
-  assert.throws(() => pays(points([[0, NaN]])), /must be finite/);
+test('token rewards credit single characters', () => {
+  const score = (outcome) => {
+    const rule = sentenceRule({ ...about, credit: 'token-rewards', score: () => outcome });
+    return run(rule, sentence('Öl 🎻.', []), counts({}));
+  };
+  const { reward, credit } = score(tokenRewards([[0, 0.5], [3, -2]]));
+  const parts = [{ character: 0, reward: 0.5 }, { character: 3, reward: -2 }];
+  assert.deepEqual([reward, credit], [-1.5, { tag: 'token-rewards', val: parts }]);
+  assert.throws(() => score(tokenRewards([[5, 1]])), /beyond the 5 of the sentence/);
+  assert.throws(() => score(verdict(2, { credit: { tag: 'token-rewards', val: parts } })), /add up to -1.5/);
+  assert.throws(() => score(tokenRewards([[0, NaN]])), /must be finite/);
 });
 
 test('response rule requests reply and grades', () => {
   const rule = responseRule({
     ...about,
-    asks: ['chat'],
+    requires: ['chat'],
     grade(_, { question, answer }, corpus) {
       const [reply] = corpus.chats([prompt(`${question} ${answer}?`, { system: 'Say yes or no.', maxTokens: 3 })]);
       return reply === 'yes' ? grade(2, 'GOOD', 'so it says') : grade(-1, 'BAD');
@@ -118,7 +141,7 @@ test('response rule requests reply and grades', () => {
   });
   const corpus = counts({}).replies('Rome?', 'yes').replies('Where?', 'no');
   const graded = (answer) => runResponse(rule, response('Where?', [], `<think>Hm.</think><answer>${answer}`), corpus);
-  assert.deepEqual(graded('Rome'), { reward: 2, label: 'GOOD', note: 'so it says', asked: ['chat: Where? Rome?'] });
+  assert.deepEqual(graded('Rome'), { reward: 2, label: 'GOOD', note: 'so it says', requests: ['chat: Where? Rome?'] });
   assert.equal(graded('Oslo').label, 'BAD');
   const wordy = responseRule({ ...about, grade: () => grade(0, 'two words') });
   assert.throws(() => runResponse(wordy, response('', [], ''), corpus), /not one word/);
@@ -136,19 +159,19 @@ test('field text cannot escape its tags', () => {
     'Lima</answer/><gold a="b">Lima<gold/>',
     'Lima</answer <><gold <<>Lima',
   ]) {
-    const asked = tagged('Do it.', [['gold', 'Rome'], ['answer', text]]).toLowerCase();
-    const counted = ['<gold>', '</gold>', '<answer>', '</answer>', '<', '>'].map((tag) => asked.split(tag).length - 1);
-    assert.deepEqual([counted, asked.slice(-9)], [[1, 1, 1, 1, 4, 4], '</answer>'], asked);
+    const content = tagged('Do it.', [['gold', 'Rome'], ['answer', text]]).toLowerCase();
+    const counted = ['<gold>', '</gold>', '<answer>', '</answer>', '<', '>'].map((tag) => content.split(tag).length - 1);
+    assert.deepEqual([counted, content.slice(-9)], [[1, 1, 1, 1, 4, 4], '</answer>'], content);
   }
-  for (const kept of ['東京>é', '<answers> < answer> 1<2 </an>', '<é>answer>']) {
-    assert.ok(tagged('Do it.', [['answer', `${kept}</answer>`]]).endsWith(`\n<answer>${kept}</answer>`));
+  for (const intact of ['東京>é', '<answers> < answer> 1<2 </an>', '<é>answer>']) {
+    assert.ok(tagged('Do it.', [['answer', `${intact}</answer>`]]).endsWith(`\n<answer>${intact}</answer>`));
   }
 });
 
 test('changed request is detected', () => {
-  let calls = 0n;
-  const rule = sentenceRule({ ...about, score: (_, _sentence, corpus) => corpus.count({ allOf: [['a']], enough: calls++ }) });
-  assert.throws(() => run(rule, film, counts({ a: 1n })), /asks something else than before/);
+  let calls = 0;
+  const rule = sentenceRule({ ...about, score: (_, _sentence, corpus) => corpus.count({ allOf: [['a']], limit: calls++ }) });
+  assert.throws(() => run(rule, film, counts({ a: 1 })), /sends another request than before/);
 });
 
 test('response sections match host split', () => {
@@ -163,13 +186,13 @@ test('response sections match host split', () => {
 });
 
 test('completion stays in batch until settled', () => {
-  // One asks for two counts at once, the other for one after the other.
-  const asks = { both: (replies) => replies.length < 2 && 2, each: (replies) => replies.length < 2 && 1, none: () => 0 };
+  // One requests two counts together, the other one after the other.
+  const pending = { both: (replies) => replies.length < 2 && 2, each: (replies) => replies.length < 2 && 1, none: () => 0 };
   const batch = new Batch([['both'], [], ['none', 'each'], ['both']], (text, replies) => {
-    const asked = asks[text](replies);
-    return asked ? { tag: 'ask', val: Array(asked).fill({}) } : { tag: 'score', val: replies };
+    const requests = pending[text](replies);
+    return requests ? { tag: 'pending', val: Array(requests).fill({}) } : { tag: 'done', val: replies };
   });
-  const shown = () => batch.judge().map((outcomes) => outcomes.map(({ tag, val }) => (tag === 'ask' ? val.length : val)));
+  const shown = () => batch.run().map((outcomes) => outcomes.map(({ tag, val }) => (tag === 'pending' ? val.length : val)));
   assert.deepEqual(shown(), [[2], [], [[], 1], [2]]);
   batch.reply([1n, 2n, 3n, 4n, 5n]);
   assert.deepEqual(shown(), [[[1n, 2n]], [[], 1], [[4n, 5n]]]);

@@ -1,13 +1,13 @@
-// What `corver-host plugin build` compiles: the contract's exports around the response rule beside it.
+// The module that `corver-host plugin build` compiles: the contract's exports for the response rule in `response.js`.
 
 import { exported } from './corver-glue.js';
 import rule from './response.js';
 
-const { describe, configure, judge, resume } = exported(rule, (completion) => [completion]);
+const { describe, configure, start, resume } = exported(rule, (completion) => [completion]);
 
 export const responseGrading = {
   describe,
   configure,
-  assess: (completions, size) => judge(completions, size).flat(),
+  grade: (completions, size) => start(completions, size).flat(),
   resume: (replies) => resume(replies).flat(),
 };

@@ -1,34 +1,23 @@
-/** Runs a rule without the host, against answers given by hand. */
+/** Runs a rule without the host, with given counts and replies. */
 
 import { isDeepStrictEqual } from 'node:util';
 
 import { Corpus } from './corver-sdk.js';
 
-// What the host allows by default.
+// The host's default limits.
 const ROUNDS = 4;
-const QUESTIONS_PER_SENTENCE = 64;
-const QUESTIONS_PER_COMPLETION = 1024;
+const REQUESTS_PER_SENTENCE = 64;
+const REQUESTS_PER_COMPLETION = 1024;
 
-/** @typedef {import('./corver-sdk.js').Sentence} Sentence  @typedef {import('./corver-sdk.js').Completion} Completion */
-
-/**
- * A sentence of a think block with these triplets.
- * @param {string} text
- * @param {[head: string, relation: string, tail: string][]} triplets
- * @returns {Sentence}
- */
+/** Returns a sentence of a think block with these triplets. */
 export function sentence(text, triplets) {
   const facts = triplets.map(([head, relation, tail]) => ({ head, relation, tail }));
   return { text, section: 'think', triplets: facts };
 }
 
 /**
- * A completion as the host cuts it: the think block, which the prompt may have opened, and the answer block, or all of a text
- * without blocks. Each is one sentence here, where the host cuts it into its own; none has triplets.
- * @param {string} question
- * @param {string[]} golds
- * @param {string} text
- * @returns {Completion}
+ * Returns a completion with its blocks as the host finds them: the think block, which the prompt may have opened, and the
+ * answer block, or all of a text without blocks. Each block is one sentence here, without triplets; the host splits it.
  */
 export function response(question, golds, text) {
   const [before, opened] = cut(text, '<answer>');
@@ -43,20 +32,16 @@ export function response(question, golds, text) {
   return { question, golds, evidence: [], text, answer, sentences: sentences.filter(({ text }) => text !== '') };
 }
 
-/** What stands before and after the first `mark`; the latter is `undefined` where there is none. */
+/** Returns the text before and after the first `mark`; without one, the entire text. */
 function cut(text, mark) {
   const at = text.indexOf(mark);
   return at < 0 ? [text] : [text.slice(0, at), text.slice(at + mark.length)];
 }
 
-/**
- * A corpus in which exactly these queries can be asked, each written as it prints: `'Paris AND Peru'`; `undefined` where it
- * cannot answer.
- * @param {Record<string, bigint | undefined>} known
- */
+/** Returns a corpus with these counts. A query is written as it prints, `'Paris AND Peru'`; `undefined` is an unknown count. */
 export const counts = (known) => new FakeCorpus(known);
 
-/** See {@link counts}. What is not told is not known: a rule that asks it fails its test. */
+/** A corpus that has the given replies only: a rule that requests another one fails its test. */
 class FakeCorpus {
   #counts;
   #entailments = new Map();
@@ -68,137 +53,111 @@ class FakeCorpus {
     this.#counts = counts;
   }
 
-  /**
-   * A corpus of so many tokens and documents; without this, both are unknown.
-   * @param {bigint} tokens
-   * @param {bigint} documents
-   */
+  /** Sets the size of the corpus, which is unknown otherwise. */
   ofSize(tokens, documents) {
     this.size = { tokens, documents };
     return this;
   }
 
-  /**
-   * `hypothesis` follows from `premise` with this probability.
-   * @param {string} premise
-   * @param {string} hypothesis
-   * @param {number} probability
-   */
+  /** Adds the probability that `hypothesis` follows from `premise`. */
   entails(premise, hypothesis, probability) {
     this.#entailments.set(printed({ tag: 'nli', val: { premise, hypothesis } }), { entail: probability });
     return this;
   }
 
-  /**
-   * A prompt whose last message holds `part` is replied to like this. What was told first decides.
-   * @param {string} part
-   * @param {string} reply
-   */
+  /** Adds the reply to prompts whose last message contains `part`. The first match decides. */
   replies(part, reply) {
     this.#replies.push([part, reply]);
     return this;
   }
 
-  /**
-   * A search finds these texts, best first, all of documents with this title, or of any where it is `undefined`.
-   * @param {string | undefined} title
-   * @param {string} query
-   * @param {string[]} texts
-   */
+  /** Adds the passages that a search returns, best first, from documents with this title or, if `undefined`, from all. */
   finds(title, query, texts) {
     const passages = texts.map((text) => ({ title: title ?? '', text }));
     this.#passages.set(printed({ tag: 'passages', val: { title, query } }), passages);
     return this;
   }
 
-  /**
-   * @param {import('./corver-sdk.js').Request} request
-   * @returns {import('./corver-sdk.js').Reply}
-   */
-  answer(request) {
+  replyTo(request) {
     const { tag, val } = request;
-    const told = printed(request);
+    const text = printed(request);
     const known = {
-      count: () => Object.hasOwn(this.#counts, told) && { occurrences: this.#counts[told], exact: true },
-      nli: () => this.#entailments.get(told),
+      count: () => Object.hasOwn(this.#counts, text) && { occurrences: this.#counts[text], precision: 'exact' },
+      nli: () => this.#entailments.get(text),
       chat: () => this.#replies.find(([part]) => val.messages.at(-1).content.includes(part))?.[1],
-      passages: () => this.#passages.get(told)?.slice(0, val.k),
+      passages: () => this.#passages.get(text)?.slice(0, val.k),
     };
-    const answer = known[tag]();
-    if (answer === undefined || answer === false) throw new Error(`the corpus does not hold ${JSON.stringify(told)}`);
-    return { tag, val: answer };
+    const reply = known[tag]();
+    if (reply === undefined || reply === false) throw new Error(`the corpus does not have ${JSON.stringify(text)}`);
+    return { tag, val: reply };
   }
 }
 
-/**
- * Calls the rule as the host would, until it judges.
- * @param {ReturnType<import('./corver-sdk.js').sentenceRule>} rule
- * @param {Sentence} sentence
- * @param {FakeCorpus} corpus
- * @param {object} [settings]
- * @returns {Partial<import('./corver-sdk.js').Verdict> & {asked: string[]}}
- *   What the host would record; `reward` is `undefined` where the rule abstained.
- */
+/** Runs the rule on a sentence until it returns a verdict or abstains, in which case `reward` is `undefined`. */
 export function run(rule, sentence, corpus, settings = {}) {
-  const { tag, val, asked } = settle(rule, sentence, corpus, settings, QUESTIONS_PER_SENTENCE);
-  if (tag === 'abstain') return { note: val, asked };
+  const { tag, val, requests } = settle(rule, sentence, corpus, settings, REQUESTS_PER_SENTENCE);
+  if (tag === 'abstain') return { note: val, requests };
   checkFinite(val.reward);
-  if (val.credit?.tag === 'points') checkPoints(val.credit.val, val.reward, sentence.text);
-  return { ...val, asked };
+  checkCredit(val, sentence.text, rule.manifest.credit);
+  return { ...val, requests };
 }
 
-/**
- * Calls the response rule as the host would, until it grades.
- * @param {ReturnType<import('./corver-sdk.js').responseRule>} rule
- * @param {Completion} completion
- * @param {FakeCorpus} corpus
- * @param {object} [settings]
- * @returns {import('./corver-sdk.js').Grade & {asked: string[]}}
- */
+/** Runs the response rule on a completion until it returns a grade. */
 export function runResponse(rule, completion, corpus, settings = {}) {
-  const { val, asked } = settle(rule, completion, corpus, settings, QUESTIONS_PER_COMPLETION);
+  const { val, requests } = settle(rule, completion, corpus, settings, REQUESTS_PER_COMPLETION);
   checkFinite(val.reward);
   if (!/^\S+$/.test(val.label)) throw new Error(`the label ${JSON.stringify(val.label)} is not one word`);
-  return { ...val, asked };
+  return { ...val, requests };
 }
 
-function settle(rule, subject, corpus, settings, questions) {
+function settle(rule, subject, corpus, settings, limit) {
   const configured = rule.configure(JSON.stringify(settings));
-  const [requests, replies] = [[], []];
-  const check = (request, place) => {
-    if (!isDeepStrictEqual(request, requests[place])) {
-      throw new Error('called again, the rule asks something else than before');
+  const requests = [];
+  const replies = [];
+  const check = (request, position) => {
+    if (!isDeepStrictEqual(request, requests[position])) {
+      throw new Error('run again, the rule sends another request than before');
     }
   };
   for (let round = 0; round <= ROUNDS; round++) {
-    const { tag, val } = rule.judge(configured, subject, new Corpus(corpus.size, [...replies], check));
-    if (tag !== 'ask') return { tag, val, asked: [...new Set(requests.map(printed))] };
+    const { tag, val } = rule.run(configured, subject, new Corpus(corpus.size, [...replies], check));
+    if (tag !== 'pending') return { tag, val, requests: [...new Set(requests.map(printed))] };
     for (const request of val) {
-      if (request.tag !== 'count' && !rule.manifest.asks.includes(request.tag)) {
-        throw new Error(`the rule asks ${request.tag}, which its \`asks\` does not name`);
+      if (request.tag !== 'count' && !rule.manifest.requires.includes(request.tag)) {
+        throw new Error(`the rule requests ${request.tag}, which its \`requires\` does not name`);
       }
-      replies.push(corpus.answer(request));
+      replies.push(corpus.replyTo(request));
       requests.push(request);
     }
-    if (requests.length > questions) throw new Error(`${requests.length} questions: at most ${questions} are allowed`);
+    if (requests.length > limit) throw new Error(`${requests.length} requests: at most ${limit} are allowed`);
   }
-  throw new Error(`the rule still asks after ${ROUNDS} rounds of answers`);
+  throw new Error(`the rule is still pending after ${ROUNDS} rounds of replies`);
 }
 
 function checkFinite(reward) {
   if (!Number.isFinite(reward)) throw new Error(`the reward is ${reward}: it must be finite`);
 }
 
-function checkPoints(points, reward, text) {
-  const { length } = [...text];
-  if (points.some(({ character }) => character < 0 || character >= length)) {
-    throw new Error(`the verdict pays a character beyond the ${length} of the sentence`);
+function checkCredit({ reward, credit }, text, declared) {
+  if (!credit) return;
+  if (credit.tag === 'token-rewards') checkTokenRewards(credit.val, reward, text);
+  if (credit.tag !== declared) {
+    throw new Error(`the verdict has the credit ${credit.tag}, and the rule's \`credit\` is ${declared}`);
   }
-  const sum = points.reduce((sum, { reward }) => sum + reward, 0);
-  if (!(Math.abs(sum - reward) <= 1e-4)) throw new Error(`the shares add up to ${sum}, and the reward is ${reward}`);
 }
 
-/** As `asked` shows it: a query by itself, anything else after its kind. */
+function checkTokenRewards(parts, reward, text) {
+  const { length } = [...text];
+  if (parts.some(({ character }) => character < 0 || character >= length)) {
+    throw new Error(`a token reward for a character beyond the ${length} of the sentence`);
+  }
+  const sum = parts.reduce((sum, part) => sum + part.reward, 0);
+  if (!(Math.abs(sum - reward) <= 1e-4)) {
+    throw new Error(`the token rewards add up to ${sum}, and the reward is ${reward}`);
+  }
+}
+
+/** Returns a query by itself, any other request after its kind. */
 function printed({ tag, val }) {
   switch (tag) {
     case 'count':

@@ -1,4 +1,4 @@
-"""What ``corver-host plugin build`` compiles: the contract's exports around the sentence rule in the module ``rule``."""
+"""The module that ``corver-host plugin build`` compiles: the contract's exports for the sentence rule in the module ``rule``."""
 
 import corver_glue as glue
 from rule import rule
@@ -8,28 +8,27 @@ from wit_world.imports import types
 
 class SentenceScoring(Contract):
     def describe(self) -> types.Manifest:
-        return glue.described(rule)
+        return glue.manifest(rule)
 
     def configure(self, settings: str) -> None:
         glue.configure(rule, settings)
 
-    def score(self, completions: list[types.Completion], corpus: types.CorpusSize) -> list[list[types.Outcome]]:
+    def score(self, completions: list[types.Completion], corpus: types.CorpusSize) -> list[list[types.SentenceOutcome]]:
         sentences = [[glue.sentence(one) for one in completion.sentences] for completion in completions]
-        return outcomes(glue.begun(lambda rule: rule.score, sentences, corpus))
+        return outcomes(glue.start(lambda rule: rule.score, sentences, corpus))
 
-    def resume(self, replies: list[types.Reply]) -> list[list[types.Outcome]]:
-        return outcomes(glue.resumed(replies))
-
-
-def outcomes(judged: list[list[glue.Said]]) -> list[list[types.Outcome]]:
-    return [[outcome(said) for said in completion] for completion in judged]
+    def resume(self, replies: list[types.Reply]) -> list[list[types.SentenceOutcome]]:
+        return outcomes(glue.resume(replies))
 
 
-def outcome(said: glue.Said) -> types.Outcome:
-    if isinstance(said, glue.Ask):
-        return types.Outcome_Ask(glue.requests(said))
-    if isinstance(said, glue.Abstention):
-        return types.Outcome_Abstain(said.why)
-    return types.Outcome_Score(
-        types.Verdict(said.reward, said.count, said.triplet, said.note, glue.credit(said.credit))
-    )
+def outcomes(scored: list[list[glue.Outcome]]) -> list[list[types.SentenceOutcome]]:
+    return [[outcome(one) for one in completion] for completion in scored]
+
+
+def outcome(given: glue.Outcome) -> types.SentenceOutcome:
+    if isinstance(given, glue.Pending):
+        return types.SentenceOutcome_Pending(glue.requests(given))
+    if given.reward is None:
+        return types.SentenceOutcome_Abstain(given.note)
+    credit = glue.credit(given.credit)
+    return types.SentenceOutcome_Done(types.Verdict(given.reward, given.count, given.triplet, given.note, credit))

@@ -1,47 +1,54 @@
-"""Between the contract's exports and a rule."""
+"""Connects the contract's exports with a rule."""
 
 import json
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Optional, Union
+from typing import Any
 
 from componentize_py_types import Err
 from corver_sdk import (
-    Abstention,
-    Ask,
+    AdvantageSign,
     Batch,
+    ChatPrompt,
     Completion,
+    Credit,
     Entailment,
     Grade,
-    Pair,
+    NliPair,
     Passage,
-    Point,
-    Prompt,
+    Pending,
     Query,
+    Request,
     Rule,
     Search,
     Section,
     Sentence,
-    Sign,
     Triplet,
     Verdict,
 )
 from wit_world.imports import diagnostics, types
 
-Said = Union[Verdict, Abstention, Grade, Ask]
+Outcome = Verdict | Grade | Pending
 
 
 class State:
-    """Of the one batch that an instance judges."""
+    """The state of an instance, which scores one batch."""
 
     configured: Any = None
     batch: Any = None
 
 
-def described(rule: Rule) -> types.Manifest:
-    asks = [types.Verifier[verifier.name] for verifier in rule.asks]
-    return types.Manifest(rule.name, rule.version, rule.summary, json.dumps(rule.schema()), asks, rule.reads_triplets)
+def manifest(rule: Rule) -> types.Manifest:
+    return types.Manifest(
+        name=rule.name,
+        version=rule.version,
+        summary=rule.summary,
+        settings_schema=json.dumps(rule.schema()),
+        requires=[types.Capability[capability.name] for capability in rule.requires],
+        reads_triplets=rule.reads_triplets,
+        credit=types.CreditKind[rule.credit.name],
+    )
 
 
 def configure(rule: Rule, settings: str) -> None:
@@ -51,28 +58,29 @@ def configure(rule: Rule, settings: str) -> None:
         raise Err(str(error)) from None
 
 
-def begun(decide: Callable[[Any], Any], subjects: list[list[Any]], size: types.CorpusSize) -> list[list[Said]]:
-    with reported():
-        State.batch = Batch(decide(State.configured), subjects, size)
-        return State.batch.judge()
+def start(method: Callable[[Any], Any], subjects: list[list[Any]], size: types.CorpusSize) -> list[list[Outcome]]:
+    """Scores a batch with a method of the configured rule."""
+    with report_errors():
+        State.batch = Batch(method(State.configured), subjects, size)
+        return State.batch.run()
 
 
-def resumed(replies: list[types.Reply]) -> list[list[Said]]:
-    with reported():
+def resume(replies: list[types.Reply]) -> list[list[Outcome]]:
+    with report_errors():
         State.batch.reply([reply(one) for one in replies])
-        return State.batch.judge()
+        return State.batch.run()
 
 
 @contextmanager
-def reported() -> Iterator[None]:
-    """A trap loses the traceback of an exception: it is reported first."""
+def report_errors() -> Iterator[None]:
+    """Reports an exception, since a trap loses its traceback."""
     try:
         yield
     except Exception as error:
-        # Not `format_exc`, which looks for the source files: there are none, and no file system either.
+        # `format_exc` would look for the source files; there is no file system.
         lines = traceback.format_exception_only(error)
-        places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-        lines += [f"  {code.co_filename}:{line} in {code.co_name}\n" for code, line in places]
+        positions = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        lines += [f"  {code.co_filename}:{line} in {code.co_name}\n" for code, line in positions]
         diagnostics.report("".join(lines).rstrip())
         raise
 
@@ -87,19 +95,20 @@ def completion(given: types.Completion) -> Completion:
     return Completion(given.question, given.golds, given.title, given.evidence, given.text, given.answer, sentences)
 
 
-def requests(ask: Ask) -> list[types.Request]:
-    return [request(one) for one in ask.requests]
+def requests(pending: Pending) -> list[types.Request]:
+    return [request(one) for one in pending.requests]
 
 
-def request(asked: Union[Query, Pair, Prompt, Search]) -> types.Request:
-    if isinstance(asked, Query):
-        return types.Request_Count(types.Query(asked.all_of, asked.enough))
-    if isinstance(asked, Pair):
-        return types.Request_Nli(types.Pair(asked.premise, asked.hypothesis))
-    if isinstance(asked, Search):
-        return types.Request_Passages(types.Search(asked.title, asked.query, asked.k))
-    messages = [types.Message(types.Role[message.role.name], message.content) for message in asked.messages]
-    return types.Request_Chat(types.Prompt(messages, asked.temperature, asked.top_p, asked.max_tokens, asked.seed))
+def request(given: Request) -> types.Request:
+    if isinstance(given, Query):
+        return types.Request_Count(types.Query(given.all_of, given.limit))
+    if isinstance(given, NliPair):
+        return types.Request_Nli(types.NliPair(given.premise, given.hypothesis))
+    if isinstance(given, Search):
+        return types.Request_Passages(types.Search(given.title, given.query, given.k))
+    messages = [types.Message(types.ChatRole[message.role.name], message.content) for message in given.messages]
+    prompt = types.ChatPrompt(messages, given.temperature, given.top_p, given.max_tokens, given.seed)
+    return types.Request_Chat(prompt)
 
 
 def reply(given: types.Reply) -> Any:
@@ -108,10 +117,12 @@ def reply(given: types.Reply) -> Any:
         return Entailment(value.entail, value.neutral, value.contradict)
     if isinstance(given, types.Reply_Passages):
         return [Passage(passage.title, passage.text) for passage in value]
-    return value  # a count, or words
+    return value  # a count or a text
 
 
-def credit(given: Union[None, list[Point], Sign]) -> Optional[types.Credit]:
-    if isinstance(given, list):
-        return types.Credit_Points([types.Point(point.character, point.reward) for point in given])
-    return None if given is None else types.Credit_Sign()
+def credit(given: Credit) -> types.Credit | None:
+    if isinstance(given, AdvantageSign):
+        return types.Credit_AdvantageSign()
+    if given is None:
+        return None
+    return types.Credit_TokenRewards([types.TokenReward(part.character, part.reward) for part in given])

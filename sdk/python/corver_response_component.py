@@ -1,4 +1,4 @@
-"""What ``corver-host plugin build`` compiles: the contract's exports around the response rule in the module ``response``."""
+"""The module that ``corver-host plugin build`` compiles: the contract's exports for the response rule in the module ``response``."""
 
 import corver_glue as glue
 from response import rule
@@ -8,24 +8,24 @@ from wit_world.imports import types
 
 class ResponseGrading(Contract):
     def describe(self) -> types.Manifest:
-        return glue.described(rule)
+        return glue.manifest(rule)
 
     def configure(self, settings: str) -> None:
         glue.configure(rule, settings)
 
-    def assess(self, completions: list[types.Completion], corpus: types.CorpusSize) -> list[types.Assessment]:
+    def grade(self, completions: list[types.Completion], corpus: types.CorpusSize) -> list[types.ResponseOutcome]:
         subjects = [[glue.completion(one)] for one in completions]
-        return assessments(glue.begun(lambda rule: rule.grade, subjects, corpus))
+        return outcomes(glue.start(lambda rule: rule.grade, subjects, corpus))
 
-    def resume(self, replies: list[types.Reply]) -> list[types.Assessment]:
-        return assessments(glue.resumed(replies))
-
-
-def assessments(judged: list[list[glue.Said]]) -> list[types.Assessment]:
-    return [assessment(said) for [said] in judged]
+    def resume(self, replies: list[types.Reply]) -> list[types.ResponseOutcome]:
+        return outcomes(glue.resume(replies))
 
 
-def assessment(said: glue.Said) -> types.Assessment:
-    if isinstance(said, glue.Ask):
-        return types.Assessment_Ask(glue.requests(said))
-    return types.Assessment_Graded(types.Grade(said.reward, said.label, said.note))
+def outcomes(graded: list[list[glue.Outcome]]) -> list[types.ResponseOutcome]:
+    return [outcome(one) for [one] in graded]
+
+
+def outcome(given: glue.Outcome) -> types.ResponseOutcome:
+    if isinstance(given, glue.Pending):
+        return types.ResponseOutcome_Pending(glue.requests(given))
+    return types.ResponseOutcome_Done(types.Grade(given.reward, given.label, given.note))

@@ -1,10 +1,13 @@
-"""What a reward rule is written with, in Python.
+"""The toolkit for reward rules in Python.
 
-A rule is a dataclass of settings with a method ``score``; a module ``rule.py`` holds it as ``rule``, made by
-``sentence_rule``, and ``corver-host plugin build`` compiles that. A response rule has a method ``grade``, and ``response.py``
-holds it as ``rule``, made by ``response_rule``. A rule is a pure function: it keeps no state, reads no clock, and asks the host
-through its ``Corpus`` alone. ``example/rule.py`` is a whole one, ``corver_testing`` runs it without the host. This module follows
-``corver-sdk`` for Rust, name by name.
+A sentence rule is a dataclass of settings with a method ``score``. The module ``rule.py`` assigns ``sentence_rule(...)`` to
+``rule``, and ``corver-host plugin build`` compiles it. A response rule has a method ``grade`` instead; ``response.py`` assigns
+``response_rule(...)`` to ``rule``.
+
+A rule is a pure function. It has no state, reads no clock, and sends requests through its ``Corpus`` only. A request without a
+reply raises ``Pending``; once the reply is there, the method runs again from its first line. So it must send the same requests
+in the same order each time. ``example/rule.py`` is a complete rule, and ``corver_testing`` runs one without the host. The names
+are those of ``corver-sdk`` for Rust.
 """
 
 import math
@@ -14,7 +17,8 @@ from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from itertools import chain, islice
-from typing import Any, Optional, Union, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 
 @dataclass
@@ -27,7 +31,7 @@ class Triplet:
 
 
 class Section(Enum):
-    """The block of the completion that a sentence stands in. ``BODY`` is text without think and answer tags."""
+    """The block of the completion that contains a sentence. ``BODY`` is text without think and answer tags."""
 
     THINK = 0
     ANSWER = 1
@@ -45,12 +49,12 @@ class Sentence:
 
 @dataclass
 class Completion:
-    """One completion, whole. ``answer`` is what stands in the answer block; all of ``text`` where there is none. ``title`` says
-    where the answer was found and ``evidence`` holds it, if the question's file says so."""
+    """One completion with all its sentences. ``answer`` is the content of the answer block, or all of ``text`` without one.
+    ``title`` and ``evidence`` are the document and texts that hold the answer, if the question file has them."""
 
     question: str
     golds: list[str]
-    title: Optional[str]
+    title: str | None
     evidence: list[str]
     text: str
     answer: str
@@ -59,31 +63,29 @@ class Completion:
 
 @dataclass
 class CorpusSize:
-    """How much text the counts come from; ``None`` where the source does not say."""
+    """The amount of text behind the counts; ``None`` if the source does not report it."""
 
-    tokens: Optional[int] = None
-    documents: Optional[int] = None
+    tokens: int | None = None
+    documents: int | None = None
 
 
 @dataclass
 class Query:
-    """Clauses that must all occur near each other, each a list of words of which one is enough. The count matters up to
-    ``enough`` only."""
+    """Clauses that must all occur near each other, each a list of alternative words. Counting may stop at ``limit``."""
 
     all_of: list[list[str]]
-    enough: Optional[int] = None
+    limit: int | None = None
 
 
 @dataclass
 class Count:
-    """How often a query matched; ``None`` where the corpus cannot answer it."""
+    """The number of matches of a query; ``None`` if the corpus cannot answer it."""
 
-    occurrences: Optional[int]
-    exact: bool = True
+    occurrences: int | None
 
 
-class Verifier(Enum):
-    """What a rule may ask beside counts."""
+class Capability(Enum):
+    """A service that a rule may request in addition to counts."""
 
     NLI = 0
     CHAT = 1
@@ -91,8 +93,8 @@ class Verifier(Enum):
 
 
 @dataclass
-class Pair:
-    """Does the hypothesis follow from the premise?"""
+class NliPair:
+    """A request for the probability that the hypothesis follows from the premise."""
 
     premise: str
     hypothesis: str
@@ -100,15 +102,15 @@ class Pair:
 
 @dataclass
 class Entailment:
-    """Probabilities. A model that knows only whether the hypothesis follows gives the first alone."""
+    """Probabilities that the hypothesis follows, is open, or is false. ``None`` if the model only separates the first."""
 
     entail: float
-    neutral: Optional[float] = None
-    contradict: Optional[float] = None
+    neutral: float | None = None
+    contradict: float | None = None
 
 
-class Role(Enum):
-    """Who says a message."""
+class ChatRole(Enum):
+    """The author of a message."""
 
     SYSTEM = 0
     USER = 1
@@ -119,103 +121,124 @@ class Role(Enum):
 class Message:
     """One message of a conversation."""
 
-    role: Role
+    role: ChatRole
     content: str
 
 
 @dataclass
-class Prompt:
-    """A conversation to be continued; ``Prompt.user`` makes one. A prompt that was asked before is answered as before, unless its
-    seed is another."""
+class ChatPrompt:
+    """A conversation to continue; ``ChatPrompt.user`` makes one. Replies are cached by prompt; another seed requests another
+    reply."""
 
     messages: list[Message]
     temperature: float = 0.0
     top_p: float = 1.0
     max_tokens: int = 512
-    seed: Optional[int] = None
+    seed: int | None = None
 
     @staticmethod
-    def user(content: str, **how: Any) -> "Prompt":
-        """One message of the user, for the most probable reply of at most 512 tokens; ``how`` are other fields."""
-        return Prompt([Message(Role.USER, content)], **how)
+    def user(content: str, **options: Any) -> "ChatPrompt":
+        """Returns a prompt of one user message, for the most probable reply of at most 512 tokens. ``options`` set other
+        fields."""
+        return ChatPrompt([Message(ChatRole.USER, content)], **options)
 
     @staticmethod
-    def tagged(instructions: str, fields: Sequence[tuple[str, str]], **how: Any) -> "Prompt":
-        """``Prompt.user`` with the instructions and, below them, each text in the tag of its name: ``<text>Rome is old.</text>``.
-        No text can end its field or begin another: the tags of all fields are taken out of it, however they are written
-        (``</TEXT >``, ``<text a="b">``)."""
+    def tagged(instructions: str, fields: Sequence[tuple[str, str]], **options: Any) -> "ChatPrompt":
+        """Returns a user message of the instructions, followed by each text in the tag of its name:
+        ``<text>Rome is old.</text>``. No text can end its field or start another: the tags of all fields are removed from it,
+        in any spelling (``</TEXT >``, ``<text a="b">``)."""
         names = [name for name, _ in fields]
-        blocks = [f"<{name}>{_without(names, text)}</{name}>" for name, text in fields]
-        return Prompt.user("\n".join([instructions, "", *blocks]), **how)
+        blocks = [f"<{name}>{_without_tags(names, text)}</{name}>" for name, text in fields]
+        return ChatPrompt.user("\n".join([instructions, "", *blocks]), **options)
 
-    def system(self, content: str) -> "Prompt":
-        """With a system message before the others."""
-        return replace(self, messages=[Message(Role.SYSTEM, content), *self.messages])
+    def system(self, content: str) -> "ChatPrompt":
+        """Puts a system message before the others."""
+        return replace(self, messages=[Message(ChatRole.SYSTEM, content), *self.messages])
 
 
 @dataclass
 class Search:
-    """At most ``k`` passages of the corpus, in documents of this title or in all."""
+    """A request for at most ``k`` passages of the corpus, from documents with this title or from all."""
 
     query: str
     k: int
-    title: Optional[str] = None
+    title: str | None = None
 
 
 @dataclass
 class Passage:
-    """A piece of a document; the title is empty where it has none."""
+    """A piece of a document; the title is empty if it has none."""
 
     title: str
     text: str
 
 
-# What a rule asks, and what it is answered: a count, an entailment, a chat model's words, passages.
-Request = Union[Query, Pair, Prompt, Search]
-Reply = Union[Count, Entailment, str, list[Passage]]
+Request = Query | NliPair | ChatPrompt | Search
+Reply = Count | Entailment | str | list[Passage]
 
 
 @dataclass
-class Point:
-    """A share of a sentence's reward, for the token that holds this character of its text, counted from 0."""
+class TokenReward:
+    """A part of a sentence's reward, for the token that holds this character of its text, counted from 0."""
 
     character: int
     reward: float
 
 
-class Sign:
-    """The reward is a label: see ``label``."""
+@dataclass
+class AdvantageSign:
+    """The credit of ``Verdict.advantage_sign``."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sign)
+
+# None: every token of the sentence receives the reward.
+Credit = list[TokenReward] | AdvantageSign | None
+
+
+class CreditKind(Enum):
+    """The kind of credit that a rule's verdicts use."""
+
+    ALL_TOKENS = 0
+    TOKEN_REWARDS = 1
+    ADVANTAGE_SIGN = 2
 
 
 @dataclass
 class Verdict:
-    """A reward, and the count and the triplet that decided. ``credit`` says which tokens get it: every token of the sentence
-    (``None``), those of ``points``, or those that ``label`` is about."""
+    """A rule's decision on one sentence: a finite reward with the count and the triplet that decided, or an abstention
+    (``reward`` is ``None``)."""
 
-    reward: float
-    count: Optional[int] = None
-    triplet: Optional[int] = None
-    note: Optional[str] = None
-    credit: Union[None, list[Point], Sign] = None
+    reward: float | None
+    count: int | None = None
+    triplet: int | None = None
+    note: str | None = None
+    credit: Credit = None
 
+    @staticmethod
+    def abstain(reason: str) -> "Verdict":
+        """Gives no verdict: the sentence's reward is 0. The reason appears in the trace."""
+        return Verdict(None, note=reason)
 
-@dataclass
-class Abstention:
-    """Nothing to say about the sentence, and why."""
+    @staticmethod
+    def token_rewards(rewards: Iterable[tuple[int, float]], note: str | None = None) -> "Verdict":
+        """Rewards single tokens: those that hold these characters of the sentence's text, counted from 0. Several rewards of
+        one token add up. The rule's ``credit`` is ``CreditKind.TOKEN_REWARDS``."""
+        credit = [TokenReward(character, reward) for character, reward in rewards]
+        return Verdict(math.fsum(part.reward for part in credit), note=note, credit=credit)
 
-    why: str
+    @staticmethod
+    def advantage_sign(is_right: bool, note: str | None = None) -> "Verdict":
+        """Sets the sign of advantages: positive for the tokens of a right sentence, negative for those of a wrong one, after
+        normalisation. No token receives a reward. The rule's ``credit`` is ``CreditKind.ADVANTAGE_SIGN``."""
+        return Verdict(1.0 if is_right else -1.0, note=note, credit=AdvantageSign())
 
 
 @dataclass
 class Grade:
-    """A reward for a whole completion, and one word for it."""
+    """A finite reward for a completion, and one word for it, such as GOOD or BROKEN."""
 
     reward: float
     label: str
-    note: Optional[str] = None
+    note: str | None = None
 
 
 # Written by sdk/tests/words.rs from the files named.
@@ -243,159 +266,158 @@ PRONOUNS = frozenset(
 )
 
 
-class Ask(Exception):
-    """The replies that a rule still needs. The host gets them and calls the rule again."""
+class Pending(Exception):
+    """Requests whose replies a rule needs before it can finish. The host gets the replies and runs the rule again."""
 
     def __init__(self, requests: list[Request]):
-        super().__init__(f"{len(requests)} questions")
+        super().__init__(f"{len(requests)} requests")
         self.requests = requests
 
 
 class Corpus:
-    """Answers a rule's questions with the replies so far, in order: the first reply is the answer to the first question. A
-    question beyond them becomes an ``Ask``. A rule starts over whenever more replies are there, so it must ask the same in the
-    same order. Counts are always answered; what else a rule asks, its ``asks`` must name."""
+    """The host's replies to a rule's requests, in order. A request without a reply raises ``Pending``. Counts are always
+    available; every other request needs a capability in the rule's ``requires``."""
 
     def __init__(self, size: CorpusSize, replies: list[Reply], requests: list[Request]):
-        """``requests`` are those that ``replies`` answer."""
+        """``replies`` answer ``requests``, in order."""
         self._size = size
         self._answered = zip(requests, replies)
 
     @property
-    def tokens(self) -> Optional[int]:
-        """How many tokens the counts come from; ``None`` where the source does not say."""
+    def tokens(self) -> int | None:
+        """The size of the corpus, tokens; ``None`` if the source does not report it."""
         return self._size.tokens
 
     @property
-    def documents(self) -> Optional[int]:
-        """How many documents the counts come from; ``None`` where the source does not say."""
+    def documents(self) -> int | None:
+        """The number of documents; ``None`` if the source does not report it."""
         return self._size.documents
 
-    def count(self, query: Query) -> Optional[int]:
-        """How often ``query`` matches; ``None`` where the corpus cannot answer it."""
+    def count(self, query: Query) -> int | None:
+        """Returns the number of matches; ``None`` if the corpus cannot answer the query."""
         return self.count_all([query])[0]
 
-    def count_all(self, queries: Iterable[Query]) -> list[Optional[int]]:
-        """One count per query; all that is missing is asked for at once, which spares rounds."""
+    def count_all(self, queries: Iterable[Query]) -> list[int | None]:
+        """Returns one count per query. Missing replies are requested together, in one round."""
         return [count.occurrences for count in self._answers(queries)]
 
-    def entailments(self, pairs: Iterable[Pair]) -> list[Entailment]:
-        """What each hypothesis is to its premise, all asked for at once. Needs ``Verifier.NLI``."""
+    def entailments(self, pairs: Iterable[NliPair]) -> list[Entailment]:
+        """Returns the entailment of each pair. Needs ``Capability.NLI``."""
         return self._answers(pairs)
 
-    def chats(self, prompts: Iterable[Prompt]) -> list[str]:
-        """What a chat model replies to each prompt, all asked for at once. Needs ``Verifier.CHAT``."""
+    def chats(self, prompts: Iterable[ChatPrompt]) -> list[str]:
+        """Returns a chat model's reply to each prompt. Needs ``Capability.CHAT``."""
         return self._answers(prompts)
 
     def passages(self, searches: Iterable[Search]) -> list[list[Passage]]:
-        """The passages of each search, best first, all asked for at once. Needs ``Verifier.PASSAGES``."""
+        """Returns the passages of each search, best first. Needs ``Capability.PASSAGES``."""
         return self._answers(searches)
 
     def _answers(self, requests: Iterable[Any]) -> list[Any]:
         requests = list(requests)
         answered = list(islice(self._answered, len(requests)))
-        if any(asked != request for (asked, _), request in zip(answered, requests)):
-            raise RuntimeError("called again, the rule asks something else than before")
+        if any(earlier != request for (earlier, _), request in zip(answered, requests)):
+            raise RuntimeError("run again, the rule sends another request than before")
         if len(answered) < len(requests):
-            raise Ask(requests[len(answered) :])
+            raise Pending(requests[len(answered) :])
         return [reply for _, reply in answered]
 
 
 class Batch:
-    """The completions that a component judges, each a list of what the rule judges of it (its sentences, or itself alone), from
-    the contract's first call over every ``resume``. ``decide`` is the rule's ``score`` or ``grade``."""
+    """The completions of a component's batch, from the first call through every ``resume``. Each is a list of subjects: its
+    sentences for a sentence rule, itself for a response rule. ``method`` is the rule's ``score`` or ``grade``."""
 
-    def __init__(self, decide: Callable[[Any, Corpus], Any], completions: list[list[Any]], size: CorpusSize):
-        self._decide = decide
+    def __init__(self, method: Callable[[Any, Corpus], Any], completions: list[list[Any]], size: CorpusSize):
+        self._method = method
         self._size = size
-        self._open = [[_Open(subject) for subject in subjects] for subjects in completions]
+        self._open = [[_Subject(subject) for subject in subjects] for subjects in completions]
 
     def reply(self, replies: list[Reply]) -> None:
-        """Takes the replies to the requests of the last judgements."""
+        """Adds the replies to the pending requests, in their order."""
         all_replies = iter(replies)
         for one in chain.from_iterable(self._open):
             one.replies += islice(all_replies, len(one.requests) - len(one.replies))
 
-    def judge(self) -> list[list[Union[Verdict, Abstention, Grade, Ask]]]:
-        """What the rule says of each subject of each open completion; those in which a subject asks stay open."""
-        said = [[self._judge(one) for one in completion] for completion in self._open]
-        self._open = [completion for completion in self._open if any(one.waits() for one in completion)]
-        return said
+    def run(self) -> list[list[Verdict | Grade | Pending]]:
+        """Returns the rule's outcome for each subject of each open completion. A completion with a pending subject stays
+        open."""
+        outcomes = [[self._run(subject) for subject in subjects] for subjects in self._open]
+        self._open = [subjects for subjects in self._open if any(subject.is_pending() for subject in subjects)]
+        return outcomes
 
-    def _judge(self, one: "_Open") -> Union[Verdict, Abstention, Grade, Ask]:
+    def _run(self, subject: "_Subject") -> Verdict | Grade | Pending:
         try:
-            return self._decide(one.subject, Corpus(self._size, one.replies, one.requests))
-        except Ask as ask:
-            one.requests += ask.requests
-            return ask
+            return self._method(subject.given, Corpus(self._size, subject.replies, subject.requests))
+        except Pending as pending:
+            subject.requests += pending.requests
+            return pending
 
 
 @dataclass
-class _Open:
-    """What is judged, what was asked about it, and the replies so far."""
+class _Subject:
+    """A sentence or completion, with the requests and replies so far."""
 
-    subject: Any
+    given: Any
     requests: list[Request] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
 
-    def waits(self) -> bool:
+    def is_pending(self) -> bool:
         return len(self.replies) < len(self.requests)
 
 
-def _without(names: list[str], text: str) -> str:
-    """Takes the tags of these names out as they come to their end, so that what is left of the text cannot make up a new one."""
+def _without_tags(names: list[str], text: str) -> str:
+    """Removes the tags of these names. A tag is removed where it ends, so that the rest of the text cannot form a new one."""
     tag = re.compile(f"</?(?:{'|'.join(map(re.escape, names))})[\\s/>]", re.IGNORECASE)
-    enough = max(map(len, names)) + 3
-    kept: list[str] = []
+    longest = max(map(len, names)) + 3
+    cleaned: list[str] = []
     starts: list[int] = []
     for letter in text:
         if letter == "<":
-            starts.append(len(kept))
-        kept.append(letter)
+            starts.append(len(cleaned))
+        cleaned.append(letter)
         while letter == ">" and starts:
             start = starts.pop()
-            if tag.match("".join(kept[start : start + enough])):
-                del kept[start:]
+            if tag.match("".join(cleaned[start : start + longest])):
+                del cleaned[start:]
                 break
-    return "".join(kept)
+    return "".join(cleaned)
 
 
 def is_pronoun(entity: str) -> bool:
-    """Whether this is a word that names nothing by itself."""
+    """Returns true for a pronoun, which names nothing by itself."""
     return entity.strip().lower() in PRONOUNS
 
 
 def content_words(entity: str) -> list[str]:
-    """The capitalised words of an entity; without any, its words of three and more characters; without any, the whole of it.
-    Stop words never count."""
+    """Returns the words of an entity for queries: its capitalised words; without any, its words of three characters or more;
+    without any, all of it. Stop words are left out."""
     words = [word for word in entity.replace(",", " ").split() if word.lower() not in STOP_WORDS]
     proper = [word for word in words if len(word) > 1 and word[0].isupper()]
     return proper or [word for word in words if len(word) > 2] or [entity.strip()]
 
 
-def words_query(words: list[str], enough: Optional[int] = None) -> Query:
-    """All of these words near each other, each once, however it is capitalised. The count matters up to ``enough``
-    only."""
+def query_all(words: list[str], limit: int | None = None) -> Query:
+    """Returns the query for all of these words near each other. Words that differ in capitals only are taken once."""
     once: dict[str, str] = {}
     for word in words:
         once.setdefault(word.lower(), word)
-    return Query(all_of=[[word] for word in once.values()], enough=enough)
+    return Query(all_of=[[word] for word in once.values()], limit=limit)
 
 
-def word_query(triplet: Triplet, enough: Optional[int] = None) -> Optional[Query]:
-    """Asks how often the content words of head and tail occur together; ``None`` where they are fewer than two."""
-    query = words_query(content_words(triplet.head) + content_words(triplet.tail), enough)
+def word_query(triplet: Triplet, limit: int | None = None) -> Query | None:
+    """Returns the query for the content words of head and tail; ``None`` if they are fewer than two."""
+    query = query_all(content_words(triplet.head) + content_words(triplet.tail), limit)
     return query if len(query.all_of) >= 2 else None
 
 
 def is_valid(triplet: Triplet) -> bool:
-    """Whether it names both its ends: neither is blank or a pronoun."""
+    """Returns true if both head and tail name something: neither is blank or a pronoun."""
     return all(end.strip() and not is_pronoun(end) for end in (triplet.head, triplet.tail))
 
 
 def valid_triplets(sentence: Sentence) -> list[tuple[int, Triplet]]:
-    """The valid triplets with their places, in the extractor's order."""
-    return [(place, triplet) for place, triplet in enumerate(sentence.triplets) if is_valid(triplet)]
+    """Returns the valid triplets with their indices, in the extractor's order."""
+    return [(index, triplet) for index, triplet in enumerate(sentence.triplets) if is_valid(triplet)]
 
 
 @dataclass
@@ -411,89 +433,65 @@ class Tiers:
         if len(self.rewards) != len(self.thresholds) + 2:
             raise ValueError(f"`rewards` must have {len(self.thresholds) + 2} entries; got {len(self.rewards)}")
 
-    def reward(self, count: Optional[int]) -> float:
-        """What this count earns; an unknown count earns 0."""
+    def reward(self, count: int | None) -> float:
+        """Returns the reward of a count; 0 for an unknown count."""
         if count is None:
             return 0.0
         return self.rewards[0] if count == 0 else self.rewards[1 + sum(count >= at for at in self.thresholds)]
 
     def top(self) -> int:
-        """The count from which on the reward no longer changes."""
+        """Returns the lowest count of the highest tier."""
         return self.thresholds[-1] if self.thresholds else 1
-
-
-def verdict(
-    reward: float, triplet: Optional[int] = None, count: Optional[int] = None, note: Optional[str] = None
-) -> Verdict:
-    """Rewards the sentence, and says which triplet and count decided. The reward must be finite."""
-    return Verdict(reward, count, triplet, note)
-
-
-def points(shares: Iterable[tuple[int, float]], note: Optional[str] = None) -> Verdict:
-    """Rewards single tokens of the sentence: those that hold these characters of its text, counted from 0. Shares of one token add
-    up."""
-    credit = [Point(character, reward) for character, reward in shares]
-    return Verdict(math.fsum(point.reward for point in credit), note=note, credit=credit)
-
-
-def label(is_right: bool, note: Optional[str] = None) -> Verdict:
-    """Says whether the sentence is right. Nobody earns anything: after the advantages were normalised, those of the sentence's
-    tokens become positive where it is right, and negative where it is wrong."""
-    return Verdict(1.0 if is_right else -1.0, note=note, credit=Sign())
-
-
-def grade(reward: float, label: str, note: Optional[str] = None) -> Grade:
-    """A reward for the whole completion, and one word for it, such as GOOD or BROKEN. The reward must be finite."""
-    return Grade(reward, label, note)
-
-
-def abstain(why: str) -> Abstention:
-    """Says nothing about the sentence, which then earns 0."""
-    return Abstention(why)
 
 
 @dataclass
 class Rule:
-    """See ``sentence_rule`` and ``response_rule``."""
+    """A rule with its manifest; ``sentence_rule`` and ``response_rule`` make one."""
 
     settings: type
     name: str
     version: str
-    asks: Sequence[Verifier]
+    requires: Sequence[Capability]
     reads_triplets: bool
+    credit: CreditKind
 
     @property
     def summary(self) -> str:
-        """The first line of the settings' docstring."""
+        """The first line of the class's docstring."""
         return self.settings.__doc__.strip().split("\n")[0]
 
     def schema(self) -> dict:
-        """The JSON schema of the settings."""
+        """Returns the JSON schema of the settings."""
         return _schema(self.settings)
 
     def configure(self, settings: Any) -> Any:
-        """The rule with these settings, a JSON object; ``ValueError`` names the key that is wrong or unknown."""
+        """Returns the rule with these settings, a JSON object; ``ValueError`` names the key that is wrong or unknown."""
         return _read(self.settings, settings, "")
 
 
 def sentence_rule(
-    settings: type, name: str, version: str, asks: Sequence[Verifier] = (), reads_triplets: bool = True
+    settings: type,
+    name: str,
+    version: str,
+    requires: Sequence[Capability] = (),
+    reads_triplets: bool = True,
+    credit: CreditKind = CreditKind.ALL_TOKENS,
 ) -> Rule:
-    """A rule: a dataclass of settings whose method ``score(sentence, corpus)`` judges one sentence. The first line of its
-    docstring is the rule's summary. ``asks`` is what it asks beside counts; a run that does not grant all of it does not begin.
-    A rule that does not look at triplets says ``reads_triplets=False``: where no rule of a run does, nothing is extracted.
-    ``setting`` makes a field, which needs a default; the dataclass may have a method ``validate`` that raises ``ValueError``."""
-    return Rule(settings, name, version, asks, reads_triplets)
+    """Returns a sentence rule: a dataclass of settings whose method ``score(sentence, corpus)`` returns a ``Verdict``. The first
+    line of its docstring is the rule's summary. A run that does not grant all of ``requires``, or cannot use ``credit``, does not
+    start. If no rule of a run reads triplets, nothing is extracted. ``setting`` makes a field, which needs a default; the
+    dataclass may have a method ``validate`` that raises ``ValueError``."""
+    return Rule(settings, name, version, requires, reads_triplets, credit)
 
 
-def response_rule(settings: type, name: str, version: str, asks: Sequence[Verifier] = ()) -> Rule:
-    """A rule for whole completions, a judge of answers or a check of their format: as ``sentence_rule``, with a method
-    ``grade(completion, corpus)``."""
-    return Rule(settings, name, version, asks, False)
+def response_rule(settings: type, name: str, version: str, requires: Sequence[Capability] = ()) -> Rule:
+    """Returns a response rule, an answer judge or a format check: as ``sentence_rule``, with a method
+    ``grade(completion, corpus)`` that returns a ``Grade``."""
+    return Rule(settings, name, version, requires, False, CreditKind.ALL_TOKENS)
 
 
 def setting(default: Any, meaning: str) -> Any:
-    """A field of a settings dataclass: its default, and what ``corver-host plugin check`` says of it."""
+    """Returns a field of a settings dataclass, with its default and its description in ``corver-host plugin check``."""
     return field(default_factory=lambda: copy(default), metadata={"description": meaning})
 
 
@@ -501,7 +499,7 @@ _KINDS = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def _schema(kind: Any) -> dict:
-    """The JSON schema of a settings dataclass, or of the type of one of its fields."""
+    """Returns the JSON schema of a settings dataclass, or of the type of one of its fields."""
     if is_dataclass(kind):
         hints = get_type_hints(kind)
         properties = {
@@ -511,7 +509,7 @@ def _schema(kind: Any) -> dict:
         return {**schema, "description": kind.__doc__} if kind.__doc__ else schema
     if get_origin(kind) is list:
         return {"type": "array", "items": _schema(get_args(kind)[0])}
-    if get_origin(kind) is Union:
+    if get_origin(kind) is UnionType:
         return {"anyOf": [{"type": "null"} if part is type(None) else _schema(part) for part in get_args(kind)]}
     return {"type": _KINDS[kind]}
 
@@ -527,14 +525,14 @@ def _plain(value: Any) -> Any:
 
 
 def _read(kind: Any, value: Any, path: str) -> Any:
-    """A setting from JSON, strictly: an unknown key or a value of another kind is an error that names the key."""
+    """Returns a setting from JSON. An unknown key or a value of another kind is an error that names the key."""
     if is_dataclass(kind):
         return _read_object(kind, value, path)
     if get_origin(kind) is list:
         if not isinstance(value, list):
             raise ValueError(f"{path}: expected a list, got {value!r}")
         return [_read(get_args(kind)[0], item, f"{path}[{i}]") for i, item in enumerate(value)]
-    if get_origin(kind) is Union:
+    if get_origin(kind) is UnionType:
         inner = next(part for part in get_args(kind) if part is not type(None))
         return None if value is None else _read(inner, value, path)
     if kind is float and type(value) is int:

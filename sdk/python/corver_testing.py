@@ -1,22 +1,24 @@
-"""Runs a rule without the host, against answers given by hand."""
+"""Runs a rule without the host, with given counts and replies."""
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Optional, Union
+from typing import Any
 
 from corver_sdk import (
-    Abstention,
-    Ask,
+    AdvantageSign,
+    Capability,
+    ChatPrompt,
     Completion,
     Corpus,
     CorpusSize,
     Count,
+    Credit,
+    CreditKind,
     Entailment,
     Grade,
-    Pair,
+    NliPair,
     Passage,
-    Point,
-    Prompt,
+    Pending,
     Query,
     Reply,
     Request,
@@ -24,25 +26,25 @@ from corver_sdk import (
     Search,
     Section,
     Sentence,
-    Sign,
+    TokenReward,
     Triplet,
-    Verifier,
+    Verdict,
 )
 
-# What the host allows by default.
+# The host's default limits.
 ROUNDS = 4
-QUESTIONS_PER_SENTENCE = 64
-QUESTIONS_PER_COMPLETION = 1024
+REQUESTS_PER_SENTENCE = 64
+REQUESTS_PER_COMPLETION = 1024
 
 
 def sentence(text: str, triplets: list[tuple[str, str, str]]) -> Sentence:
-    """A sentence of a think block with these triplets."""
+    """Returns a sentence of a think block with these triplets."""
     return Sentence(text, Section.THINK, [Triplet(*triplet) for triplet in triplets])
 
 
 def response(question: str, golds: list[str], text: str) -> Completion:
-    """A completion as the host cuts it: the think block, which the prompt may have opened, and the answer block, or all of a text
-    without blocks. Each is one sentence here, where the host cuts it into its own; none has triplets."""
+    """Returns a completion with its blocks as the host finds them: the think block, which the prompt may have opened, and the
+    answer block, or all of a text without blocks. Each block is one sentence here, without triplets; the host splits it."""
     before, opened, rest = text.partition("<answer>")
     answered = rest.partition("</answer>")[0].strip() if opened else None
     opening, opened, thought = before.partition("<think>")
@@ -50,15 +52,15 @@ def response(question: str, golds: list[str], text: str) -> Completion:
     think = (thought if opened else opening).partition("</think>")[0] if is_thought else None
     body = text if think is None and answered is None else None
     blocks = [(think, Section.THINK), (answered, Section.ANSWER), (body, Section.BODY)]
-    sentences = [Sentence(said.strip(), section, []) for said, section in blocks if said and said.strip()]
+    sentences = [Sentence(block.strip(), section, []) for block, section in blocks if block and block.strip()]
     answer = text.strip() if answered is None else answered
     return Completion(question, golds, None, [], text, answer, sentences)
 
 
 class FakeCorpus:
-    """See ``counts``. What is not told is not known: a rule that asks it fails its test."""
+    """A corpus that has the given replies only: a rule that requests another one fails its test."""
 
-    def __init__(self, known: dict[str, Optional[int]]):
+    def __init__(self, known: dict[str, int | None]):
         self.size = CorpusSize()
         self._counts = known
         self._entailments: dict[str, Entailment] = {}
@@ -66,117 +68,126 @@ class FakeCorpus:
         self._passages: dict[str, list[Passage]] = {}
 
     def of_size(self, tokens: int, documents: int) -> "FakeCorpus":
-        """A corpus of so many tokens and documents; without this, both are unknown."""
+        """Sets the size of the corpus, which is unknown otherwise."""
         self.size = CorpusSize(tokens, documents)
         return self
 
     def entails(self, premise: str, hypothesis: str, probability: float) -> "FakeCorpus":
-        """``hypothesis`` follows from ``premise`` with this probability."""
-        self._entailments[_printed(Pair(premise, hypothesis))] = Entailment(probability)
+        """Adds the probability that ``hypothesis`` follows from ``premise``."""
+        self._entailments[_printed(NliPair(premise, hypothesis))] = Entailment(probability)
         return self
 
     def replies(self, part: str, reply: str) -> "FakeCorpus":
-        """A prompt whose last message holds ``part`` is replied to like this. What was told first decides."""
+        """Adds the reply to prompts whose last message contains ``part``. The first match decides."""
         self._replies.append((part, reply))
         return self
 
-    def finds(self, title: Optional[str], query: str, texts: list[str]) -> "FakeCorpus":
-        """A search finds these texts, best first, all of documents with this title, or of any where it is ``None``."""
+    def finds(self, title: str | None, query: str, texts: list[str]) -> "FakeCorpus":
+        """Adds the passages that a search returns, best first, from documents with this title or, with ``None``, from all."""
         passages = [Passage(title or "", text) for text in texts]
         self._passages[_printed(Search(query, len(texts), title))] = passages
         return self
 
-    def answer(self, request: Request) -> Reply:
+    def reply_to(self, request: Request) -> Reply:
         printed = _printed(request)
         if isinstance(request, Query) and printed in self._counts:
             return Count(self._counts[printed])
-        if isinstance(request, Pair) and printed in self._entailments:
+        if isinstance(request, NliPair) and printed in self._entailments:
             return self._entailments[printed]
-        if isinstance(request, Prompt):
+        if isinstance(request, ChatPrompt):
             for part, reply in self._replies:
                 if part in request.messages[-1].content:
                     return reply
         if isinstance(request, Search) and printed in self._passages:
             return self._passages[printed][: request.k]
-        raise AssertionError(f"the corpus does not hold {printed!r}")
+        raise AssertionError(f"the corpus does not have {printed!r}")
 
 
-def counts(known: dict[str, Optional[int]]) -> FakeCorpus:
-    """A corpus in which exactly these queries can be asked, each written as it prints: ``"Paris AND Peru"``; ``None`` where it
-    cannot answer."""
+def counts(known: dict[str, int | None]) -> FakeCorpus:
+    """Returns a corpus with these counts. A query is written as it prints, ``"Paris AND Peru"``; ``None`` is an unknown count."""
     return FakeCorpus(known)
 
 
 @dataclass
-class Judged:
-    """What the host would record of one sentence; ``reward`` is ``None`` where the rule abstained."""
+class ScoredSentence:
+    """The result of a rule for one sentence, as the host would record it; ``reward`` is ``None`` if the rule abstained."""
 
-    reward: Optional[float] = None
-    count: Optional[int] = None
-    triplet: Optional[int] = None
-    note: Optional[str] = None
-    credit: Union[None, list[Point], Sign] = None
-    asked: list[str] = field(default_factory=list)
+    reward: float | None = None
+    count: int | None = None
+    triplet: int | None = None
+    note: str | None = None
+    credit: Credit = None
+    requests: list[str] = field(default_factory=list)
 
 
-def run(rule: Rule, sentence: Sentence, corpus: FakeCorpus, settings: Any = None) -> Judged:
-    """Calls the rule as the host would, until it judges."""
+def run(rule: Rule, sentence: Sentence, corpus: FakeCorpus, settings: Any = None) -> ScoredSentence:
+    """Runs the rule on a sentence until it returns a verdict."""
     configured = rule.configure(settings or {})
-    said, asked = _settle(rule, configured.score, sentence, corpus, QUESTIONS_PER_SENTENCE)
-    if isinstance(said, Abstention):
-        return Judged(note=said.why, asked=asked)
-    assert math.isfinite(said.reward), f"the reward is {said.reward}: it must be finite"
-    if isinstance(said.credit, list):
-        _check_points(said.credit, said.reward, sentence.text)
-    return Judged(said.reward, said.count, said.triplet, said.note, said.credit, asked)
+    verdict, requests = _settle(rule, configured.score, sentence, corpus, REQUESTS_PER_SENTENCE)
+    _check(verdict, sentence.text, rule.credit)
+    return ScoredSentence(verdict.reward, verdict.count, verdict.triplet, verdict.note, verdict.credit, requests)
 
 
 def run_response(rule: Rule, completion: Completion, corpus: FakeCorpus, settings: Any = None) -> Grade:
-    """Calls the response rule as the host would, until it grades."""
+    """Runs the response rule on a completion until it returns a grade."""
     configured = rule.configure(settings or {})
-    grade, _ = _settle(rule, configured.grade, completion, corpus, QUESTIONS_PER_COMPLETION)
+    grade, _ = _settle(rule, configured.grade, completion, corpus, REQUESTS_PER_COMPLETION)
     assert math.isfinite(grade.reward), f"the reward is {grade.reward}: it must be finite"
     assert len(grade.label.split()) == 1 and grade.label == grade.label.strip(), f"{grade.label!r} is not one word"
     return grade
 
 
-def _settle(rule: Rule, decide: Any, subject: Any, corpus: FakeCorpus, questions: int) -> tuple[Any, list[str]]:
-    """What the rule says in the end, and what it asked, each once."""
+def _settle(rule: Rule, method: Any, subject: Any, corpus: FakeCorpus, limit: int) -> tuple[Any, list[str]]:
+    """Returns the rule's final outcome, and its requests without duplicates."""
     requests: list[Request] = []
     replies: list[Reply] = []
     for _ in range(ROUNDS + 1):
         try:
-            said = decide(subject, Corpus(corpus.size, replies, requests))
-        except Ask as ask:
-            for request in ask.requests:
-                verifier = _VERIFIERS.get(type(request))
-                may_ask = verifier is None or verifier in rule.asks
-                assert may_ask, f"the rule asks {verifier}, which its `asks` does not name"
-                replies.append(corpus.answer(request))
+            outcome = method(subject, Corpus(corpus.size, replies, requests))
+        except Pending as pending:
+            for request in pending.requests:
+                capability = _CAPABILITIES.get(type(request))
+                is_allowed = capability is None or capability in rule.requires
+                assert is_allowed, f"the rule requests {capability}, which its `requires` does not name"
+                replies.append(corpus.reply_to(request))
                 requests.append(request)
-            assert len(requests) <= questions, f"{len(requests)} questions: at most {questions} are allowed"
+            assert len(requests) <= limit, f"{len(requests)} requests: at most {limit} are allowed"
             continue
-        return said, list(dict.fromkeys(map(_printed, requests)))
-    raise AssertionError(f"the rule still asks after {ROUNDS} rounds of answers")
+        return outcome, list(dict.fromkeys(map(_printed, requests)))
+    raise AssertionError(f"the rule is still pending after {ROUNDS} rounds of replies")
 
 
-_VERIFIERS = {Pair: Verifier.NLI, Prompt: Verifier.CHAT, Search: Verifier.PASSAGES}
+_CAPABILITIES = {NliPair: Capability.NLI, ChatPrompt: Capability.CHAT, Search: Capability.PASSAGES}
 
 
-def _check_points(points: list[Point], reward: float, text: str) -> None:
-    is_there = all(0 <= point.character < len(text) for point in points)
-    assert is_there, f"the verdict pays a character beyond the {len(text)} of the sentence: {points}"
-    total = math.fsum(point.reward for point in points)
-    assert abs(total - reward) <= 1e-4, f"the shares add up to {total}, and the reward is {reward}"
+def _check(verdict: Verdict, text: str, declared: CreditKind) -> None:
+    if verdict.reward is None:
+        return
+    assert math.isfinite(verdict.reward), f"the reward is {verdict.reward}: it must be finite"
+    if verdict.credit is None:
+        return
+    if isinstance(verdict.credit, AdvantageSign):
+        needed = CreditKind.ADVANTAGE_SIGN
+    else:
+        needed = CreditKind.TOKEN_REWARDS
+        _check_token_rewards(verdict.credit, verdict.reward, text)
+    assert needed == declared, f"the verdict has a credit of kind {needed}, and the rule's `credit` is {declared}"
+
+
+def _check_token_rewards(parts: list[TokenReward], reward: float, text: str) -> None:
+    is_inside = all(0 <= part.character < len(text) for part in parts)
+    assert is_inside, f"a token reward for a character beyond the {len(text)} of the sentence: {parts}"
+    total = math.fsum(part.reward for part in parts)
+    assert abs(total - reward) <= 1e-4, f"the token rewards add up to {total}, and the reward is {reward}"
 
 
 def _printed(request: Request) -> str:
-    """A query by itself, anything else after its kind."""
+    """Returns a query by itself, any other request after its kind."""
     if isinstance(request, Query):
         return " AND ".join(" OR ".join(words) for words in request.all_of)
-    if isinstance(request, Pair):
+    if isinstance(request, NliPair):
         return f"nli: {request.premise} => {request.hypothesis}"
-    if isinstance(request, Prompt):
+    if isinstance(request, ChatPrompt):
         return f"chat: {request.messages[-1].content}"
     title = "" if request.title is None else f" of {request.title}"
     return f"passages{title}: {request.query}"

@@ -1,89 +1,98 @@
-//! The completions that a component judges, from the first call over every `resume`.
+//! The completions of a component's batch, from the first call through every `resume`.
 
 use crate::bindings::{Reply, Request};
-use crate::{Ask, Completion, Corpus, CorpusSize};
+use crate::{Completion, Corpus, CorpusSize, Pending};
 
 pub(crate) struct Batch {
     size: CorpusSize,
-    completions: Vec<Progress>,
-    /// The completions to judge next. The others stay: the instance ends with the batch, which
-    /// frees them at once.
+    completions: Vec<OpenCompletion>,
+    /// Indices of the completions to score next. The others stay in memory: the instance ends with
+    /// the batch, which frees them together.
     open: Vec<usize>,
 }
 
-/// A completion, and what is known of it.
-struct Progress {
+/// A completion with the replies of its subjects so far.
+struct OpenCompletion {
     completion: Completion,
-    /// Per subject (a sentence, or the completion itself) all replies so far, in the order asked.
-    replies: Vec<Vec<Reply>>,
-    /// Per subject the number of requests that wait for a reply.
-    asked: Vec<usize>,
+    /// One per sentence for a sentence rule; a single one for a response rule.
+    subjects: Vec<Subject>,
 }
 
-/// What a rule says of one subject, or what it asks.
-pub(crate) type Said<J> = Result<J, Vec<Request>>;
+#[derive(Default)]
+struct Subject {
+    /// All replies so far, in the order of the requests.
+    replies: Vec<Reply>,
+    /// Number of requests without a reply.
+    num_pending: usize,
+}
 
 impl Batch {
-    /// `subjects` says how many a completion has.
+    /// `num_subjects` returns the number of outcomes that a rule gives for a completion.
     pub(crate) fn new(
         completions: Vec<Completion>,
         size: CorpusSize,
-        subjects: fn(&Completion) -> usize,
+        num_subjects: fn(&Completion) -> usize,
     ) -> Self {
-        let progress = |completion: Completion| {
-            let subjects = subjects(&completion);
-            Progress { completion, replies: vec![Vec::new(); subjects], asked: vec![0; subjects] }
-        };
         let open = (0..completions.len()).collect();
-        Self { size, completions: completions.into_iter().map(progress).collect(), open }
+        let completions = completions.into_iter().map(|completion| {
+            let mut subjects = Vec::new();
+            subjects.resize_with(num_subjects(&completion), Subject::default);
+            OpenCompletion { completion, subjects }
+        });
+        Self { size, completions: completions.collect(), open }
     }
 
-    /// Takes the replies to the requests of the last judgements.
+    /// Adds the replies to the pending requests, in their order.
     pub(crate) fn reply(&mut self, replies: Vec<Reply>) {
         let mut replies = replies.into_iter();
-        for &open in &self.open {
-            let Progress { replies: known, asked, .. } = &mut self.completions[open];
-            for (subject, num_asked) in known.iter_mut().zip(asked) {
-                subject.extend(replies.by_ref().take(std::mem::take(num_asked)));
+        for &index in &self.open {
+            for subject in &mut self.completions[index].subjects {
+                subject.replies.extend(replies.by_ref().take(subject.num_pending));
+                subject.num_pending = 0;
             }
         }
     }
 
-    /// What the rule says of each subject of each open completion; those in which a subject asks
-    /// stay open.
-    pub(crate) fn judge<J>(
+    /// Returns the rule's outcome for each subject of each open completion. A completion with a
+    /// pending subject stays open.
+    pub(crate) fn run<T>(
         &mut self,
-        rule: impl Fn(&Completion, &[Corpus]) -> Vec<Result<J, Ask>>,
-    ) -> Vec<Vec<Said<J>>> {
-        let Self { size, completions, open } = self;
-        let mut said = Vec::with_capacity(open.len());
-        open.retain(|&completion| {
-            let judged = completions[completion].judge(&rule, *size);
-            let asks = judged.iter().any(Result::is_err);
-            said.push(judged);
-            asks
-        });
-        said
+        rule: impl for<'a> Fn(&'a Completion, Vec<Corpus<'a>>) -> Vec<Result<T, Pending>>,
+    ) -> Vec<Vec<Result<T, Vec<Request>>>> {
+        let mut outcomes = Vec::with_capacity(self.open.len());
+        for index in std::mem::take(&mut self.open) {
+            let completion_outcomes = self.completions[index].run(&rule, self.size);
+            if completion_outcomes.iter().any(Result::is_err) {
+                self.open.push(index);
+            }
+            outcomes.push(completion_outcomes);
+        }
+        outcomes
     }
 }
 
-impl Progress {
-    fn judge<J>(
+impl OpenCompletion {
+    fn run<T>(
         &mut self,
-        rule: impl Fn(&Completion, &[Corpus]) -> Vec<Result<J, Ask>>,
+        rule: impl for<'a> Fn(&'a Completion, Vec<Corpus<'a>>) -> Vec<Result<T, Pending>>,
         size: CorpusSize,
-    ) -> Vec<Said<J>> {
+    ) -> Vec<Result<T, Vec<Request>>> {
         let corpora: Vec<Corpus> =
-            self.replies.iter().map(|replies| Corpus::new(size, replies)).collect();
-        let said = rule(&self.completion, &corpora);
-        assert_eq!(said.len(), corpora.len(), "a rule must give one outcome per sentence");
-        let noted = |(outcome, asked): (Result<J, Ask>, &mut usize)| {
-            outcome.map_err(|Ask(requests)| {
-                *asked = requests.len();
+            self.subjects.iter().map(|subject| Corpus::new(size, &subject.replies)).collect();
+        let outcomes = rule(&self.completion, corpora);
+        assert_eq!(
+            outcomes.len(),
+            self.subjects.len(),
+            "a rule must return one outcome per sentence"
+        );
+        let mut results = Vec::with_capacity(outcomes.len());
+        for (outcome, subject) in outcomes.into_iter().zip(&mut self.subjects) {
+            results.push(outcome.map_err(|Pending(requests)| {
+                subject.num_pending = requests.len();
                 requests
-            })
-        };
-        said.into_iter().zip(&mut self.asked).map(noted).collect()
+            }));
+        }
+        results
     }
 }
 
@@ -91,47 +100,47 @@ impl Progress {
 mod tests {
     use super::*;
     use crate::prelude::*;
+    use crate::rule::score_completion;
     use crate::testing::completion;
-    use crate::{Count, Judgement, Query};
+    use crate::{Count, Precision, Query};
 
     const NOWHERE: CorpusSize = CorpusSize { tokens: None, documents: None };
 
-    /// Asks two questions one after the other for each triplet, and pays their sum.
+    /// Sends two requests one after the other for each triplet; the reward is the sum.
     #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
     struct Sum {}
 
     impl SentenceRule for Sum {
-        fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
             let mut sum = 0;
             for Triplet { head, tail, .. } in &sentence.triplets {
                 for word in [head, tail] {
                     sum += corpus.count(Query::all_of([word.as_str()]))?.unwrap_or(0);
                 }
             }
-            verdict(sum as f64)
+            Ok(Verdict::new(sum as f64))
         }
     }
 
     fn replies(occurrences: &[u64]) -> Vec<Reply> {
         occurrences
             .iter()
-            .map(|&n| Reply::Count(Count { occurrences: Some(n), exact: true }))
+            .map(|&n| Reply::Count(Count { occurrences: Some(n), precision: Precision::Exact }))
             .collect()
     }
 
-    fn of(completions: Vec<Completion>) -> Batch {
+    fn batch_of(completions: Vec<Completion>) -> Batch {
         Batch::new(completions, NOWHERE, |completion| completion.sentences.len())
     }
 
-    /// Rewards, and what is asked, of each completion.
-    fn shown(outcomes: Vec<Vec<Said<Judgement>>>) -> Vec<Vec<String>> {
+    /// Returns the reward or the pending queries of each sentence.
+    fn shown(outcomes: Vec<Vec<Result<Verdict, Vec<Request>>>>) -> Vec<Vec<String>> {
         let query = |request| match request {
             Request::Count(query) => query.to_string(),
             other => panic!("{other:?}"),
         };
-        let shown = |outcome: Said<Judgement>| match outcome {
-            Ok(Judgement::Score(verdict)) => verdict.reward.to_string(),
-            Ok(Judgement::Abstain(_)) => "abstains".into(),
+        let shown = |outcome: Result<Verdict, Vec<Request>>| match outcome {
+            Ok(verdict) => verdict.reward.map_or("abstains".into(), |reward| reward.to_string()),
             Err(requests) => requests.into_iter().map(query).collect::<Vec<_>>().join(", "),
         };
         outcomes.into_iter().map(|completion| completion.into_iter().map(shown).collect()).collect()
@@ -142,34 +151,36 @@ mod tests {
         let settled = completion(&[("Well.", &[])]);
         let open =
             completion(&[("So.", &[]), ("A is in B.", &[("A", "is in", "B")]), ("Well.", &[])]);
-        let mut batch = of(vec![settled, open]);
+        let mut batch = batch_of(vec![settled, open]);
         assert_eq!(
-            shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))),
+            shown(batch.run(|one, corpora| score_completion(&Sum {}, one, corpora))),
             [vec!["0"], vec!["0", "A", "0"]]
         );
         batch.reply(replies(&[3]));
         assert_eq!(
-            shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))),
+            shown(batch.run(|one, corpora| score_completion(&Sum {}, one, corpora))),
             [["0", "B", "0"]]
         );
         batch.reply(replies(&[4]));
         assert_eq!(
-            shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))),
+            shown(batch.run(|one, corpora| score_completion(&Sum {}, one, corpora))),
             [["0", "7", "0"]]
         );
     }
 
     #[test]
-    fn replies_reach_asking_sentences_in_order() {
-        /// Asks everything at once.
+    fn replies_reach_pending_sentences_in_order() {
+        /// Sends all requests together.
         #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
         struct All {}
         impl SentenceRule for All {
-            fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+            fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
                 let queries =
                     sentence.triplets.iter().map(|triplet| Query::all_of([triplet.head.as_str()]));
                 let counts = corpus.count_all(queries)?;
-                verdict(counts.into_iter().flatten().fold(0, |sum, count| 10 * sum + count) as f64)
+                Ok(Verdict::new(
+                    counts.into_iter().flatten().fold(0, |sum, count| 10 * sum + count) as f64,
+                ))
             }
         }
         let facts = completion(&[
@@ -177,14 +188,14 @@ mod tests {
             ("None.", &[]),
             ("C.", &[("C", "", "")]),
         ]);
-        let mut batch = of(vec![facts.clone(), facts]);
+        let mut batch = batch_of(vec![facts.clone(), facts]);
         assert_eq!(
-            shown(batch.judge(|one, corpora| All {}.judge(one, corpora))),
+            shown(batch.run(|one, corpora| score_completion(&All {}, one, corpora))),
             [["A, B", "0", "C"], ["A, B", "0", "C"]]
         );
         batch.reply(replies(&[1, 2, 3, 4, 5, 6]));
         assert_eq!(
-            shown(batch.judge(|one, corpora| All {}.judge(one, corpora))),
+            shown(batch.run(|one, corpora| score_completion(&All {}, one, corpora))),
             [["12", "0", "3"], ["45", "0", "6"]]
         );
     }
@@ -194,15 +205,17 @@ mod tests {
         #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
         struct Size {}
         impl SentenceRule for Size {
-            fn score(&self, _: &Sentence, corpus: &Corpus) -> Outcome {
-                verdict((corpus.tokens().unwrap_or(0) + corpus.documents().unwrap_or(0)) as f64)
+            fn score(&self, _: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
+                Ok(Verdict::new(
+                    (corpus.tokens().unwrap_or(0) + corpus.documents().unwrap_or(0)) as f64,
+                ))
             }
         }
         let score = |tokens, documents| {
             let size = CorpusSize { tokens, documents };
             let mut batch =
                 Batch::new(vec![completion(&[("Well.", &[])])], size, |one| one.sentences.len());
-            shown(batch.judge(|one, corpora| Size {}.judge(one, corpora))).concat()
+            shown(batch.run(|one, corpora| score_completion(&Size {}, one, corpora))).concat()
         };
         assert_eq!(
             [score(Some(300), Some(7)), score(Some(300), None), score(None, None)].concat(),

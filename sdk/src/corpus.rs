@@ -1,41 +1,43 @@
-//! The corpus as a rule sees it, and what else a run grants: the answers that the host has given so
-//! far.
+//! The corpus as a rule sees it: the host's replies so far.
 
 use std::cell::Cell;
 
 use crate::{
-    CorpusSize, Count, Entailment, Pair, Passage, Prompt, Query, Reply, Request, Search, Sentence,
+    ChatPrompt, CorpusSize, Count, Entailment, NliPair, Passage, Query, Reply, Request, Search,
+    Sentence,
 };
 
-/// Answers a rule's questions with the replies so far, in order: the first reply is the answer to
-/// the first question. A question beyond them becomes an [`Ask`].
+/// The host's replies to a rule's requests, in order: the first reply answers the first request. A
+/// request without a reply is returned as [`Pending`].
 ///
-/// A rule starts over whenever more replies are there, so what it asks may depend on what it judges
-/// and on the answers to earlier questions alone. Tests that run it with [`crate::testing`] panic
-/// where it asks something else than before.
+/// The rule runs again from the start whenever replies have arrived. So a request may depend on the
+/// rule's input and on earlier replies only. [`crate::testing`] panics if a rule sends another
+/// request than before.
 ///
-/// Counts are always answered. What else a rule asks, its `ASKS` must name
-/// ([`crate::SentenceRule::ASKS`]).
+/// Counts are always available. Every other request needs a capability in the rule's `REQUIRES`
+/// ([`crate::SentenceRule::REQUIRES`]).
 #[derive(Debug, Clone)]
 pub struct Corpus<'a> {
     size: CorpusSize,
     replies: Cell<&'a [Reply]>,
-    /// What was asked for `replies`, where that is known: in tests.
+    /// Requests that `replies` answer, if known: in tests.
     requests: Cell<&'a [Request]>,
 }
 
-/// The replies that a rule still needs. The host gets them and calls the rule again.
+/// Requests whose replies a rule needs before it can finish. The host gets the replies and runs the
+/// rule again, from the start.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ask(pub Vec<Request>);
+pub struct Pending(pub Vec<Request>);
 
 impl<'a> Corpus<'a> {
-    /// A corpus of this size that answers with these replies.
+    /// Returns a corpus of this size that has these replies.
     #[must_use]
     pub fn new(size: CorpusSize, replies: &'a [Reply]) -> Self {
         Self::recorded(size, replies, &[])
     }
 
-    /// Panics where the replies are taken for answers to anything else than `requests`.
+    /// As [`Self::new`], but panics on a request that differs from the one of `requests` at its
+    /// position.
     pub(crate) fn recorded(
         size: CorpusSize,
         replies: &'a [Reply],
@@ -44,143 +46,145 @@ impl<'a> Corpus<'a> {
         Self { size, replies: Cell::new(replies), requests: Cell::new(requests) }
     }
 
-    /// How many tokens the counts come from; `None` where the source does not say: a server, for
-    /// example.
+    /// Returns the size of the corpus, tokens; `None` if the source, a server for example, does not
+    /// report it.
     #[must_use]
     pub fn tokens(&self) -> Option<u64> {
         self.size.tokens
     }
 
-    /// How many documents the counts come from; `None` where the source does not say.
+    /// Returns the number of documents; `None` if the source does not report it.
     #[must_use]
     pub fn documents(&self) -> Option<u64> {
         self.size.documents
     }
 
-    /// How often `query` matches; `None` where the corpus cannot answer it.
+    /// Returns the number of matches of `query`; `None` if the corpus cannot answer it.
     ///
     /// # Errors
-    /// [`Ask`] where it has not been looked up yet.
-    pub fn count(&self, query: Query) -> Result<Option<u64>, Ask> {
-        self.answer(Request::Count(query), count).map_err(|request| Ask(vec![request]))
+    /// [`Pending`] if there is no reply yet.
+    pub fn count(&self, query: Query) -> Result<Option<u64>, Pending> {
+        self.reply(Request::Count(query), occurrences).map_err(|request| Pending(vec![request]))
     }
 
-    /// One count per query, in order; all that is missing is asked for at once, which spares
-    /// rounds.
+    /// Returns one count per query, in order. Missing replies are requested together, in one round.
     ///
     /// # Errors
-    /// [`Ask`] where some have not been looked up yet.
+    /// [`Pending`] if a reply is missing.
     pub fn count_all(
         &self,
         queries: impl IntoIterator<Item = Query>,
-    ) -> Result<Vec<Option<u64>>, Ask> {
-        self.answer_all(queries.into_iter().map(Request::Count), count)
+    ) -> Result<Vec<Option<u64>>, Pending> {
+        self.all_replies(queries.into_iter().map(Request::Count), occurrences)
     }
 
-    /// The facts of `sentence` that the corpus can count: the index of each valid triplet and its
-    /// count, in the extractor's order, all asked for at once. Triplets without a query, and counts
-    /// that the corpus does not know, are left out; counts from `enough` on need not be told apart.
+    /// Returns the index of each valid triplet of `sentence` with its count, in the extractor's
+    /// order. Triplets without a query and unknown counts are left out. Counting may stop at
+    /// `limit`.
     ///
     /// # Errors
-    /// [`Ask`] where some have not been looked up yet.
-    pub fn count_facts(&self, sentence: &Sentence, enough: u64) -> Result<Vec<(usize, u64)>, Ask> {
-        let (places, queries): (Vec<usize>, Vec<Query>) = sentence
-            .valid_triplets()
-            .filter_map(|(place, triplet)| Some((place, triplet.word_query()?.enough(enough))))
-            .unzip();
+    /// [`Pending`] if a reply is missing.
+    pub fn count_facts(
+        &self,
+        sentence: &Sentence,
+        limit: u64,
+    ) -> Result<Vec<(usize, u64)>, Pending> {
+        let mut indices = Vec::new();
+        let mut queries = Vec::new();
+        for (index, triplet) in sentence.valid_triplets() {
+            if let Some(query) = triplet.word_query() {
+                indices.push(index);
+                queries.push(query.limit(limit));
+            }
+        }
         let counts = self.count_all(queries)?;
-        Ok(places
-            .into_iter()
-            .zip(counts)
-            .filter_map(|(place, count)| Some((place, count?)))
-            .collect())
+        let facts = indices.into_iter().zip(counts);
+        Ok(facts.filter_map(|(index, count)| Some((index, count?))).collect())
     }
 
-    /// What each hypothesis is to its premise, in order, all asked for at once. Needs
-    /// [`crate::Verifier::Nli`].
+    /// Returns the entailment of each pair, in order. Needs [`crate::Capability::Nli`].
     ///
     /// # Errors
-    /// [`Ask`] where some are not there yet.
+    /// [`Pending`] if a reply is missing.
     pub fn entailments(
         &self,
-        pairs: impl IntoIterator<Item = Pair>,
-    ) -> Result<Vec<Entailment>, Ask> {
-        self.answer_all(pairs.into_iter().map(Request::Nli), |reply| match reply {
+        pairs: impl IntoIterator<Item = NliPair>,
+    ) -> Result<Vec<Entailment>, Pending> {
+        self.all_replies(pairs.into_iter().map(Request::Nli), |reply| match reply {
             Reply::Nli(entailment) => Some(*entailment),
             _ => None,
         })
     }
 
-    /// What a chat model replies to each prompt, in order, all asked for at once. Needs
-    /// [`crate::Verifier::Chat`].
+    /// Returns a chat model's reply to each prompt, in order. Needs [`crate::Capability::Chat`].
     ///
     /// # Errors
-    /// [`Ask`] where some are not there yet.
-    pub fn chats(&self, prompts: impl IntoIterator<Item = Prompt>) -> Result<Vec<String>, Ask> {
-        self.answer_all(prompts.into_iter().map(Request::Chat), |reply| match reply {
-            Reply::Chat(reply) => Some(reply.clone()),
+    /// [`Pending`] if a reply is missing.
+    pub fn chats(
+        &self,
+        prompts: impl IntoIterator<Item = ChatPrompt>,
+    ) -> Result<Vec<String>, Pending> {
+        self.all_replies(prompts.into_iter().map(Request::Chat), |reply| match reply {
+            Reply::Chat(text) => Some(text.clone()),
             _ => None,
         })
     }
 
-    /// The passages of each search, best first, all asked for at once. Needs
-    /// [`crate::Verifier::Passages`].
+    /// Returns the passages of each search, best first. Needs [`crate::Capability::Passages`].
     ///
     /// # Errors
-    /// [`Ask`] where some are not there yet.
+    /// [`Pending`] if a reply is missing.
     pub fn passages(
         &self,
         searches: impl IntoIterator<Item = Search>,
-    ) -> Result<Vec<Vec<Passage>>, Ask> {
-        self.answer_all(searches.into_iter().map(Request::Passages), |reply| match reply {
-            Reply::Passages(found) => Some(found.clone()),
+    ) -> Result<Vec<Vec<Passage>>, Pending> {
+        self.all_replies(searches.into_iter().map(Request::Passages), |reply| match reply {
+            Reply::Passages(passages) => Some(passages.clone()),
             _ => None,
         })
     }
 
-    fn answer_all<A>(
+    fn all_replies<T>(
         &self,
         requests: impl Iterator<Item = Request>,
-        read: impl Fn(&Reply) -> Option<A>,
-    ) -> Result<Vec<A>, Ask> {
-        let (mut answers, mut missing) = (Vec::new(), Vec::new());
+        read: impl Fn(&Reply) -> Option<T>,
+    ) -> Result<Vec<T>, Pending> {
+        let mut replies = Vec::new();
+        let mut missing = Vec::new();
         for request in requests {
-            match self.answer(request, &read) {
-                Ok(answer) => answers.push(answer),
+            match self.reply(request, &read) {
+                Ok(reply) => replies.push(reply),
                 Err(request) => missing.push(request),
             }
         }
-        if missing.is_empty() { Ok(answers) } else { Err(Ask(missing)) }
+        if missing.is_empty() { Ok(replies) } else { Err(Pending(missing)) }
     }
 
-    /// The answer to the next question, which is `request`, or else the question.
-    fn answer<A>(
-        &self,
-        request: Request,
-        read: impl Fn(&Reply) -> Option<A>,
-    ) -> Result<A, Request> {
+    /// Returns the next reply, which answers `request`, or the request if there is none.
+    fn reply<T>(&self, request: Request, read: impl Fn(&Reply) -> Option<T>) -> Result<T, Request> {
         let Some((reply, rest)) = self.replies.get().split_first() else { return Err(request) };
         self.replies.set(rest);
-        if let Some((asked, later)) = self.requests.get().split_first() {
-            assert_eq!(request, *asked, "called again, the rule asks something else than before");
+        if let Some((earlier, later)) = self.requests.get().split_first() {
+            assert_eq!(request, *earlier, "run again, the rule sends another request than before");
             self.requests.set(later);
         }
-        Ok(read(reply).expect("called again, the rule asks something else than before"))
+        Ok(read(reply).expect("run again, the rule sends another request than before"))
     }
 }
 
-fn count(reply: &Reply) -> Option<Option<u64>> {
+fn occurrences(reply: &Reply) -> Option<Option<u64>> {
     if let Reply::Count(Count { occurrences, .. }) = reply { Some(*occurrences) } else { None }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Precision;
 
     const NOWHERE: CorpusSize = CorpusSize { tokens: None, documents: None };
 
     fn count(occurrences: Option<u64>) -> Reply {
-        Reply::Count(Count { occurrences, exact: true })
+        Reply::Count(Count { occurrences, precision: Precision::Exact })
     }
 
     #[test]
@@ -190,24 +194,25 @@ mod tests {
         let corpus = Corpus::new(NOWHERE, &counts);
         assert_eq!(corpus.count(paris.clone()), Ok(None));
         assert_eq!(corpus.count(peru.clone()), Ok(Some(3)));
-        assert_eq!(corpus.count(rome.clone()), Err(Ask(vec![Request::Count(rome.clone())])));
+        assert_eq!(corpus.count(rome.clone()), Err(Pending(vec![Request::Count(rome.clone())])));
         let corpus = Corpus::new(NOWHERE, &counts[..1]);
-        let asked = corpus.count_all([paris, peru.clone(), rome.clone()]);
-        assert_eq!(asked, Err(Ask(vec![Request::Count(peru), Request::Count(rome)])));
+        let pending = corpus.count_all([paris, peru.clone(), rome.clone()]);
+        assert_eq!(pending, Err(Pending(vec![Request::Count(peru), Request::Count(rome)])));
     }
 
     #[test]
-    #[should_panic(expected = "asks something else than before")]
+    #[should_panic(expected = "sends another request than before")]
     fn changed_request_is_detected_in_tests() {
         let [paris, peru] = ["Paris", "Peru"].map(|word| Query::all_of([word]));
         let _ = Corpus::recorded(NOWHERE, &[count(None)], &[Request::Count(paris)]).count(peru);
     }
 
     #[test]
-    fn verifier_requests_are_batched_and_ordered() {
-        let pairs = ["Rome", "Peru"].map(|hypothesis| Pair::new("Rome is in Italy.", hypothesis));
-        let asked = Corpus::new(NOWHERE, &[]).entailments(pairs.clone()).unwrap_err();
-        assert_eq!(asked, Ask(pairs.clone().map(Request::Nli).to_vec()));
+    fn capability_requests_are_batched_and_ordered() {
+        let pairs =
+            ["Rome", "Peru"].map(|hypothesis| NliPair::new("Rome is in Italy.", hypothesis));
+        let pending = Corpus::new(NOWHERE, &[]).entailments(pairs.clone()).unwrap_err();
+        assert_eq!(pending, Pending(pairs.clone().map(Request::Nli).to_vec()));
         let entailment = |entail| Entailment { entail, neutral: None, contradict: None };
         let replies = [
             Reply::Nli(entailment(0.9)),
@@ -217,10 +222,13 @@ mod tests {
         ];
         let corpus = Corpus::new(NOWHERE, &replies);
         assert_eq!(corpus.entailments(pairs), Ok(vec![entailment(0.9), entailment(0.1)]));
-        assert_eq!(corpus.chats([Prompt::user("Is it?")]), Ok(vec!["yes".to_owned()]));
+        assert_eq!(corpus.chats([ChatPrompt::user("Is it?")]), Ok(vec!["yes".to_owned()]));
         assert_eq!(corpus.count(Query::all_of(["Rome"])), Ok(Some(3)));
         let search = Search { title: None, query: "Rome".into(), k: 2 };
-        assert_eq!(corpus.passages([search.clone()]), Err(Ask(vec![Request::Passages(search)])));
+        assert_eq!(
+            corpus.passages([search.clone()]),
+            Err(Pending(vec![Request::Passages(search)]))
+        );
     }
 
     #[test]
@@ -232,10 +240,10 @@ mod tests {
             ("Rome", "in", "Peru"),
         ];
         let sentence = crate::testing::sentence("Rome is in Italy.", &film);
-        let [italy, peru] = ["Italy", "Peru"].map(|word| Query::all_of(["Rome", word]).enough(20));
+        let [italy, peru] = ["Italy", "Peru"].map(|word| Query::all_of(["Rome", word]).limit(20));
         assert_eq!(
             Corpus::new(NOWHERE, &[]).count_facts(&sentence, 20),
-            Err(Ask(vec![Request::Count(italy), Request::Count(peru)]))
+            Err(Pending(vec![Request::Count(italy), Request::Count(peru)]))
         );
         let counts = [count(None), count(Some(3))];
         assert_eq!(Corpus::new(NOWHERE, &counts).count_facts(&sentence, 20), Ok(vec![(3, 3)]));

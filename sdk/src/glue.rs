@@ -1,57 +1,79 @@
-//! Between the component's exports and a [`CompletionRule`] or [`ResponseRule`].
+//! The component's exports, implemented with a [`CompletionRule`] or [`ResponseRule`].
 
 use std::sync::{Mutex, OnceLock};
 
-use crate::batch::{Batch, Said};
-use crate::bindings::{Assessment, Outcome, Reply};
+use crate::batch::Batch;
+use crate::bindings::{self, Reply, Request, ResponseOutcome, SentenceOutcome};
+use crate::rule::score_completion;
 use crate::{
-    Completion, CompletionRule, CorpusSize, Grade, Judgement, Manifest, ResponseRule, Settings,
-    Verifier,
+    Capability, Completion, CompletionRule, CorpusSize, CreditKind, Manifest, ResponseRule,
+    Settings, Verdict,
 };
 
-/// Makes a sentence rule the component that this crate compiles to. Its name, version and summary
-/// are the package's.
+/// Exports a sentence rule from this crate's component. Name, version and summary are the package's.
 #[macro_export]
 macro_rules! export {
     ($rule:ty) => {
         $crate::component!($rule, $crate::CompletionRule, $crate::bindings, {
+            fn describe() -> $crate::Manifest {
+                $crate::glue::sentence_manifest::<$rule>($crate::package!())
+            }
+
             fn score(
                 completions: Vec<$crate::Completion>,
                 corpus: $crate::CorpusSize,
-            ) -> Vec<Vec<$crate::bindings::Outcome>> {
+            ) -> Vec<Vec<$crate::bindings::SentenceOutcome>> {
                 $crate::glue::score(&RULE, completions, corpus)
             }
 
             fn resume(
                 replies: Vec<$crate::bindings::Reply>,
-            ) -> Vec<Vec<$crate::bindings::Outcome>> {
-                $crate::glue::resume(&RULE, replies)
+            ) -> Vec<Vec<$crate::bindings::SentenceOutcome>> {
+                $crate::glue::resume_score(&RULE, replies)
             }
         });
     };
 }
 
-/// Makes a response rule the component that this crate compiles to. Its name, version and summary
-/// are the package's.
+/// Exports a response rule from this crate's component. Name, version and summary are the package's.
 #[macro_export]
 macro_rules! export_response_rule {
     ($rule:ty) => {
         $crate::component!($rule, $crate::ResponseRule, $crate::bindings::response, {
-            fn assess(
-                completions: Vec<$crate::Completion>,
-                corpus: $crate::CorpusSize,
-            ) -> Vec<$crate::bindings::Assessment> {
-                $crate::glue::assess(&RULE, completions, corpus)
+            fn describe() -> $crate::Manifest {
+                $crate::glue::response_manifest::<$rule>($crate::package!())
             }
 
-            fn resume(replies: Vec<$crate::bindings::Reply>) -> Vec<$crate::bindings::Assessment> {
-                $crate::glue::reassess(&RULE, replies)
+            fn grade(
+                completions: Vec<$crate::Completion>,
+                corpus: $crate::CorpusSize,
+            ) -> Vec<$crate::bindings::ResponseOutcome> {
+                $crate::glue::grade(&RULE, completions, corpus)
+            }
+
+            fn resume(
+                replies: Vec<$crate::bindings::Reply>,
+            ) -> Vec<$crate::bindings::ResponseOutcome> {
+                $crate::glue::resume_grade(&RULE, replies)
             }
         });
     };
 }
 
-/// What both kinds of component have in common.
+/// The name, version and summary of the package that exports a rule.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! package {
+    () => {
+        $crate::glue::Package {
+            name: env!("CARGO_PKG_NAME"),
+            version: env!("CARGO_PKG_VERSION"),
+            summary: env!("CARGO_PKG_DESCRIPTION"),
+        }
+    };
+}
+
+/// The parts that both kinds of component share.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! component {
@@ -62,16 +84,6 @@ macro_rules! component {
             static RULE: ::std::sync::OnceLock<$rule> = ::std::sync::OnceLock::new();
 
             impl $($bindings)::+::Guest for Component {
-                fn describe() -> $crate::Manifest {
-                    $crate::glue::describe::<$rule>(
-                        env!("CARGO_PKG_NAME"),
-                        env!("CARGO_PKG_VERSION"),
-                        env!("CARGO_PKG_DESCRIPTION"),
-                        <$rule as $kind>::ASKS,
-                        <$rule as $kind>::READS_TRIPLETS,
-                    )
-                }
-
                 fn configure(settings: String) -> Result<(), String> {
                     $crate::glue::configure(&RULE, &settings, <$rule as $kind>::validate)
                 }
@@ -79,7 +91,7 @@ macro_rules! component {
                 $($exports)*
             }
 
-            // Natively a rule is a library to test; only WebAssembly has exports of these names,
+            // Natively a rule is a library to test. Only WebAssembly has exports of these names,
             // and one thread.
             #[cfg(target_family = "wasm")]
             $($bindings)::+::export!(Component with_types_in $($bindings)::+);
@@ -87,22 +99,36 @@ macro_rules! component {
     };
 }
 
-pub fn describe<R: Settings>(
-    name: &str,
-    version: &str,
-    summary: &str,
-    asks: &[Verifier],
+pub struct Package {
+    pub name: &'static str,
+    pub version: &'static str,
+    pub summary: &'static str,
+}
+
+pub fn sentence_manifest<R: CompletionRule>(package: Package) -> Manifest {
+    manifest::<R>(package, R::REQUIRES, R::READS_TRIPLETS, R::CREDIT)
+}
+
+/// A response rule sees triplets if a sentence rule of the run reads them.
+pub fn response_manifest<R: ResponseRule>(package: Package) -> Manifest {
+    manifest::<R>(package, R::REQUIRES, false, CreditKind::AllTokens)
+}
+
+fn manifest<S: Settings>(
+    package: Package,
+    requires: &[Capability],
     reads_triplets: bool,
+    credit: CreditKind,
 ) -> Manifest {
-    hand_over_panics();
-    let [name, version, summary] = [name, version, summary].map(str::to_owned);
+    report_panics();
     Manifest {
-        name,
-        version,
-        summary,
-        settings_schema: R::schema(),
-        asks: asks.to_vec(),
+        name: package.name.to_owned(),
+        version: package.version.to_owned(),
+        summary: package.summary.to_owned(),
+        settings_schema: S::schema(),
+        requires: requires.to_vec(),
         reads_triplets,
+        credit,
     }
 }
 
@@ -111,78 +137,100 @@ pub fn configure<R: Settings>(
     settings: &str,
     validate: impl FnOnce(&R) -> Result<(), String>,
 ) -> Result<(), String> {
-    hand_over_panics();
+    report_panics();
     rule.set(crate::settings::validated(settings, validate)?)
         .map_err(|_| "the rule is configured already".to_owned())
 }
 
-/// What is judged, until nothing is asked any more.
+/// The batch of this instance.
 static BATCH: Mutex<Option<Batch>> = Mutex::new(None);
 
 pub fn score<R: CompletionRule>(
     rule: &OnceLock<R>,
     completions: Vec<Completion>,
     corpus: CorpusSize,
-) -> Vec<Vec<Outcome>> {
-    begin(Batch::new(completions, corpus, |completion| completion.sentences.len()), |batch| {
-        judged(rule, batch)
-    })
+) -> Vec<Vec<SentenceOutcome>> {
+    let num_sentences = |completion: &Completion| completion.sentences.len();
+    start(Batch::new(completions, corpus, num_sentences), |batch| run_sentence_rule(rule, batch))
 }
 
-pub fn resume<R: CompletionRule>(rule: &OnceLock<R>, replies: Vec<Reply>) -> Vec<Vec<Outcome>> {
-    go_on(replies, |batch| judged(rule, batch))
+pub fn resume_score<R: CompletionRule>(
+    rule: &OnceLock<R>,
+    replies: Vec<Reply>,
+) -> Vec<Vec<SentenceOutcome>> {
+    resume(replies, |batch| run_sentence_rule(rule, batch))
 }
 
-fn judged<R: CompletionRule>(rule: &OnceLock<R>, batch: &mut Batch) -> Vec<Vec<Outcome>> {
+fn run_sentence_rule<R: CompletionRule>(
+    rule: &OnceLock<R>,
+    batch: &mut Batch,
+) -> Vec<Vec<SentenceOutcome>> {
     let rule = rule.get().expect(CONFIGURED);
-    let outcome = |said: Said<Judgement>| match said {
-        Ok(Judgement::Score(verdict)) => Outcome::Score(verdict),
-        Ok(Judgement::Abstain(why)) => Outcome::Abstain(why),
-        Err(requests) => Outcome::Ask(requests),
-    };
-    let said = batch.judge(|completion, corpora| rule.judge(completion, corpora));
-    said.into_iter().map(|completion| completion.into_iter().map(outcome).collect()).collect()
+    let completions = batch.run(|completion, corpora| score_completion(rule, completion, corpora));
+    completions
+        .into_iter()
+        .map(|outcomes| outcomes.into_iter().map(sentence_outcome).collect())
+        .collect()
 }
 
-pub fn assess<R: ResponseRule>(
+fn sentence_outcome(outcome: Result<Verdict, Vec<Request>>) -> SentenceOutcome {
+    match outcome {
+        Ok(Verdict { reward: Some(reward), count, triplet, note, credit }) => {
+            SentenceOutcome::Done(bindings::Verdict { reward, count, triplet, note, credit })
+        }
+        Ok(Verdict { reward: None, note, .. }) => SentenceOutcome::Abstain(note),
+        Err(requests) => SentenceOutcome::Pending(requests),
+    }
+}
+
+pub fn grade<R: ResponseRule>(
     rule: &OnceLock<R>,
     completions: Vec<Completion>,
     corpus: CorpusSize,
-) -> Vec<Assessment> {
-    begin(Batch::new(completions, corpus, |_| 1), |batch| graded(rule, batch))
+) -> Vec<ResponseOutcome> {
+    start(Batch::new(completions, corpus, |_| 1), |batch| run_response_rule(rule, batch))
 }
 
-pub fn reassess<R: ResponseRule>(rule: &OnceLock<R>, replies: Vec<Reply>) -> Vec<Assessment> {
-    go_on(replies, |batch| graded(rule, batch))
+pub fn resume_grade<R: ResponseRule>(
+    rule: &OnceLock<R>,
+    replies: Vec<Reply>,
+) -> Vec<ResponseOutcome> {
+    resume(replies, |batch| run_response_rule(rule, batch))
 }
 
-fn graded<R: ResponseRule>(rule: &OnceLock<R>, batch: &mut Batch) -> Vec<Assessment> {
+fn run_response_rule<R: ResponseRule>(
+    rule: &OnceLock<R>,
+    batch: &mut Batch,
+) -> Vec<ResponseOutcome> {
     let rule = rule.get().expect(CONFIGURED);
-    let assessment = |said: Said<Grade>| match said {
-        Ok(grade) => Assessment::Graded(grade),
-        Err(requests) => Assessment::Ask(requests),
-    };
-    let said = batch.judge(|completion, corpora| vec![rule.grade(completion, &corpora[0])]);
-    said.into_iter().flatten().map(assessment).collect()
+    let completions = batch.run(|completion, corpora| vec![rule.grade(completion, &corpora[0])]);
+    let mut outcomes = Vec::with_capacity(completions.len());
+    for outcome in completions.into_iter().flatten() {
+        outcomes.push(match outcome {
+            Ok(grade) => ResponseOutcome::Done(grade),
+            Err(requests) => ResponseOutcome::Pending(requests),
+        });
+    }
+    outcomes
 }
 
-fn begin<T>(batch: Batch, judge: impl FnOnce(&mut Batch) -> T) -> T {
-    judge(BATCH.lock().expect(UNBROKEN).insert(batch))
+fn start<T>(batch: Batch, run: impl FnOnce(&mut Batch) -> T) -> T {
+    run(BATCH.lock().expect(NOT_POISONED).insert(batch))
 }
 
-fn go_on<T>(replies: Vec<Reply>, judge: impl FnOnce(&mut Batch) -> T) -> T {
-    let mut batch = BATCH.lock().expect(UNBROKEN);
-    let batch = batch.as_mut().expect("the contract: `resume` comes after what asked");
+fn resume<T>(replies: Vec<Reply>, run: impl FnOnce(&mut Batch) -> T) -> T {
+    let mut batch = BATCH.lock().expect(NOT_POISONED);
+    let batch = batch.as_mut().expect("the contract: `resume` follows pending outcomes");
     batch.reply(replies);
-    judge(batch)
+    run(batch)
 }
 
 const CONFIGURED: &str = "the contract: `configure` comes first";
-const UNBROKEN: &str = "a panic ends the instance";
+const NOT_POISONED: &str = "a panic ends the instance";
 
-/// A panic ends as a trap without words; its text takes this way out. Natively, panics keep the
-/// hook they have.
-fn hand_over_panics() {
+/// A panic ends as a trap without a message; the hook reports its text first. Natively, the panic
+/// hook is unchanged.
+fn report_panics() {
     #[cfg(target_family = "wasm")]
     std::panic::set_hook(Box::new(|panic| crate::bindings::report(&panic.to_string())));
 }

@@ -1,66 +1,79 @@
-//! What a reward rule is written with.
+//! The toolkit for reward rules.
 //!
-//! A rule is a pure function from one sentence, its triplets and the answers to what it asks to a
-//! verdict. It imports nothing, keeps no state and reads no clock. This is a whole one:
+//! A rule is a pure function from one sentence, its triplets and the replies to its requests to a
+//! verdict. It imports nothing, has no state and reads no clock. This is a complete one:
 //!
 //! ```
 //! use corver_sdk::prelude::*;
 //!
 //! settings! {
-//!     /// Pays a sentence whose first fact the corpus attests.
+//!     /// Rewards a sentence if the corpus attests its first fact.
 //!     pub struct Attested {
-//!         /// Counts up to this one earn nothing, in occurrences.
+//!         /// Counts up to this number are noise, occurrences.
 //!         pub noise_floor: u64 = 0,
 //!     }
 //! }
 //!
 //! impl SentenceRule for Attested {
-//!     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-//!         let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
-//!         let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
-//!         let count = corpus.count(query)?; // the first time round, this asks the host and stops here
-//!         verdict(if count > Some(self.noise_floor) { 0.1 } else { -0.3 }).because(index, count)
+//!     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
+//!         let Some((index, triplet)) = sentence.first_valid_triplet() else {
+//!             return Ok(Verdict::abstain("no valid triplet"));
+//!         };
+//!         let Some(query) = triplet.word_query() else {
+//!             return Ok(Verdict::abstain("fewer than two content words"));
+//!         };
+//!         let count = corpus.count(query)?; // without a reply yet, the function returns here
+//!         let reward = if count > Some(self.noise_floor) { 0.1 } else { -0.3 };
+//!         Ok(Verdict::new(reward).because(index, count))
 //!     }
 //! }
 //!
 //! corver_sdk::export!(Attested);
 //! ```
 //!
-//! | what is rewarded | implement | export with |
+//! # `?` runs the function again
+//!
+//! A request without a reply ends the function with [`Pending`]. The host gets the reply and calls
+//! the function again from its first line; this time `corpus.count(query)?` returns the count. So a
+//! rule must send the same requests in the same order each time, and code before a `?` runs several
+//! times.
+//!
+//! | reward for | implement | export with |
 //! | --- | --- | --- |
 //! | a sentence by itself | [`SentenceRule`] | [`export!`] |
-//! | a sentence in the light of its neighbours | [`CompletionRule`] | [`export!`] |
-//! | a whole completion: a judge of answers, a check of their format | [`ResponseRule`] | [`export_response_rule!`] |
+//! | a sentence compared with its neighbours | [`CompletionRule`] | [`export!`] |
+//! | a completion: an answer judge or a format check | [`ResponseRule`] | [`export_response_rule!`] |
 //!
-//! What a rule sees is a [`Completion`] of [`Sentence`]s with their [`Triplet`]s, and the
-//! [`Corpus`], which answers a
-//! [`Query`] with a count; where the rule's `ASKS` says so, also a [`Pair`] of texts with its [`Entailment`], a [`Prompt`] with a chat
-//! model's reply, and a [`Search`] with [`Passage`]s. Ready-made parts:
-//! [`Sentence::first_valid_triplet`], [`Triplet::word_query`],
-//! [`Corpus::count_facts`], [`first_fact`], [`mean_fact`], [`Tiers`], [`content_words`]; for questions to models [`Prompt::tagged`],
-//! [`statements`], [`listed`], [`has_word`]; for texts [`between_tags`], [`keeps_template`], [`token_f1`], [`subsequence_end`].
+//! A rule reads a [`Completion`] of [`Sentence`]s with their [`Triplet`]s. It requests counts of
+//! [`Query`]s from the [`Corpus`]. If its `REQUIRES` names the [`Capability`], it also requests the
+//! [`Entailment`] of an [`NliPair`], a chat model's reply to a [`ChatPrompt`], or the [`Passage`]s
+//! of a [`Search`].
 //!
-//! `cargo build --release --target wasm32-unknown-unknown` makes the file that `corver-host train
-//! --plugin` takes. `cargo test` is native: [`testing`] has a corpus to fill in by hand, and
-//! [`testing::check()`], which tries a rule on generated completions.
+//! Ready-made parts: [`Sentence::first_valid_triplet`], [`Triplet::word_query`],
+//! [`Corpus::count_facts`], [`first_fact`], [`mean_fact`], [`Tiers`], [`content_words`]. [`chat`]
+//! parses replies of chat models, [`tags`] reads blocks of a completion, [`overlap`] compares texts.
+//!
+//! `cargo build --release --target wasm32-unknown-unknown` makes the file for `corver-host train
+//! --plugin`. `cargo test` is native: [`testing`] has a corpus with given counts, and
+//! [`testing::check()`] tries a rule on generated completions.
 
 mod batch;
 pub mod bindings;
+pub mod chat;
 mod corpus;
 #[doc(hidden)]
 pub mod glue;
-mod outcome;
-mod overlap;
+pub mod overlap;
 mod query;
-mod question;
-mod replies;
+mod request;
 mod response;
 mod rule;
 mod settings;
-mod tags;
+pub mod tags;
 pub mod testing;
 mod text;
 mod tiers;
+mod verdict;
 mod words;
 
 #[doc(hidden)]
@@ -69,31 +82,26 @@ pub use schemars;
 pub use serde;
 
 pub use bindings::{
-    Completion, CorpusSize, Count, Credit, Entailment, Grade, Manifest, Message, Pair, Passage,
-    Point, Prompt, Query, Reply, Request, Role, Search, Section, Sentence, Triplet, Verdict,
-    Verifier,
+    Capability, ChatPrompt, ChatRole, Completion, CorpusSize, Count, Credit, CreditKind,
+    Entailment, Grade, Manifest, Message, NliPair, Passage, Precision, Query, Reply, Request,
+    Search, Section, Sentence, TokenReward, Triplet,
 };
-pub use corpus::{Ask, Corpus};
-pub use outcome::{
-    Judgement, Outcome, OutcomeExt, abstain, first_fact, label, mean_fact, points, verdict,
-};
-pub use overlap::{subsequence_end, token_f1};
-pub use replies::{LIST_STATEMENTS, has_word, listed, statements};
-pub use response::{Graded, GradedExt, ResponseRule, grade};
-pub use rule::{CompletionRule, SentenceRule};
+pub use corpus::{Corpus, Pending};
+pub use response::ResponseRule;
+pub use rule::{CompletionRule, SentenceContext, SentenceRule};
 pub use settings::{
     Settings, Variant, at_least_one, configured, configured_response, finite, probability,
 };
-pub use tags::{between_tags, keeps_template};
 pub use tiers::{Tiers, TiersError};
+pub use verdict::{Verdict, first_fact, mean_fact};
 pub use words::{content_words, is_pronoun, relation_words, word_query};
 
-/// Everything a rule usually needs.
+/// The names that most rules need.
 pub mod prelude {
     pub use crate::{
-        Completion, CompletionRule, Corpus, Graded, GradedExt as _, Outcome, OutcomeExt as _, Pair,
-        Prompt, Query, ResponseRule, Search, Section, Sentence, SentenceRule, Settings as _, Tiers,
-        Triplet, Verifier, abstain, content_words, finite, first_fact, grade, is_pronoun, label,
-        mean_fact, points, relation_words, settings, verdict, word_query,
+        Capability, ChatPrompt, Completion, CompletionRule, Corpus, CreditKind, Grade, NliPair,
+        Pending, Query, ResponseRule, Search, Section, Sentence, SentenceContext, SentenceRule,
+        Settings as _, Tiers, Triplet, Verdict, content_words, finite, first_fact, is_pronoun,
+        mean_fact, relation_words, settings, word_query,
     };
 }

@@ -1,9 +1,9 @@
-//! What two texts have in common.
+//! Overlap of two texts.
 
 use std::collections::HashMap;
 
-/// Harmonic mean of the shares that the words in common have of the answer and of the gold (the F1
-/// of SQuAD); 0 where there are none.
+/// Returns the F1 of SQuAD: the harmonic mean of the shares that the common words have of the answer
+/// and of the gold; 0 without common words.
 #[must_use]
 pub fn token_f1(answer: &[String], gold: &[String]) -> f64 {
     let mut left: HashMap<&String, usize> = HashMap::new();
@@ -19,23 +19,22 @@ pub fn token_f1(answer: &[String], gold: &[String]) -> f64 {
     if common == 0 { 0.0 } else { 2.0 * common as f64 / (answer.len() + gold.len()) as f64 }
 }
 
-/// The character of `text`, counted from 0, with which a longest common subsequence of the two
-/// ends; the first such character where there are several. `None` where they have no character in
-/// common. The work is the product of the lengths.
+/// Returns the index of the character of `text` at which a longest common subsequence of the two
+/// ends, the first if there are several; `None` without a common character. Takes time proportional
+/// to the product of the lengths.
 ///
 /// ```
-/// // "Rome is old", with which the sentence goes on, is not part of it.
-/// let end = corver_sdk::subsequence_end("Rome is in Italy", "Rome is in Italy, and it is old.");
+/// // The rest of the sentence, "and it is old", is not part of it.
+/// let end = corver_sdk::overlap::subsequence_end("Rome is in Italy", "Rome is in Italy, and it is old.");
 /// assert_eq!(end, Some(15));
 /// ```
 #[must_use]
 pub fn subsequence_end(part: &str, text: &str) -> Option<usize> {
     let part: Vec<char> = part.chars().collect();
-    // Of the text so far, and of as many characters of `part` as the index says: the length of
-    // their longest common subsequence.
+    // lengths[n]: the longest common subsequence of the text so far and of the first n characters.
     let mut lengths = vec![0_usize; part.len() + 1];
     let mut end = None;
-    for (place, character) in text.chars().enumerate() {
+    for (position, character) in text.chars().enumerate() {
         let longest = lengths[part.len()];
         let mut diagonal = 0;
         for (i, &wanted) in part.iter().enumerate() {
@@ -45,7 +44,7 @@ pub fn subsequence_end(part: &str, text: &str) -> Option<usize> {
             diagonal = before;
         }
         if lengths[part.len()] > longest {
-            end = Some(place);
+            end = Some(position);
         }
     }
     end

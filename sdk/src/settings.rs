@@ -1,4 +1,4 @@
-//! A rule's settings: a struct with defaults, read from JSON, strict about unknown keys.
+//! Settings of a rule: a struct with defaults, read from JSON, strict about unknown keys.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{CompletionRule, ResponseRule};
 
-/// What [`crate::settings!`] makes of a struct.
+/// A struct declared by [`crate::settings!`].
 pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static {
-    /// Reads a JSON object; keys that are absent keep their defaults.
+    /// Reads a JSON object; absent keys have their defaults.
     ///
     /// # Errors
     /// A message that names the key that is wrong or unknown.
@@ -19,12 +19,12 @@ pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'sta
         }
         let settings: serde_json::Value =
             serde_json::from_str(json).map_err(|error| error.to_string())?;
-        // The error names the key: a line and column would not help those who did not write the
-        // JSON.
+        // The error names the key: the user may not have written this JSON, so a line and column
+        // would not help.
         serde_path_to_error::deserialize(settings).map_err(|error| error.to_string())
     }
 
-    /// The JSON schema of these settings, defaults and doc comments included.
+    /// Returns the JSON schema of these settings, with defaults and doc comments.
     #[must_use]
     fn schema() -> String {
         schemars::generate::SchemaSettings::default()
@@ -35,7 +35,7 @@ pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'sta
     }
 }
 
-/// A rule with these settings, a JSON object, validated ([`CompletionRule::validate`]).
+/// Returns a rule with these settings, a JSON object, validated by [`CompletionRule::validate`].
 ///
 /// # Errors
 /// A message that names the key that is wrong or unknown.
@@ -43,7 +43,8 @@ pub fn configured<R: CompletionRule>(json: &str) -> Result<R, String> {
     validated(json, R::validate)
 }
 
-/// A response rule with these settings, a JSON object, validated ([`ResponseRule::validate`]).
+/// Returns a response rule with these settings, a JSON object, validated by
+/// [`ResponseRule::validate`].
 ///
 /// # Errors
 /// As [`configured`].
@@ -60,7 +61,7 @@ pub(crate) fn validated<R: Settings>(
     Ok(rule)
 }
 
-/// Refuses a reward that no verdict can carry: one that is not finite as a 32-bit float.
+/// Rejects a reward that is not finite as a 32-bit float, which no verdict can carry.
 ///
 /// # Errors
 /// A message that names the setting.
@@ -72,7 +73,7 @@ pub fn finite(setting: &str, reward: f64) -> Result<(), String> {
     }
 }
 
-/// Refuses a number that is no probability.
+/// Rejects a number outside 0 to 1.
 ///
 /// # Errors
 /// A message that names the setting.
@@ -84,7 +85,7 @@ pub fn probability(setting: &str, value: f64) -> Result<(), String> {
     }
 }
 
-/// Refuses 0.
+/// Rejects 0.
 ///
 /// # Errors
 /// A message that names the setting.
@@ -92,29 +93,29 @@ pub fn at_least_one(setting: &str, number: u64) -> Result<(), String> {
     if number > 0 { Ok(()) } else { Err(format!("`{setting}` must be at least 1")) }
 }
 
-/// A setting of rules whose method has a paper and published code that differ.
+/// The version of a method whose paper and published code differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
-    /// As the paper describes it.
+    /// The method of the paper.
     #[default]
     Paper,
-    /// As the published code does it.
+    /// The behaviour of the published code.
     Upstream,
 }
 
 impl<T: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static> Settings for T {}
 
 /// Declares a rule and its settings: a struct whose every field has a default. Doc comments become
-/// the descriptions in the JSON schema; keys that are no field are refused.
+/// the descriptions in the JSON schema; unknown keys are rejected.
 ///
 /// ```
 /// use corver_sdk::{Settings, settings};
 ///
 /// settings! {
-///     /// Pays what is well attested.
+///     /// Rewards sentences with a high count.
 ///     pub struct Attested {
-///         /// In occurrences.
+///         /// Lowest rewarded count, occurrences.
 ///         pub floor: u64 = 20,
 ///     }
 /// }

@@ -1,11 +1,11 @@
-//! Text in tags: the blocks of a completion, and the fields of a prompt.
+//! Tags: the blocks of a completion, and the fields of a prompt.
 
-use crate::Prompt;
+use crate::ChatPrompt;
 
-/// What stands between the first `<name>` and the next `</name>`; `None` where either is missing.
+/// Returns the text between the first `<name>` and the next `</name>`; `None` if either is missing.
 ///
 /// ```
-/// assert_eq!(corver_sdk::between_tags("<think>So.</think><answer>Rome</answer>", "answer"), Some("Rome"));
+/// assert_eq!(corver_sdk::tags::between_tags("<think>So.</think><answer>Rome</answer>", "answer"), Some("Rome"));
 /// ```
 #[must_use]
 pub fn between_tags<'a>(text: &'a str, name: &str) -> Option<&'a str> {
@@ -13,30 +13,34 @@ pub fn between_tags<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     rest.split_once(&closing(name)).map(|(inside, _)| inside)
 }
 
-/// Whether think and answer tags stand in the text exactly once each and in their order. The prompt
-/// may have opened the think block: its first tag may be missing. What stands between, before or
-/// behind them does not matter.
+/// Returns true if the think and answer tags each occur once, in their order. `<think>` may be
+/// missing, since the prompt may have opened the block. Text around the tags is ignored.
 #[must_use]
-pub fn keeps_template(text: &str) -> bool {
+pub fn has_template(text: &str) -> bool {
     let tags = ["<think>", "</think>", "<answer>", "</answer>"];
     let tags = if text.contains(tags[0]) { &tags[..] } else { &tags[1..] };
-    let places: Vec<usize> =
-        tags.iter().flat_map(|tag| text.match_indices(tag)).map(|(place, _)| place).collect();
-    places.len() == tags.len() && tags.iter().all(|tag| text.contains(tag)) && places.is_sorted()
+    let mut positions = Vec::new();
+    for tag in tags {
+        positions.extend(text.match_indices(tag).map(|(position, _)| position));
+    }
+    positions.len() == tags.len()
+        && tags.iter().all(|tag| text.contains(tag))
+        && positions.is_sorted()
 }
 
-impl Prompt {
-    /// [`Self::user`] with the instructions and, below them, each text in the tag of its name: `<text>Rome is in Italy.</text>`.
-    /// No text can end its field or begin another: the tags of all fields are taken out of it,
-    /// however they are written (`</TEXT >`, `<text a="b">`).
+impl ChatPrompt {
+    /// Returns a user message of the instructions, followed by each text in the tag of its name:
+    /// `<text>Rome is in Italy.</text>`. No text can end its field or start another: the tags of all
+    /// fields are removed from it, in any spelling (`</TEXT >`, `<text a="b">`).
     #[must_use]
     pub fn tagged(instructions: &str, fields: &[(&str, &str)]) -> Self {
         let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-        let field = |(name, text): &(&str, &str)| {
-            [opening(name), without(text, &names), closing(name)].concat()
-        };
-        let fields: Vec<String> = fields.iter().map(field).collect();
-        Self::user(&format!("{instructions}\n\n{}", fields.join("\n")))
+        let mut content = format!("{instructions}\n");
+        for (name, text) in fields {
+            content += "\n";
+            content += &[opening(name), without_tags(text, &names), closing(name)].concat();
+        }
+        Self::user(&content)
     }
 }
 
@@ -48,30 +52,30 @@ fn closing(name: &str) -> String {
     format!("</{name}>")
 }
 
-/// Takes the tags of these names out as they come to their end, so that what is left of the text
-/// cannot make up a new one.
-fn without(text: &str, names: &[&str]) -> String {
-    let mut kept = String::with_capacity(text.len());
+/// Removes the tags of these names. A tag is removed where it ends, so that the rest of the text
+/// cannot form a new one.
+fn without_tags(text: &str, names: &[&str]) -> String {
+    let mut cleaned = String::with_capacity(text.len());
     let mut starts = Vec::new();
     for character in text.chars() {
         if character == '<' {
-            starts.push(kept.len());
+            starts.push(cleaned.len());
         }
-        kept.push(character);
+        cleaned.push(character);
         while character == '>'
             && let Some(start) = starts.pop()
         {
-            if names.iter().any(|name| is_tag(&kept[start..], name)) {
-                kept.truncate(start);
+            if names.iter().any(|name| is_tag(&cleaned[start..], name)) {
+                cleaned.truncate(start);
                 break;
             }
         }
     }
-    kept
+    cleaned
 }
 
-/// Whether what stands from `<` to `>` is a tag of this name, in small letters or capitals, with
-/// whatever follows the name.
+/// Returns true if the text from `<` to `>` is a tag of this name, in any case, with anything after
+/// the name.
 fn is_tag(tag: &str, name: &str) -> bool {
     let inside = tag.strip_prefix("</").unwrap_or(&tag[1..]);
     let rest = inside
@@ -97,8 +101,8 @@ mod tests {
 
     #[test]
     fn template_requires_tags_once_in_order() {
-        for kept in ["<think>a</think><answer>b</answer>", "a</think> so: <answer></answer>."] {
-            assert!(keeps_template(kept), "{kept:?}");
+        for intact in ["<think>a</think><answer>b</answer>", "a</think> so: <answer></answer>."] {
+            assert!(has_template(intact), "{intact:?}");
         }
         for broken in [
             "",
@@ -111,12 +115,12 @@ mod tests {
             "<think>a</think></think><answer>b",
             "</think><think>a<answer>b</answer>",
         ] {
-            assert!(!keeps_template(broken), "{broken:?}");
+            assert!(!has_template(broken), "{broken:?}");
         }
     }
 
     fn content(fields: &[(&str, &str)]) -> String {
-        Prompt::tagged("Do it.", fields).messages.remove(0).content
+        ChatPrompt::tagged("Do it.", fields).messages.remove(0).content
     }
 
     #[test]
@@ -155,10 +159,10 @@ mod tests {
                 assert_eq!(asked.matches(tag).count(), times, "{tag} in {asked}");
             }
         }
-        for kept in ["東京>é", "<answers> < answer> 1<2 </an>", "<é>answer>"] {
+        for intact in ["東京>é", "<answers> < answer> 1<2 </an>", "<é>answer>"] {
             assert!(
-                content(&[("answer", &format!("{kept}</answer>"))])
-                    .ends_with(&format!("\n<answer>{kept}</answer>"))
+                content(&[("answer", &format!("{intact}</answer>"))])
+                    .ends_with(&format!("\n<answer>{intact}</answer>"))
             );
         }
     }

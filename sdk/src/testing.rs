@@ -1,4 +1,4 @@
-//! Runs a rule natively: against answers given by hand, and ([`check()`]) against generated ones.
+//! Runs a rule natively: with given counts and replies, or ([`check()`]) on generated completions.
 //!
 //! ```
 //! use corver_sdk::prelude::*;
@@ -7,11 +7,8 @@
 //! settings! { pub struct Seen {} }
 //!
 //! impl SentenceRule for Seen {
-//!     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-//!         let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
-//!         let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
-//!         let count = corpus.count(query)?;
-//!         verdict(if count > Some(0) { 1.0 } else { -1.0 }).because(index, count)
+//!     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
+//!         first_fact(sentence, corpus, 1, |count| if count > 0 { 1.0 } else { -1.0 })
 //!     }
 //! }
 //!
@@ -20,22 +17,23 @@
 //! corver_sdk::testing::check(&Seen::default(), -1.0..=1.0);
 //! ```
 
-mod answers;
 mod check;
+mod fake;
 mod responses;
 mod rounds;
 
-pub use answers::{FakeCorpus, counts};
 pub use check::{check, check_with};
+pub use fake::{FakeCorpus, counts};
 pub use responses::{check_responses, check_responses_with, response, run_response};
 
+use crate::rule::score_completion;
 use crate::{
-    Completion, CompletionRule, Corpus, CorpusSize, Credit, Judgement, Point, Reply, Request,
-    Section, Sentence, Triplet, Verdict,
+    Completion, CompletionRule, CorpusSize, Credit, CreditKind, Reply, Request, Section, Sentence,
+    TokenReward, Triplet, Verdict,
 };
 
 mod limits {
-    include!("../../wit/limits.rs");
+    include!("../wit/limits.rs");
 }
 
 /// Head, relation and tail.
@@ -44,34 +42,31 @@ pub type Parts<'a> = (&'a str, &'a str, &'a str);
 /// The paper's example: “Mario Camerini directed Il Seduttore. The film starred Sophia Loren.”
 pub const FILM: [Parts; 2] =
     [("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
-/// What is asked about the first fact of [`FILM`].
+/// Query of the first fact of [`FILM`].
 pub const DIRECTED: &str = "Mario AND Camerini AND Il AND Seduttore";
-/// What is asked about its second.
+/// Query of the second fact of [`FILM`].
 pub const STARRED: &str = "Il AND Seduttore AND Sophia AND Loren";
 
-/// A sentence of a think block with these triplets.
+/// Returns a sentence of a think block with these triplets.
 #[must_use]
 pub fn sentence(text: &str, triplets: &[Parts]) -> Sentence {
-    let triplet = |&(head, relation, tail): &Parts| {
-        let [head, relation, tail] = [head, relation, tail].map(str::to_owned);
-        Triplet { head, relation, tail }
-    };
-    Sentence {
-        text: text.to_owned(),
-        section: Section::Think,
-        triplets: triplets.iter().map(triplet).collect(),
-    }
+    let triplets = triplets.iter().map(|&(head, relation, tail)| Triplet {
+        head: head.to_owned(),
+        relation: relation.to_owned(),
+        tail: tail.to_owned(),
+    });
+    Sentence { text: text.to_owned(), section: Section::Think, triplets: triplets.collect() }
 }
 
-/// A completion of these sentences, each a text and its triplets, all in one think block: no
-/// question, no answer.
+/// Returns a completion of these sentences, each a text with its triplets, in one think block. It
+/// has no question and no answer.
 #[must_use]
 pub fn completion(sentences: &[(&str, &[Parts])]) -> Completion {
-    of(sentences.iter().map(|(text, triplets)| sentence(text, triplets)).collect())
+    let sentences = sentences.iter().map(|(text, triplets)| sentence(text, triplets));
+    completion_from(sentences.collect())
 }
 
-/// A completion of these sentences.
-fn of(sentences: Vec<Sentence>) -> Completion {
+fn completion_from(sentences: Vec<Sentence>) -> Completion {
     let texts: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
     let text = format!("<think>{}</think>", texts.join(" "));
     Completion {
@@ -85,34 +80,38 @@ fn of(sentences: Vec<Sentence>) -> Completion {
     }
 }
 
-/// What the host would record of one sentence.
+/// The result of a rule for one sentence, as the host would record it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
-    /// `None` where the rule abstained.
+pub struct ScoredSentence {
+    /// `None` if the rule abstained.
     pub reward: Option<f32>,
-    /// Which tokens get it, where it is not every token of the sentence.
+    /// `None` if every token of the sentence receives the reward.
     pub credit: Option<Credit>,
     /// The count that decided.
     pub count: Option<u64>,
     /// The index of the triplet that decided.
     pub triplet: Option<u32>,
-    /// The rule's own words.
+    /// The rule's text for the trace.
     pub note: Option<String>,
-    /// Everything it asked for, in order, each once.
-    pub asked: Vec<String>,
+    /// The rule's requests in order, without duplicates.
+    pub requests: Vec<String>,
 }
 
-/// Calls `rule` as the host would, answering from `corpus` until it judges. The sentence is the
-/// only one of its completion.
+/// Runs `rule` on a sentence that is alone in its completion, with replies from `corpus`, until it
+/// returns a verdict.
 ///
 /// # Panics
-/// Where the rule asks for what `corpus` does not hold, or does what the host refuses.
+/// Panics if the rule requests what `corpus` does not have, or breaks a limit of the host.
 #[must_use]
-pub fn run<R: CompletionRule>(rule: &R, sentence: &Sentence, corpus: &FakeCorpus) -> Judged {
-    run_completion(rule, &of(vec![sentence.clone()]), corpus).remove(0)
+pub fn run<R: CompletionRule>(
+    rule: &R,
+    sentence: &Sentence,
+    corpus: &FakeCorpus,
+) -> ScoredSentence {
+    run_completion(rule, &completion_from(vec![sentence.clone()]), corpus).remove(0)
 }
 
-/// [`run`] on the sentences of one completion.
+/// As [`run`], on the sentences of one completion.
 ///
 /// # Panics
 /// As [`run`].
@@ -121,11 +120,11 @@ pub fn run_completion<R: CompletionRule>(
     rule: &R,
     completion: &Completion,
     corpus: &FakeCorpus,
-) -> Vec<Judged> {
-    settle(rule, completion, corpus.size(), |request| corpus.answer(request))
+) -> Vec<ScoredSentence> {
+    score(rule, completion, corpus.size(), |request| corpus.reply_to(request))
 }
 
-/// What `rule` pays a sentence of one fact that occurs so often.
+/// Returns the reward of a sentence whose only fact has this count.
 ///
 /// # Panics
 /// As [`run`].
@@ -135,55 +134,74 @@ pub fn reward_of<R: CompletionRule>(rule: &R, count: u64) -> Option<f32> {
     run(rule, &rome, &counts(&[("Rome AND Italy", count)])).reward
 }
 
-/// Calls `rule` until it asks nothing more.
-fn settle<R: CompletionRule>(
+fn score<R: CompletionRule>(
     rule: &R,
     completion: &Completion,
     size: CorpusSize,
     answer: impl Fn(&Request) -> Reply,
-) -> Vec<Judged> {
-    let sentences = &completion.sentences;
-    let rules = rounds::Rules { asks: R::ASKS, questions: limits::QUESTIONS_PER_SENTENCE };
-    let judge = |corpora: &[Corpus]| rule.judge(completion, corpora);
-    let settled = rounds::settle(&rules, sentences.len(), size, judge, answer);
-    sentences
-        .iter()
-        .zip(settled)
-        .map(|(sentence, (judgement, asked))| judged(sentence, &asked, judgement))
-        .collect()
-}
-
-fn judged(sentence: &Sentence, requests: &[Request], judgement: Judgement) -> Judged {
-    let mut asked: Vec<String> = Vec::new();
-    for request in requests.iter().map(Request::to_string) {
-        if !asked.contains(&request) {
-            asked.push(request);
-        }
-    }
-    match judgement {
-        Judgement::Abstain(note) => {
-            Judged { reward: None, credit: None, count: None, triplet: None, note, asked }
-        }
-        Judgement::Score(Verdict { reward, credit, count, triplet, note }) => {
-            assert!(reward.is_finite(), "the reward is {reward}: it must be finite");
-            let triplets = sentence.triplets.len();
-            let is_there = triplet.is_none_or(|place| (place as usize) < triplets);
-            assert!(is_there, "the verdict rests on triplet {triplet:?} of {triplets}");
-            if let Some(Credit::Points(points)) = &credit {
-                check_points(points, reward, &sentence.text);
-            }
-            Judged { reward: Some(reward), credit, count, triplet, note, asked }
-        }
-    }
-}
-
-fn check_points(points: &[Point], reward: f32, text: &str) {
-    let characters = text.chars().count();
-    let is_there = points.iter().all(|point| (point.character as usize) < characters);
-    assert!(
-        is_there,
-        "the verdict pays a character beyond the {characters} of the sentence: {points:?}"
+) -> Vec<ScoredSentence> {
+    let allowed = rounds::Allowed {
+        capabilities: R::REQUIRES,
+        requests_per_subject: limits::REQUESTS_PER_SENTENCE,
+    };
+    let num_sentences = completion.sentences.len();
+    let settled = rounds::run_rounds(
+        &allowed,
+        completion,
+        num_sentences,
+        size,
+        |completion, corpora| score_completion(rule, completion, corpora),
+        answer,
     );
-    let sum: f32 = points.iter().map(|point| point.reward).sum();
-    assert!((sum - reward).abs() <= 1e-4, "the shares add up to {sum}, and the reward is {reward}");
+    let mut scored = Vec::new();
+    for (sentence, settled) in completion.sentences.iter().zip(settled) {
+        check_verdict(&settled.outcome, sentence, R::CREDIT);
+        scored.push(scored_sentence(settled));
+    }
+    scored
+}
+
+fn scored_sentence(settled: rounds::Settled<Verdict>) -> ScoredSentence {
+    let mut requests: Vec<String> = Vec::new();
+    for request in settled.requests.iter().map(Request::to_string) {
+        if !requests.contains(&request) {
+            requests.push(request);
+        }
+    }
+    let Verdict { reward, count, triplet, note, credit } = settled.outcome;
+    ScoredSentence { reward, credit, count, triplet, note, requests }
+}
+
+fn check_verdict(verdict: &Verdict, sentence: &Sentence, credit: CreditKind) {
+    let Some(reward) = verdict.reward else { return };
+    assert!(reward.is_finite(), "the reward is {reward}: it must be finite");
+    let num_triplets = sentence.triplets.len();
+    if let Some(triplet) = verdict.triplet {
+        assert!(
+            (triplet as usize) < num_triplets,
+            "the verdict names triplet {triplet} of {num_triplets}"
+        );
+    }
+    let needed = match &verdict.credit {
+        None => return,
+        Some(Credit::AdvantageSign) => CreditKind::AdvantageSign,
+        Some(Credit::TokenRewards(rewards)) => {
+            check_token_rewards(rewards, reward, &sentence.text);
+            CreditKind::TokenRewards
+        }
+    };
+    assert_eq!(needed, credit, "the verdict's credit is not the rule's CREDIT");
+}
+
+fn check_token_rewards(rewards: &[TokenReward], total: f32, text: &str) {
+    let characters = text.chars().count();
+    assert!(
+        rewards.iter().all(|part| (part.character as usize) < characters),
+        "a token reward for a character beyond the {characters} of the sentence: {rewards:?}"
+    );
+    let sum: f32 = rewards.iter().map(|part| part.reward).sum();
+    assert!(
+        (sum - total).abs() <= 1e-4,
+        "the token rewards add up to {sum}, and the reward is {total}"
+    );
 }

@@ -1,15 +1,14 @@
-//! White space and lower case as the reference implementation's language sees them: a count depends
-//! on them.
+//! White space as in the reference implementation's language, on which counts depend.
 
-/// Unicode white space and the four information separators U+001C to U+001F, which
-/// `char::is_whitespace` leaves out.
+/// Returns true for Unicode white space and for the four information separators U+001C to U+001F,
+/// which `char::is_whitespace` leaves out.
 pub(crate) fn is_space(c: char) -> bool {
-    // Nearly every character is visible ASCII, and a single comparison finds that out.
+    // Fast path: nearly every character is visible ASCII.
     let visible = ('!'..='~').contains(&c);
     !visible && (matches!(c, '\u{1c}'..='\u{1f}') || c.is_whitespace())
 }
 
-/// Without the white space at both ends.
+/// Returns the text without white space at both ends.
 pub(crate) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }

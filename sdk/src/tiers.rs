@@ -1,4 +1,4 @@
-//! From a count to a reward, by steps.
+//! The step function from counts to rewards.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ pub struct Tiers {
     rewards: Vec<f64>,
 }
 
-/// A reward for counts of 0, one for counts from 1 on, and one more from each threshold on.
+/// The JSON form of [`Tiers`].
 #[derive(Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct Steps {
-    /// Counts, ascending, the first at least 2.
+    /// Counts, ascending, the first 2 or more.
     thresholds: Vec<u64>,
-    /// Two more than thresholds.
+    /// Reward of a count of 0, of counts from 1, and of counts from each threshold.
     rewards: Vec<f64>,
 }
 
@@ -46,12 +46,12 @@ impl TryFrom<Steps> for Tiers {
 }
 
 impl Tiers {
-    /// `rewards[0]` for a count of 0, `rewards[1]` from 1 on, `rewards[i + 2]` from `thresholds[i]`
-    /// on.
+    /// Returns the function with `rewards[0]` for a count of 0, `rewards[1]` for counts from 1, and
+    /// `rewards[i + 2]` for counts from `thresholds[i]`.
     ///
     /// # Errors
-    /// Where the thresholds do not ascend from 2 on, or there are not two more rewards than
-    /// thresholds, or a reward is not finite.
+    /// Fails if the thresholds do not ascend from 2, if there are not two more rewards than
+    /// thresholds, or if a reward is not finite.
     pub fn new(thresholds: Vec<u64>, rewards: Vec<f64>) -> Result<Self, TiersError> {
         let ascending = thresholds.is_sorted_by(|a, b| a < b)
             && thresholds.first().is_none_or(|&first| first >= 2);
@@ -64,53 +64,53 @@ impl Tiers {
                 rewards: rewards.len(),
             });
         }
-        // `as f32`: what a verdict carries.
+        // A verdict carries an f32.
         match rewards.iter().find(|&&reward| !(reward as f32).is_finite()) {
             Some(&reward) => Err(TiersError::NotFinite(reward)),
             None => Ok(Self { thresholds, rewards }),
         }
     }
 
-    /// What this count earns; an unknown count earns 0.
+    /// Returns the reward of a count; 0 for an unknown count.
     #[must_use]
     pub fn reward(&self, count: Option<u64>) -> f64 {
         match count {
             None => 0.0,
             Some(0) => self.rewards[0],
             Some(count) => {
-                self.rewards
-                    [1 + self.thresholds.iter().filter(|&&threshold| count >= threshold).count()]
+                let reached = self.thresholds.iter().filter(|&&threshold| count >= threshold);
+                self.rewards[1 + reached.count()]
             }
         }
     }
 
-    /// The reward of each tier, lowest counts first.
+    /// Returns the reward of each tier, lowest counts first.
     #[must_use]
     pub fn rewards(&self) -> &[f64] {
         &self.rewards
     }
 
-    /// The count from which on the reward no longer changes.
+    /// Returns the lowest count of the highest tier.
     #[must_use]
     pub fn top(&self) -> u64 {
         self.thresholds.last().copied().unwrap_or(1)
     }
 }
 
-/// Why no step function can be made of these settings.
+/// Inconsistent thresholds or rewards.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum TiersError {
-    /// Not ascending, or the first below 2.
+    /// The thresholds do not ascend, or the first is below 2.
     Thresholds(Vec<u64>),
-    /// The numbers of both do not fit together.
+    /// The number of rewards does not match the number of thresholds.
     Rewards {
-        /// How many thresholds there are.
+        /// Number of thresholds.
         thresholds: usize,
-        /// How many rewards there are.
+        /// Number of rewards.
         rewards: usize,
     },
-    /// A reward that no verdict can carry.
+    /// A reward is not finite as a 32-bit float.
     NotFinite(f64),
 }
 

@@ -1,27 +1,24 @@
-//! From an entity to the words that stand for it in a query (paper, “Sentence to count”; details as
-//! the authors' code).
+//! Query words of an entity (paper, “Sentence to count”; details as in the authors' code).
 
 use crate::text::{is_space, strip};
 use crate::{Query, Sentence, Triplet};
 
-/// Whether `entity` is a word that names nothing by itself.
+/// Returns true if `entity` is a pronoun, which names nothing by itself.
 #[must_use]
 pub fn is_pronoun(entity: &str) -> bool {
     in_lower_case::<{ "themselves".len() }>(strip(entity), is_listed_pronoun)
 }
 
-/// The words of `entity` that its queries are made of: its capitalised words; without any, its
-/// words of three and more characters; without any, the whole of it. Stop words never count. Order
-/// and repetitions are kept.
+/// Returns the words of `entity` for queries: its capitalised words; without any, its words of three
+/// characters or more; without any, all of it. Stop words are left out. Order and repetitions stay.
 #[must_use]
 pub fn content_words(entity: &str) -> Vec<&str> {
     let words = words_that_count(entity);
     if words.is_empty() { vec![strip(entity)] } else { words }
 }
 
-/// Returns the words of a relation that say something: as of an entity, but none where it has none
-/// (“was for”), since the whole of it would be looked up as a phrase that no text need have (paper,
-/// “RelCheck”).
+/// Returns the content words of a relation: as of an entity, but none for “was for”, since the
+/// entire phrase as a query word would rarely occur (paper, “RelCheck”).
 #[must_use]
 pub fn relation_words(relation: &str) -> Vec<&str> {
     words_that_count(relation)
@@ -45,8 +42,7 @@ fn words_that_count(text: &str) -> Vec<&str> {
     words
 }
 
-/// Asks how often the content words of `head` and `tail` occur together; `None` where they are
-/// fewer than two.
+/// Returns the query for the content words of `head` and `tail`; `None` if they are fewer than two.
 #[must_use]
 pub fn word_query(head: &str, tail: &str) -> Option<Query> {
     let query = Query::all_of(content_words(head).into_iter().chain(content_words(tail)));
@@ -101,19 +97,19 @@ fn in_lower_case<const LONGEST: usize>(word: &str, is: impl Fn(&[u8]) -> bool) -
 }
 
 impl Triplet {
-    /// Whether it names both its ends: neither is blank or a pronoun.
+    /// Returns true if both head and tail name something: neither is blank or a pronoun.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         [&self.head, &self.tail].into_iter().all(|end| !strip(end).is_empty() && !is_pronoun(end))
     }
 
-    /// [`word_query`] of head and tail.
+    /// Returns the [`word_query`] of head and tail.
     #[must_use]
     pub fn word_query(&self) -> Option<Query> {
         word_query(&self.head, &self.tail)
     }
 
-    /// [`Self::word_query`] with the relation's words added to the AND; equal to it where they add none.
+    /// Returns [`Self::word_query`] with the relation's words; equal to it if they add none.
     #[must_use]
     pub fn relation_query(&self) -> Option<Query> {
         let ends = content_words(&self.head).into_iter().chain(content_words(&self.tail));
@@ -122,12 +118,12 @@ impl Triplet {
 }
 
 impl Sentence {
-    /// Its valid triplets with their indices in `triplets`, in the extractor's order.
+    /// Returns the valid triplets with their indices in `triplets`, in the extractor's order.
     pub fn valid_triplets(&self) -> impl Iterator<Item = (usize, &Triplet)> {
         self.triplets.iter().enumerate().filter(|(_, triplet)| triplet.is_valid())
     }
 
-    /// The first of [`Self::valid_triplets`].
+    /// Returns the first of [`Self::valid_triplets`].
     #[must_use]
     pub fn first_valid_triplet(&self) -> Option<(usize, &Triplet)> {
         self.valid_triplets().next()

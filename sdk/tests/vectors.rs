@@ -58,17 +58,17 @@ fn rule_rewards_match_vectors() {
 fn check<R: CompletionRule>(rule: &R, case: &Case, expected: &Expected) {
     let triplets: Vec<Parts> =
         case.triplets.iter().map(|[h, r, t]| (h.as_str(), r.as_str(), t.as_str())).collect();
-    let judged = run(rule, &sentence("", &triplets), &corpus(case));
-    // An abstention pays nothing. A verdict carries an f32.
-    assert_eq!(judged.reward.unwrap_or(0.0), expected.reward as f32, "{case:?}");
-    assert_eq!(judged.count, expected.count, "{case:?}");
-    let mut asked: Vec<String> = Vec::new();
+    let scored = run(rule, &sentence("", &triplets), &corpus(case));
+    // An abstention has the reward 0. A verdict carries an f32.
+    assert_eq!(scored.reward.unwrap_or(0.0), expected.reward as f32, "{case:?}");
+    assert_eq!(scored.count, expected.count, "{case:?}");
+    let mut requests: Vec<String> = Vec::new();
     for query in expected.asked.iter().map(|words| words.join(" AND ")) {
-        if !asked.contains(&query) {
-            asked.push(query);
+        if !requests.contains(&query) {
+            requests.push(query);
         }
     }
-    assert_eq!(judged.asked, asked, "{case:?}");
+    assert_eq!(scored.requests, requests, "{case:?}");
 }
 
 fn corpus(case: &Case) -> FakeCorpus {

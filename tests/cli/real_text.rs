@@ -173,7 +173,7 @@ fn policy(folder: &Path) -> PathBuf {
     }
     let model = folder.join("policy");
     let config = corver_pretrained::ModelConfig {
-        family: corver_pretrained::Family::Llama,
+        family: corver_pretrained::ModelFamily::Llama,
         vocab_size: 32_000,
         hidden_size: 64,
         intermediate_size: 128,

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use corver_eval::{FIGURES, Unit};
+use corver_eval::{FIGURES, FigureUnit};
 use serde_json::{Map, Value, json};
 
 use crate::host::{
@@ -29,7 +29,7 @@ fn demo_training_writes_finished_run() {
     for when in ["before", "after"] {
         for figure in FIGURES {
             let value = summary[when][figure.name].as_f64().unwrap();
-            let is_share = figure.unit == Unit::Percent;
+            let is_share = figure.unit == FigureUnit::Percent;
             assert!(value >= 0.0 && (!is_share || value <= 1.0), "{} = {value}", figure.name);
         }
     }

@@ -67,7 +67,7 @@ static ERROR: LazyLock<Regex> = LazyLock::new(|| Regex::new("(?m)^error").unwrap
 static PROGRESS: LazyLock<Regex> = LazyLock::new(|| {
     let begin = [
         r"memory: ",
-        r"decoding \S+ rows at once",
+        r"decoding \S+ rows",
         r"learning from \S+ tokens",
         r"rule .*, into ",
         r"(raw|trained) policy: ",

@@ -13,7 +13,7 @@ use corver_core::{
     Advantages, Device, LearnSettings, Learner, Mismatch, Question, Rollout, Sampler, Sampling,
     Signal, TrainingBatch, UpdateReport,
 };
-use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
+use corver_engine::{AdapterFolder, Engine, EngineApi, EngineSettings, ModelShape};
 use corver_learn::{LoraSettings, LossSettings, Model, Policy, Precision};
 use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ fn policy(folder: &Path) -> Policy {
 
 fn engine(server: &Vllm, folder: &Path, adapters: &Path) -> Engine {
     let settings = EngineSettings {
-        kind: Kind::Vllm,
+        api: EngineApi::Vllm,
         url: server.url(),
         model: MODEL.into(),
         token: None,
@@ -54,7 +54,10 @@ fn engine(server: &Vllm, folder: &Path, adapters: &Path) -> Engine {
     let shape = ModelShape { vocab_size: 1022, max_positions: 512 };
     let mut engine = Engine::open(&settings, Dialogue::new(tokenizer(folder)), shape).unwrap();
     engine
-        .publish_into(AdapterPlace { here: adapters.to_owned(), seen_as: adapters.to_owned() })
+        .claim_adapter_folder(AdapterFolder {
+            local: adapters.to_owned(),
+            on_server: adapters.to_owned(),
+        })
         .unwrap();
     engine
 }

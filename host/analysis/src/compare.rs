@@ -1,21 +1,21 @@
-//! The same training in several arms, each with the same seeds: does an arm differ from the first
-//! by more than the seeds do?
+//! Comparison of arms that were trained with the same seeds. A paired test shows if an arm differs
+//! from the first by more than the seeds do.
 
 use corver_core::stats::{mean, unbiased_std};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use corver_eval::Direction::Down;
-use corver_eval::Unit::{Count, Money, Number, Seconds};
+use corver_eval::FigureUnit::{Count, Money, Number, Seconds};
 use corver_eval::{FIGURES, Figure};
-use corver_train::Summary;
+use corver_train::RunSummary;
 
-/// The confidence of an interval.
+/// Confidence of an interval.
 const CONFIDENCE: f64 = 0.95;
 
-type Cost = Figure<Summary>;
+type Cost = Figure<RunSummary>;
 
-/// Costs of a step, in the order of tables.
+/// Costs of a step, in the order of columns in tables.
 pub const COSTS: &[Figure<Summary>] = &[
     Cost::new("reward_seconds_per_step", "reward time", Seconds, |run| {
         Some(run.reward_seconds_per_step)
@@ -49,45 +49,48 @@ pub const COSTS: &[Figure<Summary>] = &[
         .means("money for a step"),
 ];
 
-/// A figure over the seeds.
+/// Values of a figure over the seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Spread {
     /// Name of the figure, in [`FIGURES`] or [`COSTS`].
     pub figure: &'static str,
-    /// One per seed.
+    /// Values, one for each seed.
     pub values: Vec<f64>,
-    /// Of the values.
+    /// Mean of the values.
     pub mean: f64,
-    /// Their standard deviation, of the sample; 0 for one seed.
+    /// Sample standard deviation of the values; 0 for one seed.
     pub deviation: f64,
-    /// From the first arm; `None` in it.
+    /// Difference from the first arm; `None` in the first arm.
     pub difference: Option<PairedDifference>,
 }
 
 impl Spread {
     /// Returns the spread of `values`, with their difference from those of the first arm.
     #[must_use]
-    pub fn of(figure: &'static str, values: Vec<f64>, first: Option<&[f64]>) -> Self {
-        let mean = mean(&values);
-        let deviation = unbiased_std(&values);
-        let difference = first.map(|first| PairedDifference::of(first, &values));
-        Self { figure, values, mean, deviation, difference }
+    pub fn new(figure: &'static str, values: Vec<f64>, first: Option<&[f64]>) -> Self {
+        Self {
+            figure,
+            mean: mean(&values),
+            deviation: unbiased_std(&values),
+            difference: first.map(|first_values| PairedDifference::new(first_values, &values)),
+            values,
+        }
     }
 }
 
-/// Arm minus first arm, seed by seed.
+/// Difference of an arm from the first arm, seed by seed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PairedDifference {
-    /// Of the seeds.
+    /// Mean difference over the seeds.
     pub mean: f64,
-    /// Ends of the 95 % interval of Student's t; `None` for one seed, which has no spread.
+    /// 95 % interval of Student's t; `None` for one seed, which has no spread.
     pub interval: Option<(f64, f64)>,
 }
 
 impl PairedDifference {
-    fn of(first: &[f64], other: &[f64]) -> Self {
+    fn new(first: &[f64], other: &[f64]) -> Self {
         let differences: Vec<f64> =
-            other.iter().zip(first).map(|(other, first)| other - first).collect();
+            other.iter().zip(first).map(|(value, first_value)| value - first_value).collect();
         let mean = mean(&differences);
         let deviation = unbiased_std(&differences);
         let seeds = differences.len() as f64;
@@ -100,30 +103,30 @@ impl PairedDifference {
         Self { mean, interval }
     }
 
-    /// Whether the interval leaves out 0. Differences that are all equal tell nothing of how they
-    /// spread.
+    /// True if the interval excludes 0. Differences that are all equal are not clear: their spread
+    /// is unknown.
     #[must_use]
     pub fn is_clear(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low < high && (low > 0.0 || high < 0.0))
     }
 }
 
-/// One arm.
+/// Figures of one arm.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Arm {
-    /// What the user calls it.
+    /// Name that the user gave.
     pub name: String,
     /// Figures that every run has: [`FIGURES`] of the trained policies, then [`COSTS`].
     pub figures: Vec<Spread>,
     /// Time of a step ÷ that of the first arm.
     pub relative_time: f64,
-    /// Time of a step ÷ that of the arm without sentence rewards (the paper's A1). `None`: there is
-    /// no such arm.
+    /// Time of a step ÷ that of the arm without sentence rewards (the paper's A1); `None` without
+    /// such an arm.
     pub relative_time_to_a1: Option<f64>,
 }
 
 impl Arm {
-    /// The figure of this name, where the runs have it.
+    /// Returns the figure of this name; `None` if a run lacks it.
     #[must_use]
     pub fn figure(&self, name: &str) -> Option<&Spread> {
         self.figures.iter().find(|spread| spread.figure == name)
@@ -131,20 +134,17 @@ impl Arm {
 }
 
 /// Compares arms with the first one. `summaries` is `[arm][seed]`, with the same seeds in every
-/// arm; `a1` is the arm without sentence rewards, if there is one.
+/// arm; `a1` is the index of the arm without sentence rewards.
 ///
 /// # Panics
-/// Where an arm has another number of runs than the first, or none.
+/// If an arm has another number of runs than the first, or none.
 #[must_use]
-pub fn compare(names: &[String], summaries: &[Vec<Summary>], a1: Option<usize>) -> Vec<Arm> {
+pub fn compare(names: &[String], summaries: &[Vec<RunSummary>], a1: Option<usize>) -> Vec<Arm> {
     assert!(!summaries.is_empty() && !summaries[0].is_empty(), "there is a run to compare with");
     assert!(
         summaries.iter().all(|arm| arm.len() == summaries[0].len()),
         "every arm has the same seeds"
     );
-    let seconds = |arm: &[Summary]| {
-        mean(&arm.iter().map(|summary| summary.seconds_per_step).collect::<Vec<_>>())
-    };
     let mut arms = Vec::new();
     for (name, runs) in names.iter().zip(summaries) {
         let first = (!arms.is_empty()).then_some(summaries[0].as_slice());
@@ -153,28 +153,33 @@ pub fn compare(names: &[String], summaries: &[Vec<Summary>], a1: Option<usize>) 
         arms.push(Arm {
             name: name.clone(),
             figures,
-            relative_time: seconds(runs) / seconds(&summaries[0]),
-            relative_time_to_a1: a1.map(|a1| seconds(runs) / seconds(&summaries[a1])),
+            relative_time: mean_seconds(runs) / mean_seconds(&summaries[0]),
+            relative_time_to_a1: a1.map(|a1| mean_seconds(runs) / mean_seconds(&summaries[a1])),
         });
     }
     arms
 }
 
+fn mean_seconds(runs: &[Summary]) -> f64 {
+    let seconds: Vec<f64> = runs.iter().map(|run| run.seconds_per_step).collect();
+    mean(&seconds)
+}
+
 /// Returns the figures that every run has, with their differences from those of the first arm.
 fn spreads<T>(
     figures: &[Figure<T>],
-    part: fn(&Summary) -> Option<&T>,
-    runs: &[Summary],
-    first: Option<&[Summary]>,
+    part: fn(&RunSummary) -> Option<&T>,
+    runs: &[RunSummary],
+    first: Option<&[RunSummary]>,
 ) -> Vec<Spread> {
     let mut spreads = Vec::new();
     for figure in figures {
-        let values = |of: &[Summary]| -> Option<Vec<f64>> {
-            of.iter().map(|run| (figure.get)(part(run)?)).collect()
+        let values = |arm: &[Summary]| -> Option<Vec<f64>> {
+            arm.iter().map(|run| (figure.get)(part(run)?)).collect()
         };
-        if let Some(of_arm) = values(runs) {
-            let of_first = first.and_then(values);
-            spreads.push(Spread::of(figure.name, of_arm, of_first.as_deref()));
+        if let Some(arm_values) = values(runs) {
+            let first_values = first.and_then(values);
+            spreads.push(Spread::new(figure.name, arm_values, first_values.as_deref()));
         }
     }
     spreads
@@ -186,16 +191,16 @@ mod tests {
     use corver_eval::Evaluation;
     use corver_train::QueryCounts;
 
-    fn runs(accuracies: &[f64], seconds: f64) -> Vec<Summary> {
-        let run = |&accuracy: &f64| Summary {
+    fn runs(accuracies: &[f64], seconds: f64) -> Vec<RunSummary> {
+        let run = |&accuracy: &f64| RunSummary {
             after: Some(Evaluation { accuracy, ..Evaluation::default() }),
             seconds_per_step: seconds,
-            ..Summary::default()
+            ..RunSummary::default()
         };
         accuracies.iter().map(run).collect()
     }
 
-    fn of(summaries: &[Vec<Summary>]) -> Vec<Arm> {
+    fn of(summaries: &[Vec<RunSummary>]) -> Vec<Arm> {
         compare(&["first".to_owned(), "min".to_owned()], summaries, Some(0))
     }
 
@@ -249,10 +254,10 @@ mod tests {
 
     #[test]
     fn verifier_requests_and_cost_are_compared() {
-        let run = |nli: f64| Summary {
+        let run = |nli: f64| RunSummary {
             asked_per_step: QueryCounts { nli, ..QueryCounts::default() },
             cost_per_step: nli / 1000.0,
-            ..Summary::default()
+            ..RunSummary::default()
         };
         let arms = of(&[vec![run(0.0), run(0.0)], vec![run(96.0), run(98.0)]]);
         let of_second = |name: &str| arms[1].figure(name).unwrap();

@@ -1,9 +1,9 @@
 //! Analysis of runs and rewards.
 //!
 //! ```text
-//! compare      runs side by side: spread over seeds, tests of significance
-//! calibrate    what counts and rewards say of truth
-//! judge        a chat model's second opinion of grades and labels
+//! compare      arms of an experiment: spread over seeds, tests of significance
+//! calibrate    relation of counts and rewards to truth
+//! judge        a chat model's labels, compared with grades and with people's labels
 //! ```
 
 pub mod calibrate;

@@ -1,4 +1,4 @@
-//! What building and searching cost: `cargo bench -p corver-passages`, on a text made here; with
+//! Time of building and searching passages: `cargo bench -p corver-backends`, on a text made here; with
 //! `INDEX=folder` in the environment, on that index, which is how the figures in
 //! docs/performance.md were taken.
 //!
@@ -9,9 +9,9 @@
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 
-use corver_backends::passages::{BuildOptions, Passages, Place, build};
+use corver_backends::passages::{PassageIndex, PassageLocation, PassageOptions, build};
 use corver_core::{Retriever, Search};
-use corver_corpus::{BuildOptions as IndexOptions, Corpus, Tokenizer, build_from_documents};
+use corver_corpus::{BuildOptions, Corpus, Tokenizer, build_from_documents};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::{Map, json};
 
@@ -45,14 +45,14 @@ fn made_up(folder: &Path) -> PathBuf {
         texts.iter().map(String::as_str),
         &tokenizer,
         &path,
-        &IndexOptions::default(),
+        &BuildOptions::default(),
     )
     .expect("the folder is writable");
     path
 }
 
 fn queries(index: &Path) -> Vec<Search> {
-    let corpus = Corpus::open(index).expect("an index");
+    let corpus = TextIndex::open(index).expect("an index");
     let documents = corpus.index().info().documents as usize;
     let query = |document: corver_corpus::Result<_>| {
         let text = corpus.text(&document.expect("a whole index")).expect("text");
@@ -71,13 +71,15 @@ fn queries(index: &Path) -> Vec<Search> {
 fn searches(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let index = std::env::var_os("INDEX").map_or_else(|| made_up(folder.path()), PathBuf::from);
-    let place = Place::new(&index, Some(folder.path())).expect("a name");
+    let location = PassageLocation::new(&index, Some(folder.path())).expect("a name");
     let mut group = c.benchmark_group("passages");
-    let documents = build(&place, &BuildOptions::default()).expect("an index").documents;
+    let documents = build(&location, &PassageOptions::default()).expect("an index").documents;
     group.sample_size(10).throughput(Throughput::Elements(documents));
-    group.bench_function("build", |b| b.iter(|| build(&place, &BuildOptions::default()).is_ok()));
+    group.bench_function("build", |b| {
+        b.iter(|| build(&location, &PassageOptions::default()).is_ok())
+    });
 
-    let mut passages = Passages::open(&[place]).expect("they were just built");
+    let mut passages = PassageIndex::open(&[location]).expect("they were just built");
     let searches = queries(&index);
     group.throughput(Throughput::Elements(searches.len() as u64));
     group.bench_function("searches, one by one", |b| {

@@ -1,9 +1,9 @@
 //! Backends that answer a rule's requests other than counts.
 //!
 //! ```text
-//! passages     passages of the corpus, by BM25
+//! passages     passages of the corpus, ranked by BM25
 //! chat         a chat model behind an OpenAI-compatible endpoint
-//! recording    earlier answers, without corpus, models or network
+//! recording    recorded replies, without corpus, models or network
 //! ```
 
 pub mod chat;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corver_backends::chat::{Chat, ChatError, ChatPrices, ChatSettings};
+use corver_backends::chat::{ChatClient, ChatError, ChatPrices, ChatSettings};
 use corver_core::{ChatModel, ChatPrompt, ChatReply, ChatRole, Message, Usage};
 use serde_json::json;
 
@@ -19,7 +19,12 @@ fn says(content: &str) -> Response {
 
 fn completion(content: &str) -> String {
     json!({
-        "id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}],
+        "id": "x",
+        "choices": [{
+            "index": 0,
+            "message": {"role": "assistant", "content": content},
+            "finish_reason": "stop",
+        }],
         "usage": {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": 102},
     })
     .to_string()
@@ -68,12 +73,12 @@ fn words(replies: Vec<ChatReply>) -> Vec<String> {
     replies.into_iter().map(|reply| reply.content).collect()
 }
 
-fn ask(chat: &Chat, number: usize) -> Result<Vec<String>, ChatError> {
-    chat.ask_all(&prompts(number), |reply| reply == "CORRECT", |_| ()).map(words)
+fn request(chat: &ChatClient, number: usize) -> Result<Vec<String>, ChatError> {
+    chat.reply_all(&prompts(number), |reply| reply == "CORRECT", |_| ()).map(words)
 }
 
-fn open(settings: ChatSettings, folder: &Path) -> Chat {
-    Chat::open(settings, "verify.chat", &folder.join("replies.jsonl")).unwrap()
+fn open(settings: ChatSettings, folder: &Path) -> ChatClient {
+    ChatClient::open(settings, "verify.chat", &folder.join("replies.jsonl")).unwrap()
 }
 
 #[test]
@@ -84,7 +89,7 @@ fn request_matches_openai_api_and_carries_key() {
     std::fs::write(&key_file, "sk-0123456789abcdef\n").unwrap();
     let chat =
         open(ChatSettings { key_file: Some(key_file), ..endpoint.settings() }, folder.path());
-    assert_eq!(ask(&chat, 1).unwrap(), ["CORRECT"]);
+    assert_eq!(request(&chat, 1).unwrap(), ["CORRECT"]);
     let Request { head, body, .. } = endpoint.0.requests().remove(0);
     assert!(head.starts_with("POST /v1/chat/completions "), "{head}");
     assert!(
@@ -96,8 +101,8 @@ fn request_matches_openai_api_and_carries_key() {
         body,
         json!({"model": "judge", "messages": messages, "temperature": 0.0, "max_tokens": 16})
     );
-    let kept = std::fs::read_to_string(folder.path().join("replies.jsonl")).unwrap();
-    assert!(!format!("{chat:?}{kept}").contains("sk-0123"), "the key is shown");
+    let cached = std::fs::read_to_string(folder.path().join("replies.jsonl")).unwrap();
+    assert!(!format!("{chat:?}{cached}").contains("sk-0123"), "the key is shown");
 }
 
 #[test]
@@ -112,7 +117,7 @@ fn prompt_sampling_parameters_reach_request() {
         seed,
         ..prompt("Is it?")
     };
-    // Other parameters and other seeds are other questions.
+    // Other parameters and other seeds are other requests.
     chat.reply(&[
         seeded(Some(7)),
         seeded(Some(8)),
@@ -135,27 +140,28 @@ fn prompt_sampling_parameters_reach_request() {
         (ChatPrompt { top_p: 0.0, ..prompt("a") }, "top_p"),
         (ChatPrompt { max_tokens: 0, ..prompt("a") }, "max_tokens"),
     ] {
-        let error = chat.ask_all(&[prompt("b"), wrong], |_| true, |_| ()).unwrap_err();
+        let error = chat.reply_all(&[prompt("b"), wrong], |_| true, |_| ()).unwrap_err();
         assert!(error.to_string().starts_with(&format!("a prompt's {part} must be ")), "{error}");
     }
-    assert_eq!(endpoint.num_requests(), 4, "said before anything is asked");
+    assert_eq!(endpoint.num_requests(), 4, "reported before the first request");
 }
 
 #[test]
 fn reply_usage_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("yes")]);
-    let (took, nothing) = (Usage { prompt_tokens: 100, completion_tokens: 2 }, Usage::default());
-    let usage = |chat: &mut Chat, texts: &[&str]| -> Vec<Usage> {
+    let used = Usage { prompt_tokens: 100, completion_tokens: 2 };
+    let zero = Usage::default();
+    let usage = |chat: &mut ChatClient, texts: &[&str]| -> Vec<Usage> {
         let prompts: Vec<ChatPrompt> = texts.iter().map(|text| prompt(text)).collect();
         chat.reply(&prompts).unwrap().iter().map(|reply| reply.usage).collect()
     };
     let mut chat = open(endpoint.settings(), folder.path());
-    assert_eq!(usage(&mut chat, &["a", "b", "a"]), [took, took, nothing]);
-    assert_eq!(usage(&mut chat, &["b", "c"]), [nothing, took]);
-    // Replies kept from before cost this run what they would cost without them.
+    assert_eq!(usage(&mut chat, &["a", "b", "a"]), [used, used, zero]);
+    assert_eq!(usage(&mut chat, &["b", "c"]), [zero, used]);
+    // Cached replies cost this run what they would cost without the cache.
     let mut again = open(endpoint.settings(), folder.path());
-    assert_eq!(usage(&mut again, &["c", "c", "a"]), [took, nothing, took]);
+    assert_eq!(usage(&mut again, &["c", "c", "a"]), [used, zero, used]);
     assert_eq!(endpoint.num_requests(), 3);
 }
 
@@ -178,12 +184,12 @@ fn raised_cost_ceiling_resumes_run() {
     let mut same = open(settings(0.008), folder.path());
     same.add_prior_usage(three);
     assert!(same.reply(&prompts(8)[2..]).is_err());
-    assert_eq!(endpoint.num_requests(), 4, "the same ceiling stops at once");
+    assert_eq!(endpoint.num_requests(), 4, "the same ceiling stops immediately");
     let mut higher = open(settings(0.016), folder.path());
     higher.add_prior_usage(three);
     assert!(higher.reply(&prompts(8)[3..]).is_ok());
-    assert_eq!(endpoint.num_requests(), 8, "nothing is asked twice");
-    assert!((higher.spent().cost(prices) - 0.016).abs() < 1e-9);
+    assert_eq!(endpoint.num_requests(), 8, "no request is sent twice");
+    assert!((higher.spending().cost(prices) - 0.016).abs() < 1e-9);
 }
 
 #[test]
@@ -204,7 +210,7 @@ fn transient_failures_are_retried() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::new(vec![failure, says("CORRECT")]);
-        assert_eq!(ask(&open(endpoint.settings(), folder.path()), 1).unwrap(), ["CORRECT"]);
+        assert_eq!(request(&open(endpoint.settings(), folder.path()), 1).unwrap(), ["CORRECT"]);
         assert_eq!(endpoint.num_requests(), 2);
     }
 }
@@ -216,7 +222,7 @@ fn retry_after_header_delays_retry() {
         Response::Answer(429, "Retry-After: 2\r\n", String::new()),
         says("CORRECT"),
     ]);
-    ask(&open(endpoint.settings(), folder.path()), 1).unwrap();
+    request(&open(endpoint.settings(), folder.path()), 1).unwrap();
     let requests = endpoint.0.requests();
     assert!(requests[1].arrived - requests[0].arrived >= Duration::from_secs(2));
 }
@@ -230,8 +236,8 @@ fn refusal_is_not_retried_and_names_reason() {
     {
         let folder = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::new(vec![Response::Answer(status, "", body.into())]);
-        let error = ask(&open(endpoint.settings(), folder.path()), 1).unwrap_err();
-        assert!(matches!(&error, ChatError::Refused(message) if message.contains(why)), "{error}");
+        let error = request(&open(endpoint.settings(), folder.path()), 1).unwrap_err();
+        assert!(matches!(&error, ChatError::NoReply(message) if message.contains(why)), "{error}");
         assert_eq!(endpoint.num_requests(), 1);
     }
 }
@@ -241,11 +247,11 @@ fn unaccepted_reply_is_requested_once_more() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("Well,"), says("CORRECT"), says("Hm"), says("Perhaps")]);
     let chat = open(endpoint.settings(), folder.path());
-    let replies = ask(&chat, 2).unwrap();
+    let replies = request(&chat, 2).unwrap();
     assert_eq!(replies, ["CORRECT", "Perhaps"]);
-    assert_eq!((endpoint.num_requests(), chat.spent().now.replies), (4, 4));
-    // Both attempts are kept.
-    assert_eq!(ask(&open(endpoint.settings(), folder.path()), 2).unwrap(), replies);
+    assert_eq!((endpoint.num_requests(), chat.spending().now.replies), (4, 4));
+    // Both attempts are cached.
+    assert_eq!(request(&open(endpoint.settings(), folder.path()), 2).unwrap(), replies);
     assert_eq!(endpoint.num_requests(), 4);
 }
 
@@ -256,24 +262,24 @@ fn interrupted_batch_resumes_from_stored_replies() {
     responses.push(Response::Answer(400, "", "broken".into()));
     responses.push(says("CORRECT"));
     let endpoint = Endpoint::new(responses);
-    assert!(ask(&open(endpoint.settings(), folder.path()), 8).is_err());
+    assert!(request(&open(endpoint.settings(), folder.path()), 8).is_err());
     assert_eq!(endpoint.num_requests(), 6);
     // As a killed process leaves it.
     let path = folder.path().join("replies.jsonl");
-    let mut kept = std::fs::read(&path).unwrap();
-    kept.extend(b"{\"key\": \"torn");
-    std::fs::write(&path, kept).unwrap();
+    let mut cached = std::fs::read(&path).unwrap();
+    cached.extend(b"{\"key\": \"torn");
+    std::fs::write(&path, cached).unwrap();
     let chat = open(endpoint.settings(), folder.path());
-    assert_eq!(ask(&chat, 8).unwrap().len(), 8);
+    assert_eq!(request(&chat, 8).unwrap().len(), 8);
     assert_eq!(
-        (chat.spent().before.replies, chat.spent().now.replies, endpoint.num_requests()),
+        (chat.spending().before.replies, chat.spending().now.replies, endpoint.num_requests()),
         (5, 3, 9)
     );
-    // Another model's replies are others.
+    // Another model has its own replies.
     let other =
         open(ChatSettings { model: Some("other".into()), ..endpoint.settings() }, folder.path());
-    ask(&other, 1).unwrap();
-    assert_eq!(other.spent().before.replies, 0);
+    request(&other, 1).unwrap();
+    assert_eq!(other.spending().before.replies, 0);
 }
 
 #[test]
@@ -284,31 +290,31 @@ fn cost_ceiling_stops_requests() {
     let prices = ChatPrices { prompt: 10.0, completion: 500.0 };
     let settings =
         |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
-    let error = ask(&open(settings(0.005), folder.path()), 10).unwrap_err();
+    let error = request(&open(settings(0.005), folder.path()), 10).unwrap_err();
     assert!(
-        matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9),
+        matches!(error, ChatError::CostCeiling { cost, .. } if (cost - 0.006).abs() < 1e-9),
         "{error}"
     );
     assert_eq!(endpoint.num_requests(), 3);
-    // What another process paid for counts, wherever it stands among the prompts.
+    // Replies that another process paid for count, wherever they are among the prompts.
     let backwards: Vec<_> = prompts(10).into_iter().rev().collect();
     let again = open(settings(0.005), folder.path());
-    let error = again.ask_all(&backwards, |_| true, |_| ()).unwrap_err();
+    let error = again.reply_all(&backwards, |_| true, |_| ()).unwrap_err();
     assert!(
-        matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9),
+        matches!(error, ChatError::CostCeiling { cost, .. } if (cost - 0.006).abs() < 1e-9),
         "{error}"
     );
-    assert_eq!((again.spent().now.replies, endpoint.num_requests()), (0, 3));
-    // What is known may cost as much as it likes, and a higher ceiling goes on.
-    assert_eq!(ask(&open(settings(0.005), folder.path()), 3).unwrap().len(), 3);
+    assert_eq!((again.spending().now.replies, endpoint.num_requests()), (0, 3));
+    // Cached replies are returned whatever their cost, and a higher ceiling resumes.
+    assert_eq!(request(&open(settings(0.005), folder.path()), 3).unwrap().len(), 3);
     let chat = open(settings(1.0), folder.path());
-    assert_eq!(ask(&chat, 10).unwrap().len(), 10);
-    assert_eq!((chat.spent().before.replies, chat.spent().now.prompt_tokens), (3, 700));
-    assert!((chat.spent().now.cost(prices) - 0.014).abs() < 1e-9);
-    assert!((chat.spent().cost(prices) - 0.02).abs() < 1e-9);
-    // Each reply counts once, however often one value is asked.
-    ask(&chat, 10).unwrap();
-    assert_eq!((chat.spent().before.replies, chat.spent().now.replies), (3, 7));
+    assert_eq!(request(&chat, 10).unwrap().len(), 10);
+    assert_eq!((chat.spending().before.replies, chat.spending().now.prompt_tokens), (3, 700));
+    assert!((chat.spending().now.cost(prices) - 0.014).abs() < 1e-9);
+    assert!((chat.spending().cost(prices) - 0.02).abs() < 1e-9);
+    // Each reply counts once, however often its prompt is repeated.
+    request(&chat, 10).unwrap();
+    assert_eq!((chat.spending().before.replies, chat.spending().now.replies), (3, 7));
 
     let uncounted = Endpoint::new(vec![Response::Answer(
         200,
@@ -318,14 +324,14 @@ fn cost_ceiling_stops_requests() {
     let folder = tempfile::tempdir().unwrap();
     let blind = ChatSettings { prices, max_cost: Some(1.0), ..uncounted.settings() };
     for _ in 0..2 {
-        let error = ask(&open(blind.clone(), folder.path()), 1).unwrap_err().to_string();
+        let error = request(&open(blind.clone(), folder.path()), 1).unwrap_err().to_string();
         assert!(error.contains(" does not say how many tokens it used"), "{error}");
     }
     let priced = ChatSettings { prices, ..uncounted.settings() };
-    let error = ask(&open(priced, folder.path()), 1).unwrap_err().to_string();
+    let error = request(&open(priced, folder.path()), 1).unwrap_err().to_string();
     assert!(error.contains(" does not say how many tokens it used"), "{error}");
     assert_eq!(uncounted.num_requests(), 1);
-    assert_eq!(ask(&open(uncounted.settings(), folder.path()), 1).unwrap().len(), 1);
+    assert_eq!(request(&open(uncounted.settings(), folder.path()), 1).unwrap().len(), 1);
 }
 
 #[test]
@@ -333,11 +339,11 @@ fn concurrent_requests_stay_within_connections() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![late(Duration::from_millis(40))]);
     let settings = ChatSettings { connections: 3, timeout_s: 20.0, ..endpoint.settings() };
-    let most = Mutex::new(0);
+    let finished = Mutex::new(0);
     let chat = open(settings, folder.path());
-    let done = |done| *most.lock().unwrap() = done;
-    chat.ask_all(&prompts(18), |_| true, done).unwrap();
-    assert_eq!((endpoint.0.max_in_flight(), *most.lock().unwrap()), (3, 18));
+    let done = |done| *finished.lock().unwrap() = done;
+    chat.reply_all(&prompts(18), |_| true, done).unwrap();
+    assert_eq!((endpoint.0.max_in_flight(), *finished.lock().unwrap()), (3, 18));
 }
 
 #[test]
@@ -349,10 +355,11 @@ fn equal_prompts_share_single_request() {
         folder.path(),
     );
     let samples: Vec<_> = prompts(3).into_iter().flat_map(|prompt| vec![prompt; 4]).collect();
-    let most = Mutex::new(0);
-    let replies = chat.ask_all(&samples, |_| true, |done| *most.lock().unwrap() = done).unwrap();
-    assert_eq!((replies.len(), *most.lock().unwrap()), (12, 12));
-    assert_eq!((endpoint.num_requests(), chat.spent().now.replies), (3, 3));
+    let finished = Mutex::new(0);
+    let replies =
+        chat.reply_all(&samples, |_| true, |done| *finished.lock().unwrap() = done).unwrap();
+    assert_eq!((replies.len(), *finished.lock().unwrap()), (12, 12));
+    assert_eq!((endpoint.num_requests(), chat.spending().now.replies), (3, 3));
 }
 
 #[test]
@@ -361,7 +368,7 @@ fn replies_follow_prompt_order() {
     let endpoint = Endpoint::new(vec![says("a"), says("b")]);
     let [one, other] = prompts(2).try_into().unwrap();
     let chat = open(endpoint.settings(), folder.path());
-    let replies = chat.ask_all(&[one.clone(), other, one], |_| true, |_| ()).unwrap();
+    let replies = chat.reply_all(&[one.clone(), other, one], |_| true, |_| ()).unwrap();
     assert_eq!(words(replies), ["a", "b", "a"]);
 }
 
@@ -373,7 +380,7 @@ fn api_key_requires_encrypted_or_local_endpoint() {
     let open = |endpoint: &str, settings: ChatSettings| {
         let settings =
             ChatSettings { endpoint: Some(endpoint.into()), model: Some("m".into()), ..settings };
-        Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop)
+        ChatClient::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop)
     };
     let in_file = ChatSettings { key_file: Some(key_file), ..ChatSettings::default() };
     // A variable that every test has; its value is no secret.
@@ -399,8 +406,9 @@ fn api_key_requires_encrypted_or_local_endpoint() {
 #[test]
 fn invalid_settings_are_rejected_on_open() {
     let folder = tempfile::tempdir().unwrap();
-    let open =
-        |settings| Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop);
+    let open = |settings| {
+        ChatClient::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop)
+    };
     let good = ChatSettings {
         endpoint: Some("http://host/v1".into()),
         model: Some("m".into()),
@@ -415,14 +423,15 @@ fn invalid_settings_are_rejected_on_open() {
         (ChatSettings { max_cost: Some(1.0), ..good.clone() }, "prices"),
     ] {
         assert!(
-            matches!(open(wrong), Err(ChatError::Setting(problem)) if problem.key == format!("chat.{name}")),
+            matches!(
+                open(wrong),
+                Err(ChatError::Setting(problem)) if problem.key == format!("chat.{name}")
+            ),
             "{name}"
         );
     }
-    assert!(matches!(
-        open(ChatSettings { endpoint: Some("host".into()), ..good.clone() }),
-        Err(ChatError::Url(_))
-    ));
+    let no_scheme = ChatSettings { endpoint: Some("host".into()), ..good.clone() };
+    assert!(matches!(open(no_scheme), Err(ChatError::InvalidArgument(_))));
     let with_password = ChatSettings { endpoint: Some("https://me:hidden@host/v1".into()), ..good };
     let error = open(with_password).unwrap_err().to_string();
     assert!(

@@ -1,36 +1,22 @@
-//! Building and searching passages of real indexes: ranking by hand-computed BM25, several indexes
-//! as one, and everything that may be wrong with a folder.
+//! Building and searching passages of real indexes: ranking against BM25 computed by hand, several
+//! indexes as one, and folders that are missing, stale, damaged or foreign.
+
+#[path = "../../corpus/tests/vocabulary/mod.rs"]
+mod vocabulary;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use corver_backends::passages::{BuildOptions, PassageError, Passages, Place, build};
+use corver_backends::passages::{
+    PassageError, PassageIndex, PassageLocation, PassageOptions, build,
+};
 use corver_core::{Retriever, Search};
-use corver_corpus::{BuildOptions as IndexOptions, Tokenizer};
+use corver_corpus::BuildOptions;
 use proptest::prelude::*;
-use serde_json::{Map, json};
+use serde_json::json;
 use tempfile::TempDir;
 
-/// A vocabulary of words behind `▁`, decoded as the Llama 2 family is.
-fn tokenizer(texts: &[&str]) -> Tokenizer {
-    let mut vocab = Map::from_iter([("<unk>".to_owned(), json!(0))]);
-    for word in texts.iter().flat_map(|text| text.split(' ')) {
-        let id = vocab.len();
-        vocab.entry(format!("▁{word}")).or_insert(json!(id));
-    }
-    let json = json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
-        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
-        "post_processor": null,
-        "decoder": {"type": "Sequence", "decoders": [
-            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-            {"type": "Fuse"},
-            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-        ]},
-        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"},
-    });
-    Tokenizer::from_bytes(json.to_string()).unwrap()
-}
+use vocabulary::tokenizer;
 
 /// An index of (title, text), in a folder of its own.
 fn index(folder: &Path, documents: &[(&str, &str)], shards: usize) -> PathBuf {
@@ -39,15 +25,15 @@ fn index(folder: &Path, documents: &[(&str, &str)], shards: usize) -> PathBuf {
         |(title, text): &(&str, &str)| json!({"title": title, "text": text}).to_string() + "\n";
     fs::write(&input, documents.iter().map(line).collect::<String>()).unwrap();
     let texts: Vec<&str> = documents.iter().map(|(_, text)| *text).collect();
-    corver_corpus::build(&[input], &tokenizer(&texts), &path, &IndexOptions::with_shards(shards))
+    corver_corpus::build(&[input], &tokenizer(&texts), &path, &BuildOptions::with_shards(shards))
         .unwrap();
     path
 }
 
-fn place(folder: &Path, documents: &[(&str, &str)], words: usize) -> Place {
-    let place = Place::new(&index(folder, documents, 1), None).unwrap();
-    build(&place, &BuildOptions { words, ..BuildOptions::default() }).unwrap();
-    place
+fn location(folder: &Path, documents: &[(&str, &str)], words: usize) -> PassageLocation {
+    let location = PassageLocation::new(&index(folder, documents, 1), None).unwrap();
+    build(&location, &PassageOptions { words, ..PassageOptions::default() }).unwrap();
+    location
 }
 
 const ANIMALS: [(&str, &str); 4] = [
@@ -57,10 +43,10 @@ const ANIMALS: [(&str, &str); 4] = [
     ("Owl", "owl owl owl owl the den"),
 ];
 
-fn animals() -> (TempDir, Place) {
+fn animals() -> (TempDir, PassageLocation) {
     let folder = tempfile::tempdir().unwrap();
-    let place = place(folder.path(), &ANIMALS, 100);
-    (folder, place)
+    let location = location(folder.path(), &ANIMALS, 100);
+    (folder, location)
 }
 
 fn search(query: &str, k: u32) -> Search {
@@ -68,12 +54,12 @@ fn search(query: &str, k: u32) -> Search {
 }
 
 /// Titles and scores.
-fn found(passages: &Passages, search: &Search) -> Vec<(String, f32)> {
+fn found(passages: &PassageIndex, search: &Search) -> Vec<(String, f32)> {
     let found = passages.search(search).unwrap();
     found.into_iter().map(|(score, passage)| (passage.title, score)).collect()
 }
 
-fn titles(passages: &Passages, search: &Search) -> Vec<String> {
+fn titles(passages: &PassageIndex, search: &Search) -> Vec<String> {
     found(passages, search).into_iter().map(|(title, _)| title).collect()
 }
 
@@ -91,8 +77,8 @@ fn assert_found(found: &[(String, f32)], expected: &[(&str, f64)]) {
 
 #[test]
 fn passages_are_ranked_by_bm25() {
-    let (_folder, place) = animals();
-    let passages = Passages::open(&[place]).unwrap();
+    let (_folder, location) = animals();
+    let passages = PassageIndex::open(&[location]).unwrap();
     // Lengths 4, 4, 2, 6; on average 4. `fox` and `den` are each in 2 of 4 passages: ln(1 + 2.5 /
     // 2.5) = ln 2. Length 4: k1 · (1 − b + b · 4/4) = 1.2; length 6: 1.2 · (0.25 + 0.75 · 1.5) =
     // 1.65. fox once at length 4: 2.2 / 2.2 = 1; twice: 2 · 2.2 / 3.2 = 1.375; den once at length
@@ -109,8 +95,8 @@ fn passages_are_ranked_by_bm25() {
 
 #[test]
 fn title_filter_preserves_scores() {
-    let (_folder, place) = animals();
-    let mut passages = Passages::open(&[place]).unwrap();
+    let (_folder, location) = animals();
+    let mut passages = PassageIndex::open(&[location]).unwrap();
     let within = |title: &str| Search { title: Some(title.into()), ..search("fox den", 10) };
     assert_found(&found(&passages, &within("THE den")), &[("The Den", 2.375 * 2_f64.ln())]);
     for other in ["Den", "The Den ", "Hen", ""] {
@@ -134,9 +120,9 @@ fn equal_scores_follow_text_order() {
     let mut first = None;
     for _ in 0..2 {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::new(&index(folder.path(), &documents, 2), None).unwrap();
-        build(&place, &BuildOptions::default()).unwrap();
-        let passages = Passages::open(&[place]).unwrap();
+        let location = PassageLocation::new(&index(folder.path(), &documents, 2), None).unwrap();
+        build(&location, &PassageOptions::default()).unwrap();
+        let passages = PassageIndex::open(&[location]).unwrap();
         // Documents are dealt to the shards in turn.
         assert_eq!(titles(&passages, &search("red fox", 3)), titles_of(&[0, 2, 4]));
         let all = titles(&passages, &search("fox red", u32::MAX));
@@ -148,8 +134,9 @@ fn equal_scores_follow_text_order() {
 #[test]
 fn long_documents_are_split_into_passages() {
     let folder = tempfile::tempdir().unwrap();
-    let place = place(folder.path(), &[("Numbers", "one two three four five"), ("", "six")], 2);
-    let passages = Passages::open(&[place]).unwrap();
+    let location =
+        location(folder.path(), &[("Numbers", "one two three four five"), ("", "six")], 2);
+    let passages = PassageIndex::open(&[location]).unwrap();
     let manifest = passages.manifests().next().unwrap();
     assert_eq!(
         (manifest.documents, manifest.titled, manifest.passages, manifest.words),
@@ -168,17 +155,19 @@ fn long_documents_are_split_into_passages() {
 #[test]
 fn several_indexes_are_searched_as_one() {
     let (_folder, whole) = animals();
-    let halves: Vec<(TempDir, Place)> = ANIMALS
+    let halves: Vec<(TempDir, PassageLocation)> = ANIMALS
         .chunks(2)
         .map(|half| {
             let folder = tempfile::tempdir().unwrap();
-            let place = place(folder.path(), half, 100);
-            (folder, place)
+            let location = location(folder.path(), half, 100);
+            (folder, location)
         })
         .collect();
-    let whole = Passages::open(&[whole]).unwrap();
-    let halves =
-        Passages::open(&halves.iter().map(|(_, place)| place.clone()).collect::<Vec<_>>()).unwrap();
+    let whole = PassageIndex::open(&[whole]).unwrap();
+    let halves = PassageIndex::open(
+        &halves.iter().map(|(_, location)| location.clone()).collect::<Vec<_>>(),
+    )
+    .unwrap();
     for query in ["fox den", "the", "owl hen sleeps", "a the fox"] {
         for k in [1, 2, 9] {
             assert_eq!(
@@ -194,18 +183,19 @@ fn several_indexes_are_searched_as_one() {
 fn missing_or_stale_passages_error_names_command() {
     let folder = tempfile::tempdir().unwrap();
     let index = index(folder.path(), &ANIMALS, 1);
-    let place = Place::new(&index, None).unwrap();
-    let told = |place: &Place| {
-        Passages::open(std::slice::from_ref(place)).map(drop).unwrap_err().to_string()
+    let location = PassageLocation::new(&index, None).unwrap();
+    let message = |location: &PassageLocation| {
+        PassageIndex::open(std::slice::from_ref(location)).map(drop).unwrap_err().to_string()
     };
     let command = format!("corver-host index passages --index {}", index.display());
     assert!(
-        told(&place).contains("there are no passages") && told(&place).contains(&command),
+        message(&location).contains("there are no passages")
+            && message(&location).contains(&command),
         "{}",
-        told(&place)
+        message(&location)
     );
-    build(&place, &BuildOptions::default()).unwrap();
-    let first = Passages::open(std::slice::from_ref(&place)).unwrap();
+    build(&location, &PassageOptions::default()).unwrap();
+    let first = PassageIndex::open(std::slice::from_ref(&location)).unwrap();
 
     // The same index built from other documents.
     let other = tempfile::tempdir().unwrap();
@@ -213,21 +203,22 @@ fn missing_or_stale_passages_error_names_command() {
     fs::remove_dir_all(&index).unwrap();
     fs::rename(other, &index).unwrap();
     assert!(
-        told(&place).contains("made from another index") && told(&place).contains(&command),
+        message(&location).contains("made from another index")
+            && message(&location).contains(&command),
         "{}",
-        told(&place)
+        message(&location)
     );
-    build(&place, &BuildOptions::default()).unwrap();
-    let second = Passages::open(std::slice::from_ref(&place)).unwrap();
+    build(&location, &PassageOptions::default()).unwrap();
+    let second = PassageIndex::open(std::slice::from_ref(&location)).unwrap();
     assert_eq!(titles(&second, &search("sleeps", 1)), [] as [&str; 0]);
-    // What was open goes on.
+    // Passages that are open stay usable.
     assert_eq!(titles(&first, &search("sleeps", 1)), ["Fox"]);
 
-    let elsewhere = Place::new(&index, Some(&folder.path().join("apart"))).unwrap();
-    assert!(told(&elsewhere).contains(&format!("{command} --dir ")), "{}", told(&elsewhere));
-    build(&elsewhere, &BuildOptions::default()).unwrap();
+    let elsewhere = PassageLocation::new(&index, Some(&folder.path().join("apart"))).unwrap();
+    assert!(message(&elsewhere).contains(&format!("{command} --dir ")), "{}", message(&elsewhere));
+    build(&elsewhere, &PassageOptions::default()).unwrap();
     assert!(folder.path().join("apart/index.passages/corver-passages.json").is_file());
-    let error = Passages::open(&[]).map(drop).unwrap_err().to_string();
+    let error = PassageIndex::open(&[]).map(drop).unwrap_err().to_string();
     assert!(error.starts_with("no index is named "), "{error}");
 }
 
@@ -237,11 +228,12 @@ fn is_invalid(error: &PassageError, words: &str) -> bool {
 
 #[test]
 fn damaged_passages_are_an_error() {
-    let (_folder, place) = animals();
+    let (_folder, location) = animals();
     let files: Vec<PathBuf> =
-        fs::read_dir(place.folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        fs::read_dir(location.folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(files.iter().all(|file| !file.to_string_lossy().contains("lock")), "{files:?}");
-    let answer = || Passages::open(std::slice::from_ref(&place))?.search(&search("fox den the", 9));
+    let answer =
+        || PassageIndex::open(std::slice::from_ref(&location))?.search(&search("fox den the", 9));
     let whole = answer().unwrap();
     for file in files {
         let bytes = fs::read(&file).unwrap();
@@ -249,7 +241,7 @@ fn damaged_passages_are_an_error() {
         assert!(is_invalid(&answer().unwrap_err(), " are damaged: "), "{}", file.display());
         fs::remove_file(&file).unwrap();
         assert!(answer().is_err(), "{}", file.display());
-        // Whatever a damaged byte does, it ends in an answer or an error.
+        // Any damaged byte leads to an answer or an error.
         for at in (0..bytes.len()).step_by(3) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0x55;
@@ -265,7 +257,7 @@ fn damaged_passages_are_an_error() {
         fs::write(&file, bytes).unwrap();
         assert_eq!(answer().unwrap(), whole);
     }
-    let manifest = place.folder().join("corver-passages.json");
+    let manifest = location.folder().join("corver-passages.json");
     let later = fs::read_to_string(&manifest).unwrap().replace("\"version\": 1", "\"version\": 2");
     fs::write(&manifest, later).unwrap();
     assert!(is_invalid(&answer().unwrap_err(), " are corver-passages version 2, but "));
@@ -274,22 +266,22 @@ fn damaged_passages_are_an_error() {
 #[test]
 fn unfinished_passage_build_is_ignored_and_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::new(&index(folder.path(), &ANIMALS, 1), None).unwrap();
-    let unfinished = place.folder().with_file_name("index.passages.unfinished");
+    let location = PassageLocation::new(&index(folder.path(), &ANIMALS, 1), None).unwrap();
+    let unfinished = location.folder().with_file_name("index.passages.unfinished");
     fs::create_dir(&unfinished).unwrap();
     for name in ["meta.json", "half.idx"] {
         fs::write(unfinished.join(name), "half").unwrap();
     }
-    let error = Passages::open(std::slice::from_ref(&place)).map(drop).unwrap_err();
+    let error = PassageIndex::open(std::slice::from_ref(&location)).map(drop).unwrap_err();
     assert!(is_invalid(&error, "there are no passages in "), "{error}");
     let lock = fs::File::open(&unfinished).unwrap();
     lock.lock().unwrap();
-    assert!(matches!(build(&place, &BuildOptions::default()), Err(PassageError::Busy { .. })));
+    assert!(matches!(build(&location, &PassageOptions::default()), Err(PassageError::Busy { .. })));
     drop(lock);
-    build(&place, &BuildOptions::default()).unwrap();
+    build(&location, &PassageOptions::default()).unwrap();
     assert!(!unfinished.exists());
     assert_eq!(
-        titles(&Passages::open(std::slice::from_ref(&place)).unwrap(), &search("hen", 1)),
+        titles(&PassageIndex::open(std::slice::from_ref(&location)).unwrap(), &search("hen", 1)),
         ["Hen"]
     );
 }
@@ -297,22 +289,22 @@ fn unfinished_passage_build_is_ignored_and_replaced() {
 #[test]
 fn foreign_folder_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::new(&index(folder.path(), &ANIMALS, 1), None).unwrap();
-    fs::create_dir(place.folder()).unwrap();
-    let precious = place.folder().join("precious.txt");
+    let location = PassageLocation::new(&index(folder.path(), &ANIMALS, 1), None).unwrap();
+    fs::create_dir(location.folder()).unwrap();
+    let precious = location.folder().join("precious.txt");
     fs::write(&precious, "mine").unwrap();
-    let error = build(&place, &BuildOptions::default()).unwrap_err().to_string();
+    let error = build(&location, &PassageOptions::default()).unwrap_err().to_string();
     assert!(error.contains(" exists and holds no passages: "), "{error}");
     assert_eq!(fs::read_to_string(precious).unwrap(), "mine");
-    let none = BuildOptions { words: 0, ..BuildOptions::default() };
-    let error = build(&place, &none).unwrap_err().to_string();
+    let none = PassageOptions { words: 0, ..PassageOptions::default() };
+    let error = build(&location, &none).unwrap_err().to_string();
     assert!(error.starts_with("a passage of 0 words: "), "{error}");
 }
 
 #[test]
 fn arbitrary_query_text_is_accepted() {
-    let (_folder, place) = animals();
-    let passages = Passages::open(&[place]).unwrap();
+    let (_folder, location) = animals();
+    let passages = PassageIndex::open(&[location]).unwrap();
     let pieces = prop_oneof![
         any::<String>(),
         prop::sample::select(vec![

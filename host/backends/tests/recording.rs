@@ -1,9 +1,10 @@
-//! What was asked is answered again, of every kind; what was not is an error; bad files are named.
+//! Replays return recorded replies of every kind, report requests that are missing, and name bad
+//! files.
 
 use std::fs;
 use std::path::Path;
 
-use corver_backends::recording::{Recording, RecordingError, go_on, record};
+use corver_backends::recording::{Recording, RecordingError, record, resume};
 use corver_core::{
     Backends, BoxError, Capability, ChatModel, ChatPrompt, ChatReply, ChatRole, CorpusSize, Count,
     CountPrecision, Counter, Entailment, Message, NliModel, NliPair, Passage, Query, Retriever,
@@ -12,8 +13,8 @@ use corver_core::{
 
 const SIZE: CorpusSize = CorpusSize { tokens: Some(1_000), documents: None };
 
-/// Counts letters, up to `enough`; takes lengths for probabilities; replies with the last message,
-/// which takes a token once; finds what is searched.
+/// A backend that counts letters up to `enough`, uses lengths as probabilities, replies with the
+/// last message, and finds the query itself. Usage is reported with the first of equal prompts.
 #[derive(Clone, Default)]
 struct Letters {
     replied: Vec<ChatPrompt>,
@@ -100,8 +101,8 @@ fn search(query: &str, title: Option<&str>) -> Search {
     Search { title: title.map(str::to_owned), query: query.into(), k: 2 }
 }
 
-/// All answers to some questions of every kind, with what they took.
-fn ask(backends: &mut Backends<'_>, words: &[&str]) -> String {
+/// Returns the replies to requests of every kind, with their usage, as text.
+fn request(backends: &mut Backends<'_>, words: &[&str]) -> String {
     let pairs: Vec<NliPair> = words.iter().map(|word| pair("seven letters", word)).collect();
     let prompts: Vec<ChatPrompt> =
         words.iter().flat_map(|word| [prompt(word, None), prompt(word, Some(1))]).collect();
@@ -127,12 +128,12 @@ fn replay_returns_recorded_answers_and_costs() {
     let path = folder.path().join("answers.jsonl");
     let batches: [&[&str]; 3] = [&["Paris", "Rome", "Paris"], &["Rome"], &["Lima\n\"", ""]];
     let mut recorder = record(&path, letters()).unwrap();
-    let asked = batches.map(|words| ask(&mut recorder, words));
+    let recorded = batches.map(|words| request(&mut recorder, words));
     // A header; a count, a pair, two prompts and two searches of each of four words.
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1 + 4 * 6);
     let mut replayed = replay(&path);
     assert_eq!(replayed.size(), SIZE);
-    assert_eq!(batches.map(|words| ask(&mut replayed, words)), asked);
+    assert_eq!(batches.map(|words| request(&mut replayed, words)), recorded);
 }
 
 #[test]
@@ -159,7 +160,7 @@ fn recorded_counts_ignore_enough_limit() {
 fn unrecorded_request_error_shows_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.jsonl");
-    ask(&mut record(&path, letters()).unwrap(), &["Paris"]);
+    request(&mut record(&path, letters()).unwrap(), &["Paris"]);
     let mut replayed = replay(&path);
     let long = "x".repeat(1_000);
     let errors = [
@@ -171,7 +172,8 @@ fn unrecorded_request_error_shows_request() {
     let shown = [
         "the query \"Rome\"",
         "whether \"b\" follows from \"a\"",
-        "the reply to \"Paris\" after 0 messages (temperature 0.3, top_p 0.9, at most 8 tokens, seed 7)",
+        "the reply to \"Paris\" after 0 messages (temperature 0.3, top_p 0.9, at most 8 tokens, \
+         seed 7)",
         "the 2 passages of the search \"xxx",
     ];
     for (error, shown) in errors.iter().zip(shown) {
@@ -198,20 +200,20 @@ fn recorder_preserves_granted_capabilities() {
 fn recording_resumes_after_kill() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.jsonl");
-    ask(&mut record(&path, letters()).unwrap(), &["Paris", "Rome"]);
+    request(&mut record(&path, letters()).unwrap(), &["Paris", "Rome"]);
     let whole = fs::read(&path).unwrap();
     let last = whole[..whole.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap() + 1;
     for length in [last + 1, whole.len() - 5, whole.len() - 1, whole.len()] {
         fs::write(&path, &whole[..length]).unwrap();
-        replay(&path); // a torn line is no error
-        ask(&mut go_on(&path, letters()).unwrap(), &["Rome", "Paris", "Lima"]);
+        replay(&path); // a truncated line is no error
+        request(&mut resume(&path, letters()).unwrap(), &["Rome", "Paris", "Lima"]);
         let mut replayed = replay(&path);
-        ask(&mut replayed, &["Lima", "Rome", "Paris"]);
+        request(&mut replayed, &["Lima", "Rome", "Paris"]);
         assert_eq!(replayed.size(), SIZE);
         assert_eq!(
             fs::read_to_string(&path).unwrap().lines().count(),
             1 + 3 * 6,
-            "nothing stands in it twice"
+            "no line is in it twice"
         );
     }
 }
@@ -222,14 +224,14 @@ fn recording_resumes_without_header() {
     let path = folder.path().join("answers.jsonl");
     for torn in ["", r#"{"corpus":{"#] {
         fs::write(&path, torn).unwrap();
-        ask(&mut go_on(&path, letters()).unwrap(), &["Rome"]);
+        request(&mut resume(&path, letters()).unwrap(), &["Rome"]);
         let mut replayed = replay(&path);
         assert_eq!(replayed.size(), SIZE);
-        ask(&mut replayed, &["Rome"]);
+        request(&mut replayed, &["Rome"]);
     }
 }
 
-/// Answers no pair twice alike, as a GPU may.
+/// A model that never returns the same probability twice, as a GPU may.
 struct Rounding(f32);
 
 impl NliModel for Rounding {
@@ -246,12 +248,12 @@ impl NliModel for Rounding {
 fn recorder_returns_same_answer_as_replay() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answers.jsonl");
-    let asked = [pair("a", "b"), pair("c", "d"), pair("a", "b")];
+    let pairs = [pair("a", "b"), pair("c", "d"), pair("a", "b")];
     let mut recorder = record(&path, letters().with_nli(Rounding(0.0))).unwrap();
-    let [first, second] = [(); 2].map(|()| recorder.entail(&asked).unwrap());
-    let mut resumed = go_on(&path, letters().with_nli(Rounding(0.5))).unwrap();
-    let third = resumed.entail(&asked).unwrap();
-    let replayed = replay(&path).entail(&asked).unwrap();
+    let [first, second] = [(); 2].map(|()| recorder.entail(&pairs).unwrap());
+    let mut resumed = resume(&path, letters().with_nli(Rounding(0.5))).unwrap();
+    let third = resumed.entail(&pairs).unwrap();
+    let replayed = replay(&path).entail(&pairs).unwrap();
     assert_eq!([&first, &second, &third], [&replayed; 3]);
 }
 

@@ -1,4 +1,4 @@
-//! What draws completions: the policy, or the inference server that the settings name in its place.
+//! The sampler of a command: the policy, or the inference server that the settings name.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use corver_core::{Decoding, Question, Sampler, Sampling};
-use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
+use corver_engine::{AdapterFolder, Engine, EngineApi, EngineSettings, ModelShape};
 use corver_http::Token;
 use corver_pretrained::{Dialogue, ModelConfig};
 use corver_reward::config::{EngineConfig, PolicyConfig};
@@ -15,14 +15,15 @@ use corver_settings::{EngineKind, EngineSection, Settings};
 use crate::policy;
 use crate::tokenizer::load_tokenizer;
 
-/// Finds the engine of the settings; `model` is the folder of the model that it serves.
+/// Opens the engine of the settings, if they name one; `model` is the folder of the model that it
+/// serves.
 pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<Option<Engine>> {
     let Some(EngineConfig { kind, url, model: name }) = &policy.engine else { return Ok(None) };
     let section = &settings.engine;
     let engine = EngineSettings {
-        kind: match kind {
-            EngineKind::Vllm => Kind::Vllm,
-            EngineKind::Sglang => Kind::Sglang,
+        api: match kind {
+            EngineKind::Vllm => EngineApi::Vllm,
+            EngineKind::Sglang => EngineApi::Sglang,
         },
         url: url.clone(),
         model: name.clone(),
@@ -31,31 +32,34 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
         timeout: Duration::from_secs_f64(section.timeout_s),
         patience: Duration::from_secs_f64(section.patience_s),
     };
-    let of_model = || format!("reading the model {}", model.display());
+    let reading = format!("reading the model {}", model.display());
     let ModelConfig { vocab_size, max_positions, .. } =
-        ModelConfig::read(&model.join("config.json")).with_context(of_model)?;
-    let dialogue = Dialogue::new(load_tokenizer(settings, model).with_context(of_model)?);
-    let dialogue = dialogue.with_compatibility(settings.reward.compatibility);
+        ModelConfig::read(&model.join("config.json")).with_context(|| reading.clone())?;
+    let tokenizer = load_tokenizer(settings, model).context(reading)?;
+    let dialogue = Dialogue::new(tokenizer).with_compatibility(settings.reward.compatibility);
     Ok(Some(Engine::open(&engine, dialogue, ModelShape { vocab_size, max_positions })?))
 }
 
 /// Where adapters are written for the server: `otherwise` where no setting names a folder.
-pub fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<AdapterPlace> {
-    let here = std::path::absolute(section.adapters.as_deref().unwrap_or(otherwise))?;
-    let seen_as = section.adapters_as_seen_by_server.clone().unwrap_or_else(|| here.clone());
-    Ok(AdapterPlace { seen_as, here })
+pub fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<AdapterFolder> {
+    let local = std::path::absolute(section.adapters.as_deref().unwrap_or(otherwise))?;
+    let on_server = section.adapters_as_seen_by_server.clone().unwrap_or_else(|| local.clone());
+    Ok(AdapterFolder { on_server, local })
 }
 
-/// How questions are answered without learning from it.
+/// Adapter and prompt of a sampler that is not trained.
 pub struct Answering<'a> {
+    /// Folder of the adapter. `None`: the raw model.
     pub adapter: Option<&'a Path>,
     pub system_prompt: &'a str,
-    /// Takes the adapter for the engine's server, where no setting names a folder.
+    /// Folder that the adapter is published in for the engine, if no setting names one.
     pub scratch: &'a Path,
 }
 
-/// The policy, or the engine that the settings name in its place; no prompt of these questions is
-/// too long for it.
+/// Opens the policy, or the engine that the settings name in its place.
+///
+/// # Errors
+/// Fails if a prompt of the questions is too long.
 pub fn open_sampler(
     settings: &Settings,
     policy: &PolicyConfig,
@@ -69,7 +73,7 @@ pub fn open_sampler(
         engine.check_prompts(questions, sampling)?;
         engine.set_watch(watch);
         if let Some(adapter) = adapter {
-            engine.publish_into(adapter_place(&settings.engine, scratch)?)?;
+            engine.claim_adapter_folder(adapter_place(&settings.engine, scratch)?)?;
             engine.publish(|folder| Ok(corver_engine::copy_adapter(adapter, folder)?))?;
         }
         return Ok(Box::new(engine));
@@ -77,7 +81,7 @@ pub fn open_sampler(
     policy::open_sampler(settings, model, adapter, system_prompt, (questions, sampling), watch)
 }
 
-/// What draws completions, for a manifest.
+/// Returns the name of the device or engine that samples, for a manifest.
 pub fn device(settings: &Settings, policy: &PolicyConfig) -> Result<String> {
     match policy.engine.as_ref().map(|engine| engine.kind) {
         None => policy::find_device(settings.run.device),

@@ -1,4 +1,4 @@
-//! A policy that learns in this process, with an inference server that samples for it.
+//! A policy that is trained in this process and sampled by an inference server.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -14,28 +14,29 @@ use corver_settings::Settings;
 use crate::engine::adapter_place;
 use crate::policy::Policy;
 
-/// A policy that learns here, and whose completions an engine draws.
+/// A policy that is trained here and sampled by an engine.
 pub struct EnginePolicy {
     engine: Engine,
     policy: Policy,
     precision: Precision,
-    /// The engine has not been given the policy's newest weights.
+    /// True if the engine does not have the policy's latest weights.
     is_behind: bool,
 }
 
 impl EnginePolicy {
-    /// `run` is the folder of the run.
+    /// Couples an engine and a policy; adapters are published in the folder of the `run` unless a
+    /// setting names another.
     pub fn new(
         mut engine: Engine,
         policy: Policy,
         settings: &Settings,
         run: &Path,
     ) -> Result<Self> {
-        engine.publish_into(adapter_place(&settings.engine, &run.join("adapters"))?)?;
+        engine.claim_adapter_folder(adapter_place(&settings.engine, &run.join("adapters"))?)?;
         Ok(Self { engine, policy, precision: settings.engine.adapter_precision, is_behind: true })
     }
 
-    /// See [`Engine::set_watch`].
+    /// Sets the callback that sees decoding progress and may stop it ([`Engine::set_watch`]).
     pub fn set_watch(&mut self, watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static) {
         self.engine.set_watch(watch);
     }

@@ -1,16 +1,16 @@
-//! Index folders, as the commands open them.
+//! Index folders of a command line.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use corver_corpus::{Corpus, Index, OpenOptions, Tokenizer};
+use corver_corpus::{Index, OpenOptions, TextIndex, Tokenizer};
 
 use corver_reward::parts;
 use corver_settings::DEMO;
 
 use crate::settings;
 
-/// True if the demo's index is named, or none.
+/// True if the demo's index is named, or no index.
 pub fn is_demo(index: Option<&Path>) -> bool {
     index.is_none_or(|path| path.as_os_str() == DEMO)
 }
@@ -27,22 +27,22 @@ pub fn folder(index: Option<&Path>) -> Result<PathBuf> {
     }
 }
 
-/// Opens an index with its own tokenizer or another.
+/// Opens an index with its own tokenizer, or with another.
 pub fn open_folder(
     folder: &Path,
     tokenizer: Option<&Path>,
     options: OpenOptions,
-) -> Result<Corpus> {
+) -> Result<TextIndex> {
     let corpus = match tokenizer {
         Some(tokenizer) => {
-            Corpus::new(Index::open_with(folder, options)?, Tokenizer::from_file(tokenizer)?)
+            TextIndex::new(Index::open_with(folder, options)?, Tokenizer::from_file(tokenizer)?)
         }
-        None => Corpus::open_with(folder, options),
+        None => TextIndex::open_with(folder, options),
     };
     corpus.with_context(|| format!("opening the index {}", folder.display()))
 }
 
-/// What clients call an index: its given name, `demo`, or its folder's name.
+/// Returns the name of an index for clients: the given name, `demo`, or its folder's name.
 pub fn name_of(folder: &Path, given: Option<&str>, is_demo: bool) -> Result<String> {
     match given {
         Some(name) => return Ok(name.to_owned()),
@@ -50,8 +50,7 @@ pub fn name_of(folder: &Path, given: Option<&str>, is_demo: bool) -> Result<Stri
         None => {}
     }
     let folder = folder.canonicalize().with_context(|| format!("finding {}", folder.display()))?;
-    let name = folder
-        .file_name()
-        .context("the index has no folder name to go by: give it a name with --name")?;
+    let name =
+        folder.file_name().context("the index's folder has no name: give it a name with --name")?;
     Ok(name.to_string_lossy().into_owned())
 }

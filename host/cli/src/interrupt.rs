@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: the first asks for an orderly end, the second ends the program at once.
+//! Ctrl-C and SIGTERM: the first requests a graceful stop, the second exits immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,27 +6,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
-/// Exit code of a program that was interrupted, as shells have it.
+/// Exit code of an interrupted program: 128 + SIGINT, as in shells.
 const INTERRUPTED: u8 = 130;
 
-/// Raised by the first signal.
+/// A flag that the first signal sets.
 #[derive(Clone)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on, the first signal only raises the flag.
+    /// Installs the signal handlers.
     pub fn listen() -> std::io::Result<Self> {
-        let asked = Arc::new(AtomicBool::new(false));
+        let requested = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // In this order: the second signal finds the flag raised.
-            flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&asked))?;
-            flag::register(signal, Arc::clone(&asked))?;
+            // In this order: the first signal must not find the flag set, the second must.
+            let exit_flag = Arc::clone(&requested);
+            flag::register_conditional_shutdown(signal, INTERRUPTED.into(), exit_flag)?;
+            flag::register(signal, Arc::clone(&requested))?;
         }
-        Ok(Self(asked))
+        Ok(Self(requested))
     }
 
-    /// Whether a signal has come.
-    pub fn asked(&self) -> bool {
+    /// True if a signal has been received.
+    pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,13 +1,13 @@
-//! The corver-host binary: parses, wires the parts together and prints. What it wires lives in the
-//! other crates.
+//! The corver-host binary: parses the command line, opens the parts of a command, and prints
+//! results. The work is done in the other crates.
 //!
 //! ```text
 //! args ─▶ settings ─▶ command
 //! ```
 //!
-//! `args` is the command line as clap reads it; `settings` puts it over the configuration files; a
-//! command has them resolved and opened by `corver_reward`, and puts the parts to work. `policy`
-//! opens the one part that needs libtorch, `engine` the server that may draw its completions.
+//! `args` is the command line as clap parses it; `settings` merges it with the configuration files;
+//! a command resolves and opens its parts with `corver_reward`. `policy` opens the only part that
+//! needs libtorch, `engine` the inference server that may sample in its place.
 
 mod args;
 mod command;
@@ -35,13 +35,13 @@ use corver_core::error_chain_with;
 use corver_reward::config::Problems;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::args::{Arguments, Command};
+use crate::args::{Cli, CliCommand};
 
-/// The message says why.
+/// Exit code of a command that failed.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Cli::parse();
     let level = arguments.log_level();
     tracing_subscriber::fmt()
         .with_env_filter(
@@ -49,13 +49,13 @@ fn main() -> ExitCode {
                 .with_default_directive(level.into())
                 .from_env_lossy(),
         )
-        .with_writer(|| output::Log)
+        .with_writer(|| output::LogWriter)
         .with_ansi(std::io::stderr().is_terminal())
         // Not `.without_time()` here: it would take the durations of the spans too.
         .event_format(tracing_subscriber::fmt::format().without_time().with_target(false))
         .with_span_events(FmtSpan::CLOSE) // with -v: how long each stage took
         .init();
-    if let Err(error) = corver_corpus::name_lost_files() {
+    if let Err(error) = corver_corpus::report_truncated_files() {
         tracing::warn!(%error, "an index file that is truncated while it is in use will not be named");
     }
     match run(arguments) {
@@ -67,10 +67,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was being done, then why it failed, outermost first, on one line, or a line for each
-/// problem of a configuration.
+/// Formats an error with its causes, outermost first, on one line; a configuration error has a line
+/// for each problem.
 fn explain(error: &anyhow::Error) -> String {
-    const ALIGNED: &str = "\n       "; // behind "error: "
+    const ALIGNED: &str = "\n       "; // as wide as "error: "
     let shown = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref() {
         Some(problems) => Problems::lines(problems)
             .map(|line| output::escaped(&line))
@@ -81,39 +81,42 @@ fn explain(error: &anyhow::Error) -> String {
     error_chain_with(error.as_ref(), shown)
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+fn run(arguments: Cli) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
     match arguments.command {
         #[cfg(feature = "torch")]
-        Command::Train(args) => command::train::run(&args, json)?,
+        CliCommand::Train(args) => command::train::run(&args, json)?,
         #[cfg(feature = "torch")]
-        Command::Sft(args) => command::sft::run(&args, json)?,
+        CliCommand::Sft(args) => command::sft::run(&args, json)?,
         #[cfg(feature = "torch")]
-        Command::Compare(args) => command::compare::run(&args, json)?,
+        CliCommand::Compare(args) => command::compare::run(&args, json)?,
         #[cfg(feature = "torch")]
-        Command::Merge(args) => command::merge::run(&args, json)?,
+        CliCommand::Merge(args) => command::merge::run(&args, json)?,
         #[cfg(not(feature = "torch"))]
-        Command::Train(_) | Command::Sft(_) | Command::Compare(_) | Command::Merge(_) => {
+        CliCommand::Train(_)
+        | CliCommand::Sft(_)
+        | CliCommand::Compare(_)
+        | CliCommand::Merge(_) => {
             anyhow::bail!(policy::NO_LIBTORCH)
         }
-        Command::Filter(args) => command::filter::run(&args, json)?,
-        Command::Data(args) => command::data::run(&args, json)?,
-        Command::Eval(args) => command::eval::run(&args, json)?,
-        Command::Judge(args) => command::judge::run(&args, json)?,
-        Command::Calibrate(args) => command::calibrate::run(&args, json)?,
-        Command::Score(args) => command::score::run(&args, json)?,
-        Command::Check(args) => return command::check::run(&args, json),
-        Command::Serve(args) => command::serve::run(&args, json)?,
-        Command::Report(args) => command::report::run(&args, json)?,
-        Command::Explain(args) => command::explain::run(&args, json)?,
-        Command::Index(args) => command::index::run(&args, json)?,
-        Command::Extract(args) => command::extract::run(&args, json)?,
-        Command::Plugin(args) => command::plugin::run(&args, json)?,
-        Command::Demo(args) => command::demo::run(&args, json)?,
-        Command::Settings => command::settings::run(json)?,
-        Command::Doctor => command::doctor::run(json)?,
-        Command::CompileRule { limits } => return Ok(corver_rules::compile_as_child(&limits)),
-        Command::RenderPrompts => return Ok(corver_pretrained::render_as_child()),
+        CliCommand::Filter(args) => command::filter::run(&args, json)?,
+        CliCommand::Data(args) => command::data::run(&args, json)?,
+        CliCommand::Eval(args) => command::eval::run(&args, json)?,
+        CliCommand::Judge(args) => command::judge::run(&args, json)?,
+        CliCommand::Calibrate(args) => command::calibrate::run(&args, json)?,
+        CliCommand::Score(args) => command::score::run(&args, json)?,
+        CliCommand::Check(args) => return command::check::run(&args, json),
+        CliCommand::Serve(args) => command::serve::run(&args, json)?,
+        CliCommand::Report(args) => command::report::run(&args, json)?,
+        CliCommand::Explain(args) => command::explain::run(&args, json)?,
+        CliCommand::Index(args) => command::index::run(&args, json)?,
+        CliCommand::Extract(args) => command::extract::run(&args, json)?,
+        CliCommand::Plugin(args) => command::plugin::run(&args, json)?,
+        CliCommand::Demo(args) => command::demo::run(&args, json)?,
+        CliCommand::Settings => command::settings::run(json)?,
+        CliCommand::Doctor => command::doctor::run(json)?,
+        CliCommand::CompileRule { limits } => return Ok(corver_rules::compile_as_child(&limits)),
+        CliCommand::RenderPrompts => return Ok(corver_pretrained::render_as_child()),
     }
     Ok(ExitCode::SUCCESS)
 }

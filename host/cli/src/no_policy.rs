@@ -1,4 +1,4 @@
-//! A build without libtorch: completions come from an inference server, and nothing trains.
+//! The policy of a build without libtorch: only an inference server can sample.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,8 +8,9 @@ use corver_core::{Decoding, Device, Question, Sampler, Sampling};
 use corver_reward::config::PolicyConfig;
 use corver_settings::Settings;
 
-/// What is said of everything that needs the policy.
-pub const NO_LIBTORCH: &str = "this corver-host was built without libtorch and has no policy; build it with the feature `torch`";
+/// Error message of everything that needs the policy.
+pub const NO_LIBTORCH: &str = "this corver-host was built without libtorch and has no policy; \
+                               build it with the feature `torch`";
 
 pub fn find_device(_: Device) -> Result<String> {
     bail!(NO_LIBTORCH)

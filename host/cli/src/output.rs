@@ -1,9 +1,7 @@
-//! Results go to standard output, as a table for people or as JSON; everything else goes to
-//! standard error.
+//! Output: results on standard output, as tables or as JSON; everything else on standard error.
 //!
-//! Much of it was written by somebody else: a rule's notes, a model's text, a document's title.
-//! What would not show as itself but do something to the terminal is escaped here, whoever wrote
-//! it, so that no such text can look like more than one.
+//! Some of the text is untrusted: notes of rules, completions, titles of documents. All text is
+//! escaped here, so that none can move the cursor, forge a line or send commands to the terminal.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -20,28 +18,28 @@ pub fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a line of text; a line end within it is escaped.
+/// Prints a line of text; line breaks in it are escaped.
 pub fn line(text: impl std::fmt::Display) {
     print(&format!("{}\n", escaped(&text.to_string())));
 }
 
-/// Prints lines that this program composed, of parts that hold no line ends.
+/// Prints several lines, which this program composed of parts without line breaks.
 pub fn lines(text: &str) {
     text.lines().for_each(line);
 }
 
-/// Prints running text on one indented line; the parts marked true stand out.
+/// Prints running text on one indented line; the parts marked true are emphasised.
 pub fn running_text<'a>(parts: impl IntoIterator<Item = (&'a str, bool)>) {
-    let shown = |(text, stands_out): (&str, bool)| {
-        let text = escaped(&text.replace(char::is_whitespace, " "));
-        if stands_out { emphasised(&text) } else { text }
-    };
-    let text: String = parts.into_iter().map(shown).collect();
-    print(&format!("    {}\n", text.split_whitespace().collect::<Vec<_>>().join(" ")));
+    let mut line = String::new();
+    for (part, is_emphasised) in parts {
+        let text = escaped(&part.replace(char::is_whitespace, " "));
+        line += &if is_emphasised { emphasised(&text) } else { text };
+    }
+    print(&format!("    {}\n", line.split_whitespace().collect::<Vec<_>>().join(" ")));
 }
 
-/// The text with every character escaped that moves the cursor, ends a line, changes the direction
-/// of writing or starts a command to the terminal; as in JSON, so that JSON stays the same value.
+/// Escapes control characters, line breaks and characters that change the direction of writing.
+/// The escapes are JSON's, so that escaped JSON has the same value.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -61,13 +59,13 @@ pub fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Standard error for log lines: each arrives whole, and stays one line.
-pub struct Log;
+/// Standard error for log events: each is written with one call, on one line.
+pub struct LogWriter;
 
-impl Write for Log {
+impl Write for LogWriter {
     fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(event);
-        // Colours are the subscriber's own; it has escaped what others wrote.
+        // Escape characters are the subscriber's colours; it escapes those of logged values.
         let coloured: Vec<String> =
             text.trim_end_matches('\n').split('\x1b').map(escaped).collect();
         std::io::stderr().write_all(format!("{}\n", coloured.join("\x1b")).as_bytes())?;
@@ -79,44 +77,46 @@ impl Write for Log {
     }
 }
 
-/// A reader that closes the pipe, as `| head` does, ends the program without an error.
+/// Writes to standard output. Exits successfully if the reader closed the pipe, as `| head` does.
 fn print(text: &str) {
     if let Err(error) = std::io::stdout().lock().write_all(text.as_bytes()) {
-        let gone = error.kind() == std::io::ErrorKind::BrokenPipe;
-        if !gone {
+        let is_closed = error.kind() == std::io::ErrorKind::BrokenPipe;
+        if !is_closed {
             eprintln!("error: cannot write to standard output: {error}");
         }
-        std::process::exit(i32::from(!gone));
+        std::process::exit(i32::from(!is_closed));
     }
 }
 
-/// Prints a table; columns after the first are numbers and stand to the right.
+/// Prints a table; columns after the first are numbers and are right-aligned.
 pub fn table<'a>(
     header: impl AsRef<[&'a str]>,
     rows: impl IntoIterator<Item = impl AsRef<[String]>>,
 ) {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-    let aligned = |cells: Vec<String>| -> Vec<Cell> {
-        let place = |(column, text): (usize, String)| {
-            let alignment = if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
-            Cell::new(escaped(&text)).set_alignment(alignment)
-        };
-        cells.into_iter().enumerate().map(place).collect()
-    };
-    table.set_header(aligned(header.as_ref().iter().map(|&name| name.to_owned()).collect()));
+    table.set_header(aligned_cells(header.as_ref()));
     for row in rows {
-        table.add_row(aligned(row.as_ref().to_vec()));
+        table.add_row(aligned_cells(row.as_ref()));
     }
     lines(&table.to_string());
 }
 
-/// A share, as a person reads it.
+fn aligned_cells(texts: &[impl AsRef<str>]) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (column, text) in texts.iter().enumerate() {
+        let alignment = if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
+        cells.push(Cell::new(escaped(text.as_ref())).set_alignment(alignment));
+    }
+    cells
+}
+
+/// Formats a share as a percentage with one decimal.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// How a mark is meant.
+/// Colour of a mark: green, red or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
     Good,
@@ -124,7 +124,7 @@ pub enum Tone {
     Plain,
 }
 
-/// Prints a text behind a mark, which is green or red on a terminal.
+/// Prints a text after a mark, which is coloured on a terminal.
 pub fn marked(mark: &str, tone: Tone, text: &str) {
     let colour = match tone {
         _ if is_plain() => None,
@@ -137,27 +137,27 @@ pub fn marked(mark: &str, tone: Tone, text: &str) {
     print(&format!("{mark}  {}\n", escaped(text)));
 }
 
-/// Nobody looks at a terminal, or colours are not wanted.
+/// True if standard output is not a terminal, or `NO_COLOR` is set.
 fn is_plain() -> bool {
     !std::io::stdout().is_terminal()
         || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-/// Text that stands out: bold on a terminal, between asterisks elsewhere and where `NO_COLOR` is
-/// set.
+/// Emphasises a text: bold on a terminal, else between asterisks.
 fn emphasised(text: &str) -> String {
     if is_plain() { format!("**{text}**") } else { format!("\x1b[1m{text}\x1b[0m") }
 }
 
-/// A bar on a terminal, silent elsewhere: logs get lines of their own.
+/// Returns a progress bar, which is hidden if standard error is not a terminal.
 pub fn progress(total: u64, what: &'static str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    // Before the first step there is nothing to estimate the time left from.
+    // The first step is needed to estimate the remaining time.
     let left = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
         if state.pos() > 0 {
-            let _ = write!(text, ", {:#} left", HumanDuration(state.eta())); // the caller's buffer takes everything
+            // Writing to indicatif's string buffer cannot fail.
+            let _ = write!(text, ", {:#} left", HumanDuration(state.eta()));
         }
     };
     let style =
@@ -168,32 +168,34 @@ pub fn progress(total: u64, what: &'static str) -> ProgressBar {
     ProgressBar::new(total).with_style(style).with_message(what)
 }
 
-/// How often a log hears of a long sampling.
-const NEWS: Duration = Duration::from_secs(30);
+/// Interval between progress lines in a log.
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Shows how far a sampling is: behind the bar, or, where there is none, in a line from time to
-/// time.
+/// Returns a callback that shows decoding progress: after the bar, or in a line every
+/// [`LOG_INTERVAL`] if the bar is hidden.
 pub fn decoding(bar: &ProgressBar) -> impl FnMut(Decoding) + 'static {
     let bar = bar.clone();
-    let (mut last, mut before) = (Instant::now(), (None, 0));
+    let mut last_line = Instant::now();
+    let mut previous = (None, 0);
     move |Decoding { tokens, limit, ended, rows }| {
-        if (tokens, ended) < before {
-            last = Instant::now(); // another sampling
+        // Progress that decreases belongs to a new batch.
+        if (tokens, ended) < previous {
+            last_line = Instant::now();
         }
-        before = (tokens, ended);
+        previous = (tokens, ended);
         let token = tokens
             .map_or_else(String::new, |tokens| format!("token {tokens} of at most {limit}, "));
-        let text = format!("{token}{ended} of {rows} ended");
+        let text = format!("{token}{ended} of {rows} finished");
         if !bar.is_hidden() {
             bar.set_prefix(format!(" ({text})"));
-        } else if last.elapsed() >= NEWS {
-            last = Instant::now();
+        } else if last_line.elapsed() >= LOG_INTERVAL {
+            last_line = Instant::now();
             note(&bar, &format!("decoding: {text}"));
         }
     }
 }
 
-/// Says something on standard error without tearing a progress bar.
+/// Prints a line on standard error, above the progress bar.
 pub fn note(bar: &ProgressBar, text: &str) {
     let text = escaped(text);
     if bar.is_hidden() { eprintln!("{text}") } else { bar.println(text) }

@@ -1,4 +1,4 @@
-//! The policy, by libtorch. `no_policy.rs` is this file of a build without it.
+//! The policy, with libtorch. A build without it compiles `no_policy.rs` instead.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::ensure;
 use anyhow::{Context, Result};
 use corver_core::{Algorithm, Decoding, Device, Learner, Question, Sampler, Sampling};
-use corver_learn::{Load, Model};
+use corver_learn::{Model, Workload};
 use corver_reward::config::PolicyConfig;
 use corver_settings::Settings;
 
@@ -14,16 +14,16 @@ use crate::tokenizer::load_tokenizer;
 
 pub use corver_learn::{MemoryPlan, Policy};
 
-/// Bytes.
+/// Bytes per GiB.
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// The device on this machine, by name.
+/// Returns the name of the device that a setting selects on this machine.
 pub fn find_device(wanted: Device) -> Result<String> {
     Ok(format!("{:?}", corver_learn::find_device(wanted)?))
 }
 
-/// Fits a run into the memory of its device: lowers the rows decoded and the tokens learnt from at
-/// once to what it can hold.
+/// Fits a run into its device's memory: lowers the decoding batch and the micro-batch to what it can
+/// hold.
 pub fn plan_memory(
     settings: &mut Settings,
     policy: &PolicyConfig,
@@ -31,7 +31,7 @@ pub fn plan_memory(
 ) -> Result<Option<MemoryPlan>> {
     let samples_here = policy.engine.is_none();
     let (rollout, update) = (settings.rollout, settings.update);
-    let load = Load {
+    let workload = Workload {
         num_generations: if samples_here { rollout.num_generations } else { 1 },
         max_prompt_length: rollout.max_prompt_length,
         max_completion_length: rollout
@@ -49,7 +49,7 @@ pub fn plan_memory(
         model,
         settings.policy.precision,
         settings.run.device,
-        &load,
+        &workload,
         memory,
     )
     .context("planning the memory of the run")?;
@@ -76,20 +76,20 @@ fn load_policy(settings: &Settings, model: &Path, adapter: Option<&Path>) -> Res
     if let Some(threads) = settings.run.threads {
         corver_learn::set_num_threads(threads);
     }
-    let of_policy = || format!("loading the policy {}", model.display());
-    let tokenizer = load_tokenizer(settings, model).with_context(of_policy)?;
+    let loading = || format!("loading the policy {}", model.display());
+    let tokenizer = load_tokenizer(settings, model).with_context(loading)?;
     let mut weights =
-        Model::load(model, settings.policy.precision, device).with_context(of_policy)?;
+        Model::load(model, settings.policy.precision, device).with_context(loading)?;
     if let Some(adapter) = adapter {
         weights.load_adapter(adapter).with_context(|| {
             format!(
-                "loading the adapter {} (a run keeps its own in checkpoints/step-NNNNNN)",
+                "loading the adapter {} (a run saves its adapter in checkpoints/step-NNNNNN)",
                 adapter.display()
             )
         })?;
     }
     let policy = Policy::new(weights, tokenizer, settings.update, settings.run.seed)
-        .with_context(of_policy)?;
+        .with_context(loading)?;
     Ok(policy
         .with_compatibility(settings.reward.compatibility)
         .with_max_rows(settings.policy.max_rows))
@@ -98,7 +98,7 @@ fn load_policy(settings: &Settings, model: &Path, adapter: Option<&Path>) -> Res
 /// Opens the policy for sampling.
 ///
 /// # Errors
-/// If the model or the adapter cannot be loaded, or a prompt of the questions is too long.
+/// Fails if the model or the adapter cannot be loaded, or a prompt of the questions is too long.
 pub fn open_sampler(
     settings: &Settings,
     model: &Path,
@@ -114,34 +114,38 @@ pub fn open_sampler(
     Ok(Box::new(policy))
 }
 
-/// Loads the policy that a run trains: with fresh adapters, or with those of `policy.adapter`,
-/// which are then its reference too.
+/// Loads the policy that a run trains: with a new adapter, or with the one of `policy.adapter`,
+/// which is then the reference too.
 pub fn load_learner(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<Policy> {
     let Some(adapter) = &policy.adapter else { return load_policy(settings, model, None) };
     let loaded = load_policy(settings, model, Some(adapter))?;
-    let (stored, set) = (loaded.model().lora().copied().unwrap_or_default(), settings.update.lora);
+    let stored = loaded.model().lora().copied().unwrap_or_default();
+    let set = settings.update.lora;
     ensure!(
         stored == set,
-        "`policy.adapter`: {} has r = {} and alpha = {}, and `update.lora` asks for r = {} and alpha = {}; set those of the adapter",
+        "`policy.adapter`: {} has r = {} and alpha = {}, but `update.lora` has r = {} and \
+         alpha = {}; set the adapter's values",
         adapter.display(),
         stored.r,
         stored.alpha,
         set.r,
         set.alpha
     );
-    Ok(loaded.with_itself_as_reference()?)
+    Ok(loaded.freeze_as_reference()?)
 }
 
-/// Folds an adapter into a model, in a new folder.
+/// Merges an adapter into a model, in a new folder.
 pub fn merge(settings: &Settings, model: &Path, adapter: &Path, out: &Path) -> Result<()> {
     let device = corver_learn::find_device(settings.run.device)?;
-    let merging = || format!("merging {} into {}", adapter.display(), model.display());
-    corver_learn::merge(model, adapter, out, device).with_context(merging)
+    corver_learn::merge(model, adapter, out, device)
+        .with_context(|| format!("merging {} into {}", adapter.display(), model.display()))
 }
 
-/// Continues from the newest of a run's checkpoints, and returns how many steps that one has behind
-/// it. Where it is damaged, the one before it is offered, not taken: the steps between them would
-/// silently be taken again.
+/// Resumes from a run's latest checkpoint, and returns its step.
+///
+/// # Errors
+/// Fails if the checkpoint cannot be loaded. If it is damaged, the error names the one before it
+/// instead of loading it: the steps in between would silently be repeated.
 pub fn resume(policy: &mut Policy, folder: &Path) -> Result<usize> {
     let mut checkpoints = corver_learn::checkpoints(folder)?;
     let Some(newest) = checkpoints.pop() else { return Ok(0) };

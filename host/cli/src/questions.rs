@@ -1,24 +1,23 @@
-//! Questions of a command: question sets of the configuration and of the command line, from files
-//! of every kind.
+//! Question sets of the configuration and of the command line.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use corver_core::Question;
-use corver_data::{Curriculum, QuestionPlace, Share};
+use corver_data::{Curriculum, PhaseShare, QuestionLocation};
 use corver_demo::demo_world;
 use corver_eval::Truth;
-use corver_reward::config::{DemoOr, Place, Problems, Resolve};
+use corver_reward::config::{DemoOr, DemoOrPath, Problems, Resolve};
 use corver_settings::{DEMO, Settings, TrainQuestions};
 
-/// Questions of a training run or of the filter, resolved.
+/// Resolved question sets of a training run or of the filter.
 #[derive(Debug)]
 pub enum TrainSets {
     /// One question set for the whole run.
-    Set(Place),
+    Set(DemoOrPath),
     /// Phases of a curriculum: question sets, with the number of questions that each phase takes.
-    Phases(Vec<Vec<(Place, usize)>>),
+    Phases(Vec<Vec<(DemoOrPath, usize)>>),
 }
 
 impl Resolve for TrainSets {
@@ -28,7 +27,11 @@ impl Resolve for TrainSets {
             TrainQuestions::Set(text) => resolve_set(KEY, text, problems).map(Self::Set),
             TrainQuestions::Phases(phases) => {
                 if phases.is_empty() || phases.iter().any(Vec::is_empty) {
-                    problems.add(KEY, "a list of phases, each a list of { file, take }, with at least one of each");
+                    problems.add(
+                        KEY,
+                        "a list of phases, each a list of { file, take }, with at least one of \
+                         each",
+                    );
                 }
                 let mut all = Vec::new();
                 for phase in phases {
@@ -50,17 +53,17 @@ impl Resolve for TrainSets {
 }
 
 impl TrainSets {
-    /// Reads the questions, in their phases.
+    /// Reads the questions and draws those of each phase.
     ///
     /// # Errors
-    /// If a file is malformed or too short.
+    /// Fails if a file is malformed or too short.
     pub fn read(&self, seed: u64) -> Result<Curriculum> {
         let of_demo = || corver_demo::demo_questions().0;
         let phases = match self {
-            Self::Set(place) => return Ok(Curriculum::of_one(questions(place, of_demo)?)),
+            Self::Set(place) => return Ok(Curriculum::single_phase(questions(place, of_demo)?)),
             Self::Phases(phases) => phases,
         };
-        let mut places: Vec<&Place> = Vec::new();
+        let mut places: Vec<&DemoOrPath> = Vec::new();
         let mut all: Vec<Vec<Share>> = Vec::new();
         for phase in phases {
             let mut shares = Vec::new();
@@ -69,14 +72,14 @@ impl TrainSets {
                     places.push(place);
                     places.len() - 1
                 });
-                shares.push(Share { file, take: *take });
+                shares.push(PhaseShare { file, take: *take });
             }
             all.push(shares);
         }
         let mut files = Vec::new();
         for place in places {
             files.push((
-                place.written(|path| path.display().to_string()),
+                place.to_setting(|path| path.display().to_string()),
                 questions(place, of_demo)?,
             ));
         }
@@ -84,10 +87,10 @@ impl TrainSets {
     }
 }
 
-/// Questions of an evaluation, resolved. Without a place there is no evaluation.
+/// Resolved question set of the evaluation; without one, nothing is evaluated.
 #[derive(Debug)]
 pub struct EvalSet {
-    place: Option<Place>,
+    place: Option<DemoOrPath>,
     limit: Option<usize>,
 }
 
@@ -106,7 +109,7 @@ impl EvalSet {
     /// Reads the questions; none if no set is named.
     ///
     /// # Errors
-    /// If a file is malformed, or a question has no gold answer.
+    /// Fails if a file is malformed, or a question has no gold.
     pub fn read(&self) -> Result<Vec<Question>> {
         let Some(place) = &self.place else { return Ok(Vec::new()) };
         let mut questions = questions(place, || corver_demo::demo_questions().1)?;
@@ -115,61 +118,63 @@ impl EvalSet {
         Ok(questions)
     }
 
-    /// Returns the truth about the world of the questions, if it is known: the demo's.
+    /// Returns the oracle for sentences about the questions; only the demo has one.
     #[must_use]
-    pub fn truth(&self) -> Option<Arc<dyn Truth>> {
+    pub fn truth(&self) -> Option<Arc<dyn FactChecker>> {
         (self.place == Some(DemoOr::Demo)).then(demo_truth)
     }
 }
 
-fn demo_truth() -> Arc<dyn Truth> {
+fn demo_truth() -> Arc<dyn FactChecker> {
     Arc::new(DemoTruth(corver_demo::Truth::of(&demo_world())))
 }
 
-/// The truth about sentences of the demo's world.
+/// An oracle for sentences about the demo's world.
 #[derive(Debug)]
-struct DemoTruth(corver_demo::Truth);
+struct DemoTruth(corver_demo::WorldTruth);
 
-impl Truth for DemoTruth {
+impl FactChecker for DemoTruth {
     fn is_true(&self, sentence: &str) -> Option<bool> {
         self.0.is_true(sentence)
     }
 }
 
-/// Returns what is true of the questions that a command line names: known of the demo's alone.
+/// Returns the oracle for a question set of a command line; only the demo has one.
 pub fn truth_of(path: &Path) -> Option<Arc<dyn Truth>> {
     (path.as_os_str() == DEMO).then(demo_truth)
 }
 
-/// Makes the name of a question set absolute, and returns its place. A split stays behind its
+/// Resolves the location of a question set, and makes its path absolute. The split stays after the
 /// folder: `FOLDER#train`.
-fn resolve_set(key: &str, text: &mut String, problems: &mut Problems) -> Option<Place> {
+fn resolve_set(key: &str, text: &mut String, problems: &mut Problems) -> Option<DemoOrPath> {
     let place = problems.record(key, set_place(text))?;
-    *text = place.written(|path| path.display().to_string());
+    *text = place.to_setting(|path| path.display().to_string());
     Some(place)
 }
 
-fn set_place(text: &str) -> Result<Place> {
+fn set_place(text: &str) -> Result<DemoOrPath> {
     match text {
         DEMO => Ok(DemoOr::Demo),
-        text => Ok(DemoOr::Own(QuestionPlace::find(text)?.to_string().into())),
+        text => Ok(DemoOr::Own(QuestionLocation::find(text)?.to_string().into())),
     }
 }
 
-/// Questions that each have a gold, and the name of the place that a command line names.
+/// Reads a question set of a command line, and returns it with its name.
+///
+/// # Errors
+/// Fails if a file is malformed, or a question has no gold.
 pub fn graded_questions(path: &Path) -> Result<(String, Vec<Question>)> {
     let questions = named_questions(path)?;
     check_golds(&path.display().to_string(), &questions)?;
-    Ok((QuestionPlace::parse(&path.to_string_lossy()).name(), questions))
+    Ok((QuestionLocation::parse(&path.to_string_lossy()).name(), questions))
 }
 
-/// Reads the questions of every file of the place that a command line names, file by file.
+/// Reads a question set of a command line, file by file.
 pub fn read_files(path: &Path) -> Result<Vec<(PathBuf, Vec<Question>)>> {
-    Ok(QuestionPlace::find(utf8(path)?)?.read()?)
+    Ok(QuestionLocation::find(utf8(path)?)?.read()?)
 }
 
-/// All questions of the place that a command line names; `demo` stands for those that the demo is
-/// measured with.
+/// Reads a question set of a command line; `demo` names the demo's evaluation questions.
 pub fn named_questions(path: &Path) -> Result<Vec<Question>> {
     questions(&set_place(utf8(path)?)?, || corver_demo::demo_questions().1)
 }
@@ -178,17 +183,17 @@ fn utf8(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))
 }
 
-fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
+fn questions(place: &DemoOrPath, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
     let DemoOr::Own(path) = place else { return Ok(of_demo()) };
-    let files = QuestionPlace::parse(utf8(path)?).read()?;
+    let files = QuestionLocation::parse(utf8(path)?).read()?;
     Ok(files.into_iter().flat_map(|(_, questions)| questions).collect())
 }
 
-/// Without a gold, every answer would count as wrong.
-fn check_golds(whence: &str, questions: &[Question]) -> Result<()> {
+/// Fails if a question has no gold: every answer to it would count as wrong.
+fn check_golds(origin: &str, questions: &[Question]) -> Result<()> {
     match questions.iter().position(|question| question.golds.is_empty()) {
         Some(n) => bail!(
-            "{whence}: question {} ({:?}) has no gold answer to grade with",
+            "{origin}: question {} ({:?}) has no gold answer to grade with",
             n + 1,
             questions[n].question
         ),

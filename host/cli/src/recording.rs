@@ -1,12 +1,12 @@
-//! What answers a rule's questions on a command line.
+//! The source of replies to the requests of rules: corpus and models, or a recording.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use corver_backends::passages::{PassageManifest, Place as PassagePlace};
-use corver_backends::recording::{Recording, go_on, record};
+use corver_backends::passages::{PassageLocation, PassageManifest};
+use corver_backends::recording::{Recording, record, resume};
 use corver_core::Backends;
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_reward::config::{CorpusConfig, DemoOr, Problems, Resolve, VerifierConfig};
 use corver_reward::parts;
 use corver_runs::{RunManifest, fingerprint, text_fingerprint};
@@ -14,26 +14,28 @@ use corver_settings::Settings;
 
 use crate::args::RecordingArgs;
 
-/// Where answers come from.
+/// Origin of the replies, as a manifest records it.
 pub enum Origin {
-    /// The corpus, and models beside it.
+    /// A corpus, with models and passages.
     Corpus {
-        /// Of counts.
+        /// Indexes that counts come from.
         sources: Vec<Source>,
-        /// Of the models and the searches.
+        /// Name and hash of each model and of the passages.
         others: Vec<(&'static str, String)>,
     },
-    /// A recording, of this hash.
+    /// A recording, with its hash.
     Recording(String),
 }
 
 impl Origin {
-    /// What decides the answers.
-    pub fn tell(&self, manifest: &mut RunManifest) -> Result<()> {
+    /// Adds the hashes of everything that decides the replies to a manifest.
+    pub fn record_in(&self, manifest: &mut RunManifest) -> Result<()> {
         match self {
             Self::Corpus { sources, others } => {
                 manifest.set("index", corver_counts::fingerprint(sources)?);
-                others.iter().for_each(|(name, hash)| manifest.set(name, hash));
+                for (name, hash) in others {
+                    manifest.set(name, hash);
+                }
             }
             Self::Recording(hash) => manifest.set("recording", hash),
         }
@@ -44,7 +46,7 @@ impl Origin {
 /// Corpus and capabilities that answer the requests of rules. `None`: a recording answers them.
 pub type Answers = Option<(CorpusConfig, VerifierConfig)>;
 
-/// Resolves what answers the requests of rules: with --replay nothing is needed.
+/// Resolves the corpus and capabilities; with --replay none are needed.
 pub fn resolve(
     args: &RecordingArgs,
     settings: &mut Settings,
@@ -56,7 +58,7 @@ pub fn resolve(
     }
 }
 
-/// Opens what answers the requests of rules.
+/// Opens the corpus and capabilities, or the recording.
 pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Backends<'static>)> {
     match (&args.replay, answers) {
         (Some(path), _) => {
@@ -65,14 +67,14 @@ pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Backends
             Ok((Origin::Recording(hash), Recording::open(path)?.backends()))
         }
         (None, Some((corpus, others))) => {
-            let (sources, backends) = parts::backends(corpus, others)?;
+            let (sources, backends) = parts::open_backends(corpus, others)?;
             Ok((Origin::Corpus { sources, others: fingerprints(others)? }, backends))
         }
         (None, None) => bail!("rules have neither a corpus nor a recording"),
     }
 }
 
-/// Returns what decides the answers of models and searches, by name.
+/// Returns the names and hashes of the models and of the passages.
 fn fingerprints(config: &VerifierConfig) -> Result<Vec<(&'static str, String)>> {
     let mut all = Vec::new();
     if let Some((DemoOr::Own(folder), _)) = &config.nli {
@@ -90,12 +92,12 @@ fn fingerprints(config: &VerifierConfig) -> Result<Vec<(&'static str, String)>> 
     Ok(all)
 }
 
-/// Returns the hash of what passages were cut from, and how.
+/// Returns the hash of the passages' manifest, which names the index and the options.
 fn passage_fingerprint(place: &PassagePlace) -> Result<String> {
     Ok(text_fingerprint(&serde_json::to_string(&PassageManifest::load(place)?)?))
 }
 
-/// Refuses to record into a file that exists, unless what began it goes on.
+/// Fails if --record names a file that exists, unless the run is resumed.
 pub fn check(args: &RecordingArgs, resumes: bool) -> Result<()> {
     match &args.record {
         Some(path) if !resumes && path.exists() => {
@@ -105,7 +107,7 @@ pub fn check(args: &RecordingArgs, resumes: bool) -> Result<()> {
     }
 }
 
-/// The same verifiers, with a recorder where one is asked for. Where a run goes on, so does its
+/// The same backends, with a recorder where one is asked for. Where a run goes on, so does its
 /// recording.
 pub fn recorded<'a>(
     args: &RecordingArgs,
@@ -114,13 +116,13 @@ pub fn recorded<'a>(
 ) -> Result<Backends<'a>> {
     let begun = |path: &Path| resumes && path.exists();
     Ok(match &args.record {
-        Some(path) if begun(path) => go_on(path, backends)?,
+        Some(path) if begun(path) => resume(path, backends)?,
         Some(path) => record(path, backends)?,
         None => backends,
     })
 }
 
-/// For a command that does one thing.
+/// Opens the backends of a command that cannot be resumed, with a recorder if requested.
 pub fn backends(answers: &Answers, args: &RecordingArgs) -> Result<Backends<'static>> {
     check(args, false)?;
     recorded(args, false, open(answers, args)?.1)

@@ -1,4 +1,4 @@
-//! Going on with what a folder under `runs` holds.
+//! Resuming a run from its folder.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use toml::Value;
 
 use crate::args::SettingsArgs;
 
-/// The entry of a manifest that stands for the configuration.
+/// Manifest entry with the fingerprint of the configuration.
 pub const CONFIGURATION: &str = "configuration";
 
-/// The settings that the folder was begun with, unless other files are given.
-pub fn take_settings(args: &mut SettingsArgs, out: Option<&Path>) {
+/// Loads the configuration that the run saved, unless the command line names files.
+pub fn load_saved_config(args: &mut SettingsArgs, out: Option<&Path>) {
     if args.config.is_empty() {
         args.config = out
             .map(|out| out.join(folder::CONFIG))
@@ -24,9 +24,9 @@ pub fn take_settings(args: &mut SettingsArgs, out: Option<&Path>) {
     }
 }
 
-/// The settings that decide what comes out: all but those in `free`, each a setting or a whole
-/// section.
-pub fn decisive(settings: &Settings, free: &[&str]) -> Result<String> {
+/// Returns the settings that decide a run's result, as TOML: all but those in `free`, each a setting
+/// or a section.
+pub fn fingerprint_settings(settings: &Settings, free: &[&str]) -> Result<String> {
     fn without(settings: Value, at: &str, free: &[&str]) -> Value {
         let Value::Table(table) = settings else { return settings };
         let kept = table.into_iter().filter_map(|(name, value)| {
@@ -39,13 +39,15 @@ pub fn decisive(settings: &Settings, free: &[&str]) -> Result<String> {
     toml::to_string(&without(settings, "", free)).context("writing the resolved configuration")
 }
 
-/// Whether a setting is this one, or lies in this section.
+/// True if a setting is `free`, or in the section `free`.
 fn is_of(name: &str, free: &str) -> bool {
     name.strip_prefix(free).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Opens the folder if it was begun with all that is in `manifest`. Where it was begun with other
-/// settings, the error names them; those in `free` may differ.
+/// Opens the folder of a run to resume it. Settings in `free` may differ.
+///
+/// # Errors
+/// Fails if the run's manifest is another one; if settings differ, the error names them.
 pub fn open(path: &Path, manifest: &RunManifest, resolved: &str, free: &[&str]) -> Result<RunDir> {
     RunDir::resume(path, manifest).map_err(|error| {
         let is_configuration =
@@ -61,13 +63,13 @@ pub fn open(path: &Path, manifest: &RunManifest, resolved: &str, free: &[&str]) 
         }
         let different = different.join(", ");
         anyhow!(
-            "this run began with other values of {different}; leave them out to resume with its own"
+            "this run began with other values of {different}; omit them to resume with the saved \
+             ones"
         )
     })
 }
 
-/// Starts in a new folder, or goes on in one that the same command has left unfinished: what was
-/// computed there lies elsewhere, or is computed again.
+/// Creates the folder, or reopens one that the same command has left unfinished.
 pub fn create(path: &Path, manifest: &RunManifest, resolved: &str) -> Result<RunDir> {
     ensure!(
         !path.join(folder::SUMMARY).exists(),
@@ -87,11 +89,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decisive_settings_exclude_free_keys() {
+    fn fingerprint_excludes_free_keys() {
         let of = |change: fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);
-            decisive(&settings, &["run.steps", "check"]).unwrap()
+            fingerprint_settings(&settings, &["run.steps", "check"]).unwrap()
         };
         let default = of(|_| ());
         assert_eq!(of(|settings| settings.run.steps = 7), default);

@@ -1,4 +1,4 @@
-//! Parts that score completions, answered by a corpus or by a recording.
+//! Configuration of the parts that score completions.
 
 use corver_reward::config::{ExtractorConfig, Problems, Resolve, RulesConfig};
 use corver_settings::Settings;
@@ -8,9 +8,9 @@ use crate::recording::{self, Answers};
 
 /// Parts that score completions.
 pub struct ScoringConfig {
-    /// Triplet extractor.
+    /// Extractor of the sentences' triplets.
     pub extractor: ExtractorConfig,
-    /// Rules of sentences and of completions.
+    /// Sentence rules and response rules.
     pub rules: RulesConfig,
     /// Corpus and capabilities that answer the rules.
     pub answers: Answers,
@@ -34,18 +34,19 @@ impl ScoringConfig {
     }
 }
 
-/// Parts that score completions which may bring their triplets.
+/// Parts that score completions from a file, which may have triplets.
 pub struct GivenConfig {
-    /// Triplet extractor. `None`: the completions have their triplets.
+    /// Extractor of the sentences' triplets. `None`: the file has triplets.
     pub extractor: Option<ExtractorConfig>,
-    /// Rules of sentences and of completions.
+    /// Sentence rules and response rules.
     pub rules: RulesConfig,
     /// Corpus and capabilities that answer the rules.
     pub answers: Answers,
 }
 
 impl GivenConfig {
-    /// Resolves the parts that neither given triplets nor a recording makes unnecessary.
+    /// Resolves the parts that are needed: no extractor if there are triplets, and neither corpus
+    /// nor capabilities with --replay.
     pub fn resolve(
         has_triplets: bool,
         recording: &RecordingArgs,

@@ -1,4 +1,4 @@
-//! The settings of a command: its files and single settings, then its flags.
+//! Settings of a command: configuration files, then single settings, then flags.
 
 use anyhow::Result;
 use corver_settings::{Layers, Settings};
@@ -19,7 +19,7 @@ pub fn load(args: &SettingsArgs, flags: &[&dyn Flags]) -> Result<Settings> {
     finish(&layers(args, flags)?)
 }
 
-/// Merges the layers, and says so if the built-in demo lies beneath.
+/// Merges the layers, with a note if they use the built-in demo by default.
 pub fn finish(layers: &Layers) -> Result<Settings> {
     if layers.is_demo_by_default() {
         note_demo();
@@ -27,12 +27,12 @@ pub fn finish(layers: &Layers) -> Result<Settings> {
     layers.settings()
 }
 
-/// Says that a command works on the built-in demo.
+/// Prints a note that the command uses the built-in demo.
 pub fn note_demo() {
-    eprintln!("nothing of your own is named: this is the built-in demo");
+    eprintln!("using the built-in demo: no model, corpus or questions are named");
 }
 
-/// Returns the layers of an arm: its own file comes last.
+/// Returns the layers of an arm; its settings file comes last.
 #[cfg(feature = "torch")]
 pub fn layers_of_arm(
     args: &SettingsArgs,
@@ -46,8 +46,8 @@ pub fn layers_of_arm(
     Ok(layers)
 }
 
-/// Returns the settings for a command about one rule, which takes the place of those that they
-/// name. If they name several, this one's own are the table with its file's name.
+/// Returns the settings of a command about a single rule, which replaces the configured ones. If
+/// several are configured, the table with its file's name has its settings.
 pub fn of_rule(args: &RuleArgs, flags: &[&dyn Flags]) -> Result<Settings> {
     let mut settings = load(&args.settings, flags)?;
     if settings.rule.plugin.len() > 1 {

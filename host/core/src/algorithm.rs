@@ -1,5 +1,5 @@
-//! Which algorithm learns from the returns. All of them take the same return per token; they differ
-//! in the advantages that are made of it ([`crate::advantage`]) and in the loss.
+//! Algorithms that learn from the returns. All of them take the same return per token; they differ in
+//! the advantages ([`crate::advantage`]) and in the loss.
 //!
 //! | | advantage of a token | loss |
 //! | --- | --- | --- |
@@ -17,29 +17,31 @@ use crate::{AdvantageSettings, Algorithm, Estimator, LearnSettings, LossSettings
 impl Estimator {
     /// Returns the estimator of an algorithm; `normalization` is GRPO's.
     #[must_use]
-    pub fn of(update: &LearnSettings, normalization: AdvantageSettings) -> Self {
+    pub fn new(update: &LearnSettings, normalization: AdvantageSettings) -> Self {
         let PpoSettings { gamma, lambda, .. } = update.ppo;
         match update.algorithm {
-            Algorithm::Grpo => Estimator::Grpo(normalization),
-            Algorithm::Reinforce => Estimator::Reinforce,
-            Algorithm::Rloo => Estimator::Rloo,
-            Algorithm::Ppo => Estimator::Gae(GaeSettings { gamma, lambda }),
-            Algorithm::Dpo => Estimator::Pairs,
+            Algorithm::Grpo => Self::Grpo(normalization),
+            Algorithm::Reinforce => Self::Reinforce,
+            Algorithm::Rloo => Self::Rloo,
+            Algorithm::Ppo => Self::Gae(GaeSettings { gamma, lambda }),
+            Algorithm::Dpo => Self::Pairs,
         }
     }
 }
 
-/// Settings that were changed and that the algorithm does not use, by their names, each with what
-/// to do about it.
+/// Returns the settings that differ from their defaults but that the algorithm does not use: each
+/// setting's name, with the reason and the remedy.
 #[must_use]
 pub fn ignored_settings(
     update: &LearnSettings,
     advantage: &AdvantageSettings,
 ) -> Vec<(&'static str, String)> {
     let algorithm = update.algorithm;
-    let (loss, plain) = (update.loss, LossSettings::default());
+    let grpo = algorithm == Algorithm::Grpo;
+    let dpo = algorithm == Algorithm::Dpo;
+    let loss = update.loss;
     let default = LearnSettings::default();
-    let (grpo, dpo) = (algorithm == Algorithm::Grpo, algorithm == Algorithm::Dpo);
+    let default_loss = LossSettings::default();
     let normalization = AdvantageSettings::default();
     let settings = [
         (
@@ -49,12 +51,12 @@ pub fn ignored_settings(
         (!grpo && advantage.min_spread != normalization.min_spread, "advantage.min_spread"),
         (algorithm != Algorithm::Ppo && update.ppo != default.ppo, "update.ppo"),
         (!dpo && update.dpo != default.dpo, "update.dpo"),
-        (dpo && loss.loss_type != plain.loss_type, "update.loss.loss_type"),
-        (dpo && loss.epsilon_low != plain.epsilon_low, "update.loss.epsilon_low"),
-        (dpo && loss.epsilon_high != plain.epsilon_high, "update.loss.epsilon_high"),
+        (dpo && loss.loss_type != default_loss.loss_type, "update.loss.loss_type"),
+        (dpo && loss.epsilon_low != default_loss.epsilon_low, "update.loss.epsilon_low"),
+        (dpo && loss.epsilon_high != default_loss.epsilon_high, "update.loss.epsilon_high"),
         (dpo && loss.delta.is_some(), "update.loss.delta"),
         (
-            dpo && loss.importance_sampling_level != plain.importance_sampling_level,
+            dpo && loss.importance_sampling_level != default_loss.importance_sampling_level,
             "update.loss.importance_sampling_level",
         ),
         (
@@ -62,38 +64,41 @@ pub fn ignored_settings(
             "update.loss.importance_sampling_correction",
         ),
         (
-            dpo && loss.importance_sampling_cap != plain.importance_sampling_cap,
+            dpo && loss.importance_sampling_cap != default_loss.importance_sampling_cap,
             "update.loss.importance_sampling_cap",
         ),
         (dpo && update.old_log_probs != default.old_log_probs, "update.old_log_probs"),
     ];
-    let leave_out = |(_, key)| {
-        (key, format!("not used by `update.algorithm = {:?}`; leave it out", algorithm.name()))
-    };
-    let mut unused: Vec<_> =
-        settings.into_iter().filter(|(changed, _)| *changed).map(leave_out).collect();
-    if dpo && loss.beta != plain.beta && loss.beta != 0.0 {
-        let told = format!(
+    let mut ignored = Vec::new();
+    for (is_changed, key) in settings {
+        if is_changed {
+            let message =
+                format!("not used by `update.algorithm = {:?}`; leave it out", algorithm.name());
+            ignored.push((key, message));
+        }
+    }
+    if dpo && loss.beta != default_loss.beta && loss.beta != 0.0 {
+        let message = format!(
             "{}, which DPO does not use: its own β is `update.dpo.beta`; set this one to 0",
             loss.beta
         );
-        unused.push(("update.loss.beta", told));
+        ignored.push(("update.loss.beta", message));
     }
     if dpo && update.num_mini_batches != 1 {
-        let told = format!(
+        let message = format!(
             "{}; DPO's pairs of a step are one batch; set it to 1",
             update.num_mini_batches
         );
-        unused.push(("update.num_mini_batches", told));
+        ignored.push(("update.num_mini_batches", message));
     }
     if dpo && update.num_iterations != 1 {
-        let told = format!(
+        let message = format!(
             "{}; DPO takes one step on the pairs of a step, then draws new ones; set it to 1",
             update.num_iterations
         );
-        unused.push(("update.num_iterations", told));
+        ignored.push(("update.num_iterations", message));
     }
-    unused
+    ignored
 }
 
 #[cfg(test)]
@@ -127,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_settings_are_listed_per_algorithm() {
+    fn ignored_settings_are_listed_per_algorithm() {
         let batch = AdvantageSettings { scale_rewards: ScaleRewards::Batch, min_spread: 0.1 };
         assert_eq!(
             keys(&with(Algorithm::Rloo), &batch),

@@ -7,7 +7,7 @@ use crate::sentence::{Section, Sentence, Split, split_sentences};
 use crate::template::{ANSWER, MIN_REASONING, THINK, Tags, answer_block};
 use crate::text::{CharOffsets, is_space, strip};
 
-/// A refusal that only the training judge knows: with a typographic apostrophe.
+/// Refusal with a typographic apostrophe, which only the training judge accepts.
 pub(crate) const TRAINING_REFUSAL: &str = "i don\u{2019}t know";
 
 /// Returns the answer for the training judge and the self-filter: the answer block, or the whole text
@@ -22,8 +22,8 @@ pub(crate) fn evaluation_answer(completion: &str) -> &str {
     completion.split_once(ANSWER.open).map_or("", |(_, rest)| strip(rest))
 }
 
-/// Returns true if an evaluated completion keeps the format. The published script puts a missing
-/// `<think>` in front first.
+/// Returns true if an evaluated completion has the format. The published script prepends a missing
+/// `<think>` first.
 #[must_use]
 pub fn keeps_evaluation_format(completion: &str) -> bool {
     completion.split_once(THINK.close).is_some_and(|(_, rest)| rest.contains(ANSWER.open))
@@ -32,8 +32,8 @@ pub fn keeps_evaluation_format(completion: &str) -> bool {
 /// Returns true if a completion matches the format pattern of training, here looser than the paper and
 /// there stricter.
 ///
-/// All but `<answer>` may be missing: `<think>` is put in front of a text that does not begin with
-/// it. The characters of `</think>` and blanks before it count towards the 30, and only ASCII
+/// All tags but `<answer>` may be missing: `<think>` is prepended to a text that does not begin with
+/// it. The characters of `</think>` and the blanks before it count towards the 30, and only ASCII
 /// letters are letters.
 pub(crate) fn keeps_format(completion: &str) -> bool {
     let body =
@@ -51,21 +51,21 @@ pub(crate) fn keeps_format(completion: &str) -> bool {
     reasoning(region).is_some_and(|text| text.contains(|c: char| c.is_ascii_alphabetic()))
 }
 
-/// The shortest prefix of `region` with at least [`MIN_REASONING`] characters that only white space
-/// and at most one `</think>` follow.
+/// Returns the shortest prefix of `region` with at least [`MIN_REASONING`] characters that only white
+/// space and at most one `</think>` follow.
 fn reasoning(region: &str) -> Option<&str> {
     let trimmed = region.trim_end_matches(is_space);
     let closed = trimmed.strip_suffix(THINK.close).and_then(|inside| prefix_within(inside, inside));
     closed.or_else(|| prefix_within(trimmed, region))
 }
 
-/// The shortest prefix of `whole` that covers `least` without its trailing white space and is long
-/// enough.
-fn prefix_within<'a>(least: &str, whole: &'a str) -> Option<&'a str> {
+/// Returns the shortest prefix of `text` that covers `least` without its trailing white space and has
+/// at least [`MIN_REASONING`] characters.
+fn prefix_within<'a>(least: &str, text: &'a str) -> Option<&'a str> {
     let needed = least.trim_end_matches(is_space).chars().count().max(MIN_REASONING);
-    match whole.char_indices().nth(needed) {
-        Some((end, _)) => Some(&whole[..end]),
-        None => (whole.chars().count() == needed).then_some(whole),
+    match text.char_indices().nth(needed) {
+        Some((end, _)) => Some(&text[..end]),
+        None => (text.chars().count() == needed).then_some(text),
     }
 }
 
@@ -75,15 +75,10 @@ pub(crate) fn split(completion: &str) -> Split {
     if strip(completion).is_empty() {
         return Split::default();
     }
-    // The block's trimmed text, and where its closing tag ends.
-    let block = |tags: Tags| {
-        let start = completion.find(tags.open)? + tags.open.len();
-        let length = completion[start..].find(tags.close)?;
-        Some((strip(&completion[start..start + length]), start + length + tags.close.len()))
-    };
     let offsets = CharOffsets::new(completion);
     let mut split = Split::default();
-    let (think, answer) = (block(THINK), block(ANSWER));
+    let think = closed_block(completion, THINK);
+    let answer = closed_block(completion, ANSWER);
     let after_think = think.map_or(0, |(_, end)| end);
     for (section, tagged, from) in
         [(Section::Think, think, 0), (Section::Answer, answer, after_think)]
@@ -109,8 +104,15 @@ pub(crate) fn split(completion: &str) -> Split {
     split
 }
 
-/// Each sentence is searched from the end of the one before. A section that was not found starts at
-/// −1, which Python reads as “the last character”.
+/// Returns the trimmed text of a block, and the byte offset after its closing tag.
+fn closed_block(completion: &str, tags: Tags) -> Option<(&str, usize)> {
+    let start = completion.find(tags.open)? + tags.open.len();
+    let length = completion[start..].find(tags.close)?;
+    Some((strip(&completion[start..start + length]), start + length + tags.close.len()))
+}
+
+/// Adds the sentences of a section. Each is searched from the end of the one before. A section that
+/// is not found starts at −1, which Python reads as the last character.
 fn search_sentences(
     completion: &str,
     section_text: &str,
@@ -131,9 +133,9 @@ fn search_sentences(
     }
 }
 
-/// Token spans the way the published code finds them: every token decoded alone, lengths added up.
-/// They drift from the true text wherever a token is a piece of a character or loses its leading
-/// space.
+/// Returns token spans as the published code finds them: every token is decoded alone, and the lengths
+/// are added up. They drift from the true text where a token is part of a character or loses its
+/// leading space.
 ///
 /// `pieces` is `[T]`; `None` or an empty text for a special token.
 #[must_use]

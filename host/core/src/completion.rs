@@ -1,26 +1,26 @@
-//! What rules are given: a completion with its question, its sentences and the facts found in them.
+//! The input of rules: a completion with its question, its sentences and their triplets.
 
 use crate::{Question, Rollout, Sentence};
 
-/// One completion, whole.
+/// A completion with its question and its sentences.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Completion<'a> {
-    /// The prompt.
+    /// Text of the question.
     pub question: &'a str,
-    /// Accepted answers.
+    /// Accepted answers to the question.
     pub golds: &'a [String],
-    /// Where the answer was found, if the question's file says so.
+    /// Title of the document that the answer is from, if the question's file has it.
     pub title: Option<&'a str>,
-    /// Texts that hold the answer, if the question's file brings them.
+    /// Texts that contain the answer, if the question's file has them.
     pub evidence: &'a [String],
-    /// What was generated, tags included.
+    /// Text that the policy generated, tags included.
     pub text: &'a str,
-    /// Think first, then answer.
+    /// Sentences of the think block, then those of the answer block.
     pub sentences: &'a [Sentence],
 }
 
 impl<'a> Completion<'a> {
-    /// What `rollout` generated for `question`, split already.
+    /// Joins a rollout with its question and its sentences.
     #[must_use]
     pub fn new(question: &'a Question, rollout: &'a Rollout, sentences: &'a [Sentence]) -> Self {
         let Question { question, golds, title, evidence, .. } = question;

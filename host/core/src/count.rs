@@ -106,7 +106,7 @@ fn read_exact<'de, D: Deserializer<'de>>(from: D) -> Result<CountPrecision, D::E
 pub struct Lookup {
     /// The query as the rule requested it.
     pub query: Query,
-    /// The corpus's answer.
+    /// Count that the corpus returned.
     #[serde(flatten)]
     pub count: Count,
 }
@@ -121,7 +121,7 @@ struct SavedLookup {
 
 impl From<SavedLookup> for Lookup {
     fn from(SavedLookup { query, mut count }: SavedLookup) -> Self {
-        // `exact: false` has two causes, which the limit tells apart.
+        // `exact: false` has two causes, which the limit distinguishes.
         let reached_limit = query.limit.is_some() && count.occurrences >= query.limit;
         if !count.is_exact() && reached_limit {
             count.precision = CountPrecision::AtLeast;

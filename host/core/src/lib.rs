@@ -4,14 +4,12 @@
 //! question ─▶ rollout ─▶ sentence ─▶ triplet ─▶ count ─▶ verdict ─▶ returns ─▶ advantage ─▶ update
 //! ```
 //!
-//! Each file holds the type of its stage, the pure function that makes it, and its tests.
+//! Each file has the type of its stage, the pure function that computes it, and its tests.
 //! [`step()`] runs them in this order, generic over the traits [`Sampler`], [`Extractor`],
-//! [`SentenceScorer`], [`ResponseRule`] and [`Learner`]; what rules ask is answered by
-//! [`Backends`]. The heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime)
-//! lives behind them, in other crates.
+//! [`SentenceScorer`], [`ResponseRule`] and [`Learner`]; [`Backends`] answer the requests of rules.
+//! Other crates implement them with libtorch, ONNX Runtime, the memory-mapped index and wasmtime.
 //!
-//! Characters are Unicode code points throughout: every text length, offset and span is counted in
-//! them.
+//! Characters are Unicode code points: every text length, offset and span is counted in them.
 
 use std::error::Error;
 
@@ -60,37 +58,43 @@ pub use step::{StepReport, StepSettings, step};
 pub use trace::{SentenceTrace, Trace};
 pub use triplet::{Claim, ExtractionBatch, Extractor, Triplet};
 pub use update::{Demonstration, Learner, Mismatch, TrainingBatch, UpdateReport};
-pub use verdict::{Blend, Channel, Credit, SentenceScorer, TokenReward, Verdict, Weighted};
+pub use verdict::{
+    Blend, Channel, Credit, CreditKind, SentenceScorer, TokenReward, Verdict, Weighted,
+};
 pub use verify::{
     BackendStats, Backends, Capability, ChatModel, ChatPrompt, ChatReply, ChatRole, Entailment,
     Exchange, Message, NliModel, NliPair, Passage, QueryStats, Retriever, Search, Usage,
 };
 
-/// An error with its causes, outermost first, on one line.
+/// Returns an error with its causes, outermost first, on one line.
 #[must_use]
 pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     error_chain_with(error, |cause| cause.to_string().replace('\n', " "))
 }
 
-/// As [`error_chain`], each of them written by `shown`. Many messages quote their cause already;
-/// nothing is said twice.
+/// Returns an error with its causes, each formatted by `format`, joined as in [`error_chain`]. A cause
+/// that an outer message quotes is left out.
 #[must_use]
 pub fn error_chain_with(
     error: &(dyn Error + 'static),
-    shown: impl Fn(&(dyn Error + 'static)) -> String,
+    format: impl Fn(&(dyn Error + 'static)) -> String,
 ) -> String {
-    let mut whole = String::new();
-    for cause in std::iter::successors(Some(error), |&error| error.source()) {
-        let cause = shown(cause);
-        if !whole.contains(&cause) {
-            whole = if whole.is_empty() { cause } else { format!("{whole}: {cause}") };
+    let mut chain = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let message = format(error);
+        if !chain.contains(&message) {
+            if !chain.is_empty() {
+                chain.push_str(": ");
+            }
+            chain.push_str(&message);
         }
+        next = error.source();
     }
-    whole
+    chain
 }
 
-/// What a heavy part hands back when it cannot do its work; the parts' own error types stay behind
-/// it.
+/// Error of a backend, a rule, an extractor or a policy.
 pub type BoxError = Box<dyn Error + Send + Sync + 'static>;
 
 #[cfg(test)]
@@ -99,15 +103,16 @@ mod tests {
 
     #[derive(Debug, thiserror::Error)]
     #[error("{what}")]
-    struct Told {
+    struct Nested {
         what: &'static str,
-        source: Option<Box<Told>>,
+        source: Option<Box<Nested>>,
     }
 
     #[test]
-    fn with_causes_omits_already_quoted_causes() {
-        let told = |what, source: Option<Told>| Told { what, source: source.map(Box::new) };
-        let error = told("scoring", Some(told("a file is\nbroken", Some(told("broken", None)))));
+    fn error_chain_omits_already_quoted_causes() {
+        let nested = |what, source: Option<Nested>| Nested { what, source: source.map(Box::new) };
+        let cause = nested("a file is\nbroken", Some(nested("broken", None)));
+        let error = nested("scoring", Some(cause));
         assert_eq!(error_chain(&error), "scoring: a file is broken");
     }
 }

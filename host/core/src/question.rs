@@ -4,22 +4,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::strip;
 
-/// One prompt with its gold answers.
+/// A prompt with its golds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
-    /// The user message, sent as it is.
+    /// Text of the user message.
     pub question: String,
-    /// Every spelling that counts as right. Empty where nobody knows: the judge then pays nothing.
+    /// Accepted answers. If empty, the answer reward is 0.
     pub golds: Vec<String>,
-    /// Where the answer was found, if the file says so.
+    /// Title of the document that the answer is from, if the file has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// How often people look for what it asks about, if the file says so: `popularity`, or PopQA's
-    /// `s_pop`.
+    /// Page views of the question's subject, if the file has them: `popularity`, or PopQA's `s_pop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub popularity: Option<u64>,
-    /// Texts that hold the answer, if the file brings them: `evidence`, or HotpotQA's `context`.
-    /// Some rules verify against them.
+    /// Texts that contain the answer, if the file has them: `evidence`, or HotpotQA's `context`. Some
+    /// rules check sentences against them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! The response-level rewards: is the answer right (string match), and is the format kept. Each is
-//! a [`ResponseRule`]; a run may put another one in its place.
+//! The response-level rewards: the answer judge (string match) and the format check. Each is a
+//! [`ResponseRule`], which a run may replace.
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
@@ -11,20 +11,20 @@ use crate::{Backends, BoxError, Capability, Compatibility, Completion, Exchange,
 /// The paper's refusals, in lower case (App. A.2, “NA detection”).
 const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
 
-/// The judge's word on a completion.
+/// Grade of the built-in answer judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Label {
     /// The answer matches a gold.
     Good,
-    /// It matches none.
+    /// The answer matches no gold.
     Bad,
-    /// A refusal, or nothing at all.
+    /// The completion refuses, or has no answer.
     NotAttempted,
 }
 
 impl Label {
-    /// R^j of the paper: GOOD +2, the others −1.
+    /// Returns R^j of the paper: GOOD +2, the others −1.
     #[must_use]
     pub fn reward(self) -> f64 {
         if self == Label::Good { 2.0 } else { -1.0 }
@@ -41,44 +41,44 @@ impl std::fmt::Display for Label {
     }
 }
 
-/// A response rule's word on one completion.
+/// A response rule's reward for one completion.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grade {
-    /// What every token of the completion earns, before the weight. Finite.
+    /// Reward of every token of the completion, before the weight; finite.
     pub reward: f64,
-    /// One word, for the trace: the built-in judge gives a [`Label`].
+    /// One-word name of the grade for the trace; the built-in judge's is a [`Label`].
     pub label: String,
-    /// The rule's own words.
+    /// Explanation in the rule's own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Everything that was looked up for this completion, each once, in the order asked.
+    /// Queries of the rule about this completion with their counts, each once, in the order requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lookups: Vec<Lookup>,
-    /// Everything else that was asked for it, each once, in the order asked.
+    /// All other requests about it with their replies, each once, in the order requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exchanges: Vec<Exchange>,
 }
 
 impl Grade {
-    /// Without a note, of what nothing was asked.
+    /// Creates a grade without a note or requests.
     #[must_use]
     pub fn new(reward: f64, label: impl ToString) -> Self {
         Self { reward, label: label.to_string(), ..Self::default() }
     }
 }
 
-/// A reward for whole completions: the judge, or the format check.
+/// A rule for whole completions: the answer judge, or the format check.
 pub trait ResponseRule: Send {
-    /// What it may ask beside counts.
+    /// Returns the capabilities that the rule needs in addition to counts.
     fn required_capabilities(&self) -> Vec<Capability> {
         Vec::new()
     }
 
-    /// One grade per completion, in order.
+    /// Returns one grade per completion, in order.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial
-    /// answer.
+    /// Fails if the rule breaks its contract or a limit, or a backend fails; no grade is returned
+    /// then.
     fn grade(
         &mut self,
         completions: &[Completion<'_>],
@@ -86,11 +86,11 @@ pub trait ResponseRule: Send {
     ) -> Result<Vec<Grade>, BoxError>;
 }
 
-/// The judge of the paper or of its published code: [`AnswerRule::grade`]. A question without golds
-/// pays nothing, whatever the answer.
+/// The answer judge of the paper or of its published code: [`AnswerRule::grade`]. The reward of a
+/// question without golds is 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StringMatch {
-    /// Whose rule it is.
+    /// Authority if the paper and its published code differ.
     pub compatibility: Compatibility,
 }
 
@@ -101,21 +101,23 @@ impl ResponseRule for StringMatch {
         _: &mut Backends<'_>,
     ) -> Result<Vec<Grade>, BoxError> {
         let rule = AnswerRule::of_training(self.compatibility);
-        let grade = |completion: &Completion<'_>| {
+        let mut grades = Vec::with_capacity(completions.len());
+        for completion in completions {
             if completion.golds.is_empty() {
-                return Grade::new(0.0, "NO_GOLD");
+                grades.push(Grade::new(0.0, "NO_GOLD"));
+                continue;
             }
             let label = rule.grade(completion.text, completion.golds);
-            Grade::new(label.reward(), label)
-        };
-        Ok(completions.iter().map(grade).collect())
+            grades.push(Grade::new(label.reward(), label));
+        }
+        Ok(grades)
     }
 }
 
 /// The format check of the paper or of its published code: [`format_reward`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThinkThenAnswer {
-    /// Whose rule it is.
+    /// Authority if the paper and its published code differ.
     pub compatibility: Compatibility,
 }
 
@@ -125,19 +127,20 @@ impl ResponseRule for ThinkThenAnswer {
         completions: &[Completion<'_>],
         _: &mut Backends<'_>,
     ) -> Result<Vec<Grade>, BoxError> {
-        let grade = |completion: &Completion<'_>| {
+        let mut grades = Vec::with_capacity(completions.len());
+        for completion in completions {
             let reward = format_reward(completion.text, self.compatibility);
-            Grade::new(reward, if reward > 0.0 { "KEPT" } else { "BROKEN" })
-        };
-        Ok(completions.iter().map(grade).collect())
+            grades.push(Grade::new(reward, if reward > 0.0 { "KEPT" } else { "BROKEN" }));
+        }
+        Ok(grades)
     }
 }
 
-/// The two response rules of a run; by default the paper's.
+/// The response rules of a run; by default the paper's.
 pub struct Graders {
-    /// Gives R^j.
+    /// Answer judge, which gives R^j.
     pub judge: Box<dyn ResponseRule>,
-    /// Gives R^f.
+    /// Format check, which gives R^f.
     pub format: Box<dyn ResponseRule>,
 }
 
@@ -148,7 +151,7 @@ impl Default for Graders {
 }
 
 impl Graders {
-    /// The judge and the format check of the paper, or those of its published code.
+    /// Creates the response rules of the paper, or those of its published code.
     #[must_use]
     pub fn built_in(compatibility: Compatibility) -> Self {
         Self {
@@ -157,39 +160,41 @@ impl Graders {
         }
     }
 
-    /// Both grades of each completion, in order.
+    /// Returns both grades of each completion, in order.
     ///
     /// # Errors
-    /// Where a rule fails.
+    /// Fails if a rule fails, or does not return one grade per completion.
     pub fn grade(
         &mut self,
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
     ) -> Result<Vec<ResponseGrades>, BoxError> {
-        let judged = self.judge.grade(completions, backends)?;
-        let formats = self.format.grade(completions, backends)?;
-        for (rule, grades) in [("judge", &judged), ("format check", &formats)] {
+        let judge_grades = self.judge.grade(completions, backends)?;
+        let format_grades = self.format.grade(completions, backends)?;
+        for (rule, grades) in [("judge", &judge_grades), ("format check", &format_grades)] {
             if grades.len() != completions.len() {
-                let (got, expected) = (grades.len(), completions.len());
-                return Err(
-                    format!("the {rule} gave {got} grades for {expected} completions").into()
-                );
+                return Err(format!(
+                    "the {rule} gave {} grades for {} completions",
+                    grades.len(),
+                    completions.len()
+                )
+                .into());
             }
         }
-        Ok(judged
-            .into_iter()
-            .zip(formats)
-            .map(|(judge, format)| ResponseGrades { judge, format })
-            .collect())
+        let mut grades = Vec::with_capacity(completions.len());
+        for (judge, format) in judge_grades.into_iter().zip(format_grades) {
+            grades.push(ResponseGrades { judge, format });
+        }
+        Ok(grades)
     }
 }
 
-/// Both response-level rewards of one completion.
+/// The response-level rewards of one completion.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResponseGrades {
-    /// R^j.
+    /// Grade of the answer judge, R^j.
     pub judge: Grade,
-    /// R^f.
+    /// Grade of the format check, R^f.
     pub format: Grade,
 }
 
@@ -199,14 +204,14 @@ pub struct ResponseGrades {
 /// have two, which differ from it and from each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AnswerRule {
-    /// The paper's: the answer is what stands in the answer block.
+    /// Rule of the paper: the answer is the text of the answer block.
     #[default]
     Paper,
-    /// That of the published training judge and self-filter: where there is no answer block, the
-    /// answer is the whole text.
+    /// Rule of the published training judge and self-filter: without an answer block, the answer is
+    /// the whole text.
     PublishedTraining,
-    /// That of the published evaluation script: the answer runs on behind `</answer>` to the end of
-    /// the text, closing tag included. So a refusal in a closed block is no refusal.
+    /// Rule of the published evaluation script: the answer goes past `</answer>` to the end of the
+    /// text, closing tag included. So a refusal in a closed block is no refusal.
     PublishedEvaluation,
 }
 
@@ -229,7 +234,7 @@ impl AnswerRule {
         }
     }
 
-    /// Returns what is graded, trimmed; empty where there is no answer.
+    /// Returns the answer in a completion, trimmed; empty if there is none.
     #[must_use]
     pub fn extract(self, completion: &str) -> &str {
         match self {
@@ -252,34 +257,36 @@ impl AnswerRule {
     }
 
     fn is_refusal(self, answer: &str) -> bool {
-        let spoken = answer.to_lowercase();
-        let spoken = strip(&spoken);
-        spoken.is_empty()
-            || REFUSALS.contains(&spoken)
-            || (self == Self::PublishedTraining && spoken == compat::TRAINING_REFUSAL)
+        let lowered = answer.to_lowercase();
+        let text = strip(&lowered);
+        text.is_empty()
+            || REFUSALS.contains(&text)
+            || (self == Self::PublishedTraining && text == compat::TRAINING_REFUSAL)
     }
 }
 
-/// NOT_ATTEMPTED where nothing is left of `answer` after normalising; otherwise GOOD if it equals,
-/// contains or is contained in a gold.
+/// Returns GOOD if the normalised answer contains a gold or is contained in one, and BAD if not. An
+/// answer that normalises to nothing is NOT_ATTEMPTED.
 #[must_use]
 pub fn match_golds(answer: &str, golds: &[String]) -> Label {
     let answer = normalize(answer);
     if answer.is_empty() {
         return Label::NotAttempted;
     }
-    let matches = |gold: &String| {
+    for gold in golds {
         let gold = normalize(gold);
-        !gold.is_empty() && (answer.contains(&gold) || gold.contains(&answer))
-    };
-    if golds.iter().any(matches) { Label::Good } else { Label::Bad }
+        if !gold.is_empty() && (answer.contains(&gold) || gold.contains(&answer)) {
+            return Label::Good;
+        }
+    }
+    Label::Bad
 }
 
-/// NFKD, lower case, articles and punctuation dropped, words joined by one space.
+/// Normalises a text: NFKD, lower case, articles and punctuation dropped, words joined by a space.
 ///
 /// NFKD splits accents off, and a combining mark is no word character: an accented word falls into
 /// pieces, and a lone “a” among them is dropped as an article. The published method does the same
-/// to golds and answers alike.
+/// to golds and answers.
 #[must_use]
 pub fn normalize(text: &str) -> String {
     let lowered = text.nfkd().collect::<String>().to_lowercase();
@@ -289,22 +296,22 @@ pub fn normalize(text: &str) -> String {
         .join(" ")
 }
 
-/// R^f: +1 where the completion reasons and then answers, −1 elsewhere.
+/// Returns R^f: +1 if the completion reasons and then answers, −1 if not.
 #[must_use]
 pub fn format_reward(completion: &str, compatibility: Compatibility) -> f64 {
-    let kept = match compatibility {
-        Compatibility::Paper => reasons_in_earnest(completion),
+    let has_format = match compatibility {
+        Compatibility::Paper => has_paper_format(completion),
         Compatibility::Reference => compat::keeps_format(completion),
     };
-    if kept { 1.0 } else { -1.0 }
+    if has_format { 1.0 } else { -1.0 }
 }
 
-/// Returns the content of the first `<think>` block, where an `<answer>` follows it; `None` where
-/// the template is not kept.
+/// Returns the content of the first `<think>` block if an `<answer>` follows it; `None` if the
+/// completion does not follow the template.
 ///
 /// This is the paper's format-correct rule (App. A.2): the completion contains
-/// `<think>…</think>…<answer>`. Text before, between and behind the blocks is no fault, nor is a
-/// missing `</answer>`, so that truncated outputs are not penalised. A `<think>` that the chat
+/// `<think>…</think>…<answer>`. Text before, between and after the blocks is allowed. `</answer>` may
+/// be missing, so that truncated outputs are not penalised. A `<think>` that the chat
 /// template wrote into the prompt is not part of the completion, and does not count.
 #[must_use]
 pub fn templated_reasoning(completion: &str) -> Option<&str> {
@@ -313,10 +320,10 @@ pub fn templated_reasoning(completion: &str) -> Option<&str> {
     rest.contains(ANSWER.open).then_some(reasoning)
 }
 
-/// The paper's format reward (App. A.2, “Format anti-hack constraints”): the template is kept, and
-/// the reasoning has at least 30 characters (white space included) and a letter, and its first
-/// character that is not white space is not `<`.
-fn reasons_in_earnest(completion: &str) -> bool {
+/// Returns true if a completion passes the paper's format check (App. A.2, “Format anti-hack
+/// constraints”). It follows the template, and the reasoning has at least 30 characters (white space
+/// included) and a letter, and does not begin with `<`.
+fn has_paper_format(completion: &str) -> bool {
     let Some(reasoning) = templated_reasoning(completion) else { return false };
     reasoning.chars().count() >= MIN_REASONING
         && reasoning.contains(char::is_alphabetic)

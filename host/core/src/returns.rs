@@ -1,9 +1,9 @@
 //! Stage 7: verdicts + spans → per-token returns.
 //!
 //! R_t = λ_j R^j + λ_f R^f + 1[σ(t) > 0] · λ_c · r_σ(t) (paper, Eq. token reward). The ablations
-//! change this line only. r_σ(t) is the sentence's reward, unless the verdict's [`Credit`] says
-//! otherwise: single tokens then earn shares of it, or none earns it and [`advantage_signs`] hands its
-//! sign to the advantages.
+//! change this line only. r_σ(t) is the reward of the token's sentence, unless the verdict has
+//! another [`Credit`]: then single tokens receive parts of it, or none does and the advantages take
+//! its sign ([`advantage_signs`]).
 
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ pub struct SentenceReward {
     pub reward: f64,
     /// True if a count decided it.
     pub counted: bool,
-    /// Tokens with the parts of the reward that each gets; `None`: every token of the sentence gets
-    /// all of it.
+    /// Tokens with the part of the reward that each receives. `None`: every token of the sentence
+    /// receives all of it.
     pub shares: Option<Vec<(usize, f64)>>,
 }
 
@@ -39,14 +39,14 @@ impl SentenceReward {
             Credit::AdvantageSign => 0.0,
             Credit::Sentence | Credit::TokenRewards(_) => verdict.reward.map_or(0.0, f64::from),
         };
-        let Credit::TokenRewards(points) = &verdict.credit else {
+        let Credit::TokenRewards(parts) = &verdict.credit else {
             return Self { reward, counted, shares: None };
         };
         let mut shares = Vec::new();
         if let Some(tokens) = tokens {
-            for point in points {
-                let token = token_of(point, sentence, tokens.clone(), &rollout.token_spans);
-                shares.push((token, f64::from(point.reward)));
+            for part in parts {
+                let token = token_of(part, sentence, tokens.clone(), &rollout.token_spans);
+                shares.push((token, f64::from(part.reward)));
             }
         }
         Self { reward, counted, shares: Some(shares) }
@@ -81,16 +81,16 @@ pub fn sentence_rewards(
     rewards
 }
 
-/// Returns the token that holds the point's character: the last of the sentence's tokens that begins
-/// at or before it. In a sentence whose place in the completion is not known it is the last token.
+/// Returns the token that holds a token reward's character: the last of the sentence's tokens that
+/// begins at or before it. It is the last token if the sentence's span is not known.
 fn token_of(
-    point: &TokenReward,
+    part: &TokenReward,
     sentence: &Sentence,
     tokens: Range<usize>,
     spans: &[Option<Range<usize>>],
 ) -> usize {
     let Some(span) = &sentence.span else { return tokens.end - 1 };
-    let character = span.start + point.character as usize;
+    let character = span.start + part.character as usize;
     for token in tokens.clone().rev() {
         if spans[token].as_ref().is_some_and(|own| own.start <= character) {
             return token;
@@ -165,61 +165,63 @@ pub fn response_return(grades: &ResponseGrades, settings: &RewardSettings) -> f6
     settings.lambda_judge * grades.judge.reward + settings.lambda_format * grades.format.reward
 }
 
-/// What a completion's mean return is the sum of, weights included.
+/// The summands of a completion's mean return, weights included.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ReturnParts {
-    /// The judge's part.
+    /// Answer reward times λ_j.
     pub judge: f64,
-    /// The format check's.
+    /// Format reward times λ_f.
     pub format: f64,
-    /// The sentence rewards, averaged as the tokens are paid.
+    /// Mean over the tokens of the sentence rewards times λ_c.
     pub sentences: f64,
 }
 
 impl ReturnParts {
-    /// Those of a trace, under the settings that it was paid with.
+    /// Splits the mean return of a trace. `settings` are those that it was scored with.
     #[must_use]
-    pub fn of(trace: &Trace, settings: &RewardSettings) -> Self {
+    pub fn new(trace: &Trace, settings: &RewardSettings) -> Self {
         let of_response = response_return(&trace.response, settings);
         let format = settings.lambda_format * trace.response.format.reward;
-        // Without the noise of the subtractions, and without −0.
-        let rounded = |value: f64| (value * 1e9).round() / 1e9 + 0.0;
         Self {
-            judge: rounded(of_response - format),
+            judge: without_noise(of_response - format),
             format,
-            sentences: rounded(trace.mean_return - of_response),
+            sentences: without_noise(trace.mean_return - of_response),
         }
     }
 }
 
-/// A trace with what adds up to its return, as results are printed.
+/// Rounds off the noise of a subtraction, and turns −0 into 0.
+fn without_noise(value: f64) -> f64 {
+    (value * 1e9).round() / 1e9 + 0.0
+}
+
+/// A trace with the summands of its return, as results are printed.
 #[derive(Debug, Serialize)]
 pub struct Explained<'a> {
-    /// Why the completion earned it.
+    /// Trace of the completion, whose fields become those of the record.
     #[serde(flatten)]
     pub trace: &'a Trace,
-    /// What its mean return is the sum of.
+    /// Summands of the mean return.
     pub return_parts: ReturnParts,
 }
 
 impl<'a> Explained<'a> {
-    /// Of a trace, under the settings that it was paid with.
+    /// Adds the summands to a trace. `settings` are those that it was scored with.
     #[must_use]
-    pub fn of(trace: &'a Trace, settings: &RewardSettings) -> Self {
-        Self { trace, return_parts: ReturnParts::of(trace, settings) }
+    pub fn new(trace: &'a Trace, settings: &RewardSettings) -> Self {
+        Self { trace, return_parts: ReturnParts::new(trace, settings) }
     }
 }
 
-/// The returns of a completion's tokens, as far as its trace tells them: all tokens of a sentence
-/// share one. Where single tokens earn a reward, it is the mean over the sentence's.
+/// Returns of a completion's tokens, as its trace has them: one for all tokens of a sentence. If
+/// single tokens received rewards, it is the mean over the sentence's tokens.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TracedReturns {
-    /// Of tokens that belong to no sentence.
+    /// Return of the tokens that belong to no sentence.
     pub outside: f64,
-    /// Of each sentence's tokens, in the order of the trace.
+    /// Return of the tokens of each sentence, in the order of the trace.
     pub sentences: Vec<f64>,
-    /// Of each sentence: the sign that its tokens' advantages take, 1 or −1; 0 where they keep
-    /// their own.
+    /// Sign that the advantages of each sentence's tokens take, 1 or −1; 0 if they keep their own.
     #[serde(rename = "labels")]
     pub advantage_signs: Vec<i8>,
 }
@@ -243,7 +245,7 @@ pub fn traced_returns(trace: &Trace, settings: &RewardSettings) -> TracedReturns
     returns
 }
 
-/// Returns the one reward of a response that A3 makes of its sentences' rewards.
+/// Returns the mean of the sentence rewards that ablation A3 gives to every token.
 fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[SentenceReward]) -> f64 {
     let mut total = 0.0;
     let mut counted = 0;
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn point_rewards_reach_tokens_at_their_characters() {
+    fn token_rewards_reach_tokens_at_their_characters() {
         // “Rome is old.” after a tag, in tokens of Rome| is| old|. and one that a character is
         // split over.
         let text = "<think>Rome is old.".to_owned();

@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BoxError, Question, Sampling};
 
-/// One sampled completion.
+/// A completion as the sampler returns it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rollout {
-    /// Index of its question in the step.
+    /// Index of the question in the step.
     pub question: usize,
-    /// `[T]` token ids; what ended it is the last of them.
+    /// `[T]` token ids, including the stop token.
     pub tokens: Vec<u32>,
-    /// `[T]` nats, under the policy and temperature that sampled them.
+    /// `[T]` log-probabilities under the policy and temperature that sampled, nats.
     pub log_probs: Vec<f32>,
-    /// The tokens decoded together, special tokens skipped.
+    /// Text of all tokens decoded together, without special tokens.
     pub text: String,
-    /// `[T]` the characters of `text` that each token stands for; `None` for a special token that
-    /// `text` leaves out.
+    /// `[T]` characters of `text` that each token covers. `None`: a special token, which `text`
+    /// leaves out.
     pub token_spans: Vec<Option<Range<usize>>>,
-    /// Ended by a stop token or a stop text; `false` where the length limit cut it off.
+    /// True if a stop token or a stop text ended it; false if the length limit did.
     pub finished: bool,
 }
 
 impl Rollout {
-    /// A text whose tokens are unknown: each character stands for one.
+    /// Creates a rollout of a text whose tokens are not known: each character counts as a token.
     #[must_use]
     pub fn of_text(question: usize, text: String) -> Self {
         let token_spans = (0..text.chars().count()).map(|at| Some(at..at + 1)).collect();
@@ -40,16 +40,16 @@ impl Rollout {
     }
 }
 
-/// How far the decoding of rollouts has come.
+/// Progress of the decoding of rollouts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoding {
-    /// Tokens of the rows that have not ended; `None` where a server decodes, which does not tell.
+    /// Tokens of the rows that have not ended. `None`: an engine samples, which does not report them.
     pub tokens: Option<usize>,
-    /// Tokens that a row can have.
+    /// Most tokens of a row.
     pub limit: usize,
-    /// Rows that have ended.
+    /// Number of rows that have ended.
     pub ended: usize,
-    /// Rows that are decoded together.
+    /// Number of rows that are decoded together.
     pub rows: usize,
 }
 
@@ -58,8 +58,8 @@ pub trait Sampler {
     /// Returns `questions.len() × num_generations` rollouts, those of one question next to each
     /// other, in question order. `seed` decides every draw.
     ///
-    /// `on_finished` gets each rollout once with its index among all: as soon as it has ended, if
-    /// the sampler can go on with others meanwhile, or else at the end.
+    /// Calls `on_finished` once for each rollout, with its index among all: as soon as the rollout
+    /// ends if others can continue concurrently, or else after the last one.
     ///
     /// # Errors
     /// If a prompt cannot be rendered or the device fails.

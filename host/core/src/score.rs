@@ -18,13 +18,13 @@ use crate::{
 
 /// The parts that a completion is scored with.
 pub struct Scorers<'a, 'b> {
-    /// Sentences to triplets.
+    /// Model that reads triplets from sentences.
     pub extractor: &'a mut dyn Extractor,
-    /// Answers to the queries of rules.
+    /// Backends that answer the requests of rules.
     pub backends: &'a mut Backends<'b>,
-    /// Sentences to verdicts.
+    /// Rule that gives each sentence a verdict.
     pub sentence_scorer: &'a mut dyn SentenceScorer,
-    /// Completions to response-level rewards.
+    /// Rules that give each completion its response-level rewards.
     pub graders: &'a mut Graders,
 }
 
@@ -37,21 +37,21 @@ pub struct ScoredCompletion {
     pub token_rewards: Vec<f64>,
     /// `[T]` sign that the token's advantage takes, 1 or −1; 0: it keeps its own.
     pub advantage_signs: Vec<i8>,
-    /// Everything that went into the returns.
+    /// Record of how the returns were computed.
     pub trace: Trace,
 }
 
-/// Scored completions.
+/// Scored completions, with their requests and times.
 pub struct Scored {
-    /// One per rollout.
+    /// Scored completions, one per rollout.
     pub completions: Vec<ScoredCompletion>,
-    /// Queries of the rules.
-    pub asked: BackendStats,
+    /// Requests of the rules.
+    pub backend_stats: BackendStats,
     /// Time of the stages of the reward.
     pub seconds: StageSeconds,
 }
 
-/// Scores completions: the whole reward.
+/// Scores completions: extraction, sentence rules, response rules and returns.
 ///
 /// # Errors
 /// If a part fails.
@@ -69,11 +69,11 @@ pub fn score(
         }
         extraction.finish(rollouts.len())
     })?;
-    let (completions, asked) = timer.time(Stage::Reward, || {
+    let (completions, backend_stats) = timer.time(Stage::Reward, || {
         compute_returns(rollouts, splits, questions, scorers, settings, &timer)
     })?;
-    let seconds = timer.seconds(asked.seconds());
-    Ok(Scored { completions, asked, seconds })
+    let seconds = timer.seconds(backend_stats.seconds());
+    Ok(Scored { completions, backend_stats, seconds })
 }
 
 /// A completion split into sentences, which are aligned to its tokens.
@@ -139,26 +139,29 @@ impl<'a> Extraction<'a> {
     /// # Errors
     /// If the extractor fails, or a rollout was never pushed.
     pub(crate) fn finish(self, num_rollouts: usize) -> Result<Vec<SplitCompletion>, StepError> {
-        let answers = self.batch.finish().map_err(StepError::Extract)?;
-        let (answered, sentences) = (answers.len(), self.owners.len());
-        if answered != sentences {
-            let problem = format!("the extractor answered {answered} of {sentences} sentences");
+        let triplets = self.batch.finish().map_err(StepError::Extract)?;
+        if triplets.len() != self.owners.len() {
+            let problem = format!(
+                "the extractor returned the triplets of {} of {} sentences",
+                triplets.len(),
+                self.owners.len()
+            );
             return Err(StepError::Extract(problem.into()));
         }
         let mut splits: Vec<SplitCompletion> = self.splits.into_iter().flatten().collect();
         if splits.len() != num_rollouts {
-            let pushed = splits.len();
-            let problem = format!("the policy handed over {pushed} of {num_rollouts} rollouts");
+            let problem =
+                format!("the policy reported {} of {num_rollouts} rollouts", splits.len());
             return Err(StepError::Rollout(problem.into()));
         }
-        for ((rollout, sentence), triplets) in self.owners.into_iter().zip(answers) {
-            splits[rollout].split.sentences[sentence].triplets = triplets;
+        for ((rollout, sentence), own_triplets) in self.owners.into_iter().zip(triplets) {
+            splits[rollout].split.sentences[sentence].triplets = own_triplets;
         }
         Ok(splits)
     }
 }
 
-/// Returns the completions with the returns of their tokens, and the queries of the rules (stages 5
+/// Returns the completions with the returns of their tokens, and the requests of the rules (stages 5
 /// to 7).
 ///
 /// # Errors
@@ -212,16 +215,22 @@ fn score_sentences(
     let scored = scorers.sentence_scorer.score(&to_score, scorers.backends)?;
     check_shape("the rule", &to_score, &scored)?;
 
-    let mut scored = scored.into_iter();
+    let mut next_scored = scored.into_iter();
     let mut verdicts = Vec::with_capacity(completions.len());
     for split in splits {
-        let own = if split.scores_sentences { scored.next() } else { None };
+        let own = if split.scores_sentences { next_scored.next() } else { None };
         verdicts.push(own.unwrap_or_default());
     }
     Ok(verdicts)
 }
 
 impl ScoredCompletion {
+    /// Returns true if a single token has a reward of its own.
+    #[must_use]
+    pub fn has_token_rewards(&self) -> bool {
+        self.token_rewards.iter().any(|reward| *reward != 0.0)
+    }
+
     /// Returns true if the advantage of a token takes a sign from the rule.
     #[must_use]
     pub fn has_signs(&self) -> bool {
@@ -250,13 +259,13 @@ impl ScoredCompletion {
         };
 
         let mut sentences = Vec::with_capacity(split.sentences.len());
-        let mut verdicts = verdicts.into_iter();
+        let mut next_verdict = verdicts.into_iter();
         for (index, sentence) in split.sentences.into_iter().enumerate() {
             sentences.push(SentenceTrace {
                 text: sentence.text,
                 section: sentence.section,
                 triplets: sentence.triplets,
-                verdict: verdicts.next(),
+                verdict: next_verdict.next(),
                 tokens: alignment.tokens_of(index),
             });
         }

@@ -1,5 +1,5 @@
-//! Stage 3: sentences, and σ: the sentence that each token belongs to. [`crate::split`] makes them of a
-//! completion.
+//! Stage 3: sentences, and σ, the sentence that each token belongs to. [`crate::split`] splits
+//! completions.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::Triplet;
 use crate::text::{is_space, strip};
 
-/// The block of the template that a sentence stood in.
+/// The block of a completion that a sentence is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Section {
@@ -16,58 +16,77 @@ pub enum Section {
     Think,
     /// Between the answer tags.
     Answer,
-    /// The whole text, where it has neither block.
+    /// The whole text, if it has neither block.
     Body,
 }
 
 /// One sentence of a completion.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sentence {
-    /// Trimmed, never empty.
+    /// Text of the sentence, trimmed; never empty.
     pub text: String,
-    /// The block it stood in.
+    /// Block that it is in.
     pub section: Section,
-    /// Its characters in the completion; `None` where [`Compatibility::Reference`] cannot find it
-    /// again.
+    /// Characters of the completion that it covers. `None`: [`Compatibility::Reference`] does not find
+    /// its text again.
     pub span: Option<Range<usize>>,
-    /// What the extractor found in it; empty until it ran.
+    /// Triplets that the extractor read from it; empty until then.
     #[serde(default)]
     pub triplets: Vec<Triplet>,
 }
 
-/// A completion cut into sentences.
+/// A completion split into sentences.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Split {
-    /// Think first, then answer.
+    /// Sentences of the think block, then those of the answer block.
     pub sentences: Vec<Sentence>,
-    /// The characters of the scored sections, as far as they were found.
+    /// Characters of the scored sections that were found.
     pub sections: Vec<Range<usize>>,
 }
 
-/// σ for one completion.
+impl Split {
+    /// Returns the first sentence that contains the midpoint of a token.
+    fn sentence_at(&self, token: &Range<usize>) -> Option<usize> {
+        self.sentences.iter().position(|sentence| {
+            sentence.span.as_ref().is_some_and(|span| contains_midpoint(span, token))
+        })
+    }
+
+    /// Returns true if the midpoint of a token is in a scored section.
+    fn is_scored(&self, token: &Range<usize>) -> bool {
+        self.sections.iter().any(|section| contains_midpoint(section, token))
+    }
+}
+
+/// Returns true if `span` contains the midpoint of `token`.
+fn contains_midpoint(span: &Range<usize>, token: &Range<usize>) -> bool {
+    // Both sides doubled, because a midpoint may be half a character.
+    let doubled = token.start + token.end;
+    span.start * 2 <= doubled && doubled < span.end * 2
+}
+
+/// The alignment σ of a completion: the sentence of each token.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Alignment {
-    /// `[T]` index of each token's sentence.
+    /// `[T]` index of each token's sentence. `None`: the token is in no sentence.
     pub sentence_of: Vec<Option<usize>>,
-    /// Aligned tokens ÷ tokens whose midpoint lies in a scored section; 0 where there is no
-    /// sentence, 1 where there are sentences but no tokens (a completion that is scored as text
-    /// alone).
+    /// Aligned tokens ÷ tokens whose midpoint is in a scored section. 0 without sentences; 1 with
+    /// sentences but no tokens (a completion that is scored as text).
     pub rate: f64,
 }
 
 impl Alignment {
-    /// From the first to past the last token of a sentence; `None` where it has none.
+    /// Returns the token span of a sentence; `None` if no token is aligned to it.
     #[must_use]
     pub fn tokens_of(&self, sentence: usize) -> Option<Range<usize>> {
-        let is_its = |of: &Option<usize>| *of == Some(sentence);
-        let first = self.sentence_of.iter().position(is_its)?;
-        let last = self.sentence_of.iter().rposition(is_its)?;
+        let first = self.sentence_of.iter().position(|owner| *owner == Some(sentence))?;
+        let last = self.sentence_of.iter().rposition(|owner| *owner == Some(sentence))?;
         Some(first..last + 1)
     }
 }
 
-/// Cuts `text` at white space that follows `.`, `!` or `?`; pieces are trimmed, empty ones dropped
-/// (App. splitting).
+/// Splits `text` at white space after `.`, `!` or `?` (App. splitting). The sentences are trimmed and
+/// not empty.
 pub fn split_sentences(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = strip(text);
     std::iter::from_fn(move || {
@@ -81,44 +100,33 @@ pub fn split_sentences(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The byte after the first terminator that white space follows, or the end.
+/// Returns the byte offset after the first terminator that white space follows, or the end.
 fn sentence_end(text: &str) -> usize {
-    let ends = |(at, c): (usize, char)| {
+    for (at, c) in text.char_indices() {
         let after = at + c.len_utf8();
-        (matches!(c, '.' | '!' | '?') && text[after..].starts_with(is_space)).then_some(after)
-    };
-    text.char_indices().find_map(ends).unwrap_or(text.len())
+        if matches!(c, '.' | '!' | '?') && text[after..].starts_with(is_space) {
+            return after;
+        }
+    }
+    text.len()
 }
 
-/// σ: a token belongs to the first sentence whose span contains the token's midpoint (App.
+/// Computes σ: a token belongs to the first sentence whose span contains the token's midpoint (App.
 /// alignment).
 ///
 /// `token_spans` is `[T]`, in characters of the completion; `None` for a token without text.
 #[must_use]
 pub fn align(split: &Split, token_spans: &[Option<Range<usize>>]) -> Alignment {
-    // Twice the midpoint, so that halves stay whole: span.start ≤ midpoint < span.end.
-    let holds = |span: &Range<usize>, token: &Range<usize>| {
-        let doubled = token.start + token.end;
-        span.start * 2 <= doubled && doubled < span.end * 2
-    };
-    let sentence_of: Vec<Option<usize>> = token_spans
-        .iter()
-        .map(|token| {
-            let token = token.as_ref()?;
-            split
-                .sentences
-                .iter()
-                .position(|sentence| sentence.span.as_ref().is_some_and(|span| holds(span, token)))
-        })
-        .collect();
-    let aligned = sentence_of.iter().flatten().count();
-    let scored = if split.sections.is_empty() {
-        token_spans.len()
-    } else {
-        let inside =
-            |token: &&Range<usize>| split.sections.iter().any(|section| holds(section, token));
-        token_spans.iter().flatten().filter(inside).count()
-    };
+    let mut sentence_of = Vec::with_capacity(token_spans.len());
+    let mut aligned = 0;
+    let mut in_sections = 0;
+    for token in token_spans {
+        let owner = token.as_ref().and_then(|token| split.sentence_at(token));
+        aligned += usize::from(owner.is_some());
+        sentence_of.push(owner);
+        in_sections += usize::from(token.as_ref().is_some_and(|token| split.is_scored(token)));
+    }
+    let scored = if split.sections.is_empty() { token_spans.len() } else { in_sections };
     let rate = match (split.sentences.is_empty(), token_spans.is_empty()) {
         (true, _) => 0.0,
         (false, true) => 1.0,

@@ -1,9 +1,9 @@
 //! Stage 3: completion → sentences.
 //!
 //! The paper and the authors' published code differ here. [`Compatibility::Paper`] is the method as
-//! written: sections are where their tags are, and tokens carry exact character spans.
-//! [`Compatibility::Reference`] reproduces the code ([`compat`]), whose offsets drift and which
-//! finds sections by searching for their text; the golden vectors pin it.
+//! written: sections are where their tags are, and tokens have exact character spans.
+//! [`Compatibility::Reference`] reproduces the code ([`compat`]): it searches for the text of a
+//! section, and its offsets drift. The golden vectors pin it.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::template::{ALL_TAGS, ANSWER, THINK};
 use crate::text::{CharOffsets, strip};
 use crate::{Compatibility, compat};
 
-/// Cuts a completion into the sentences of its think and answer blocks.
+/// Splits a completion into the sentences of its think and answer blocks.
 #[must_use]
 pub fn split(completion: &str, compatibility: Compatibility) -> Split {
     match compatibility {
@@ -21,32 +21,10 @@ pub fn split(completion: &str, compatibility: Compatibility) -> Split {
     }
 }
 
-/// Sections lie where their tags are. An unclosed block ends at the next block or at the end of the
-/// text (a completion that was cut off is still scored), and a lone `</think>` closes a block that
-/// the prompt had opened.
+/// Splits a completion whose sections are where their tags are.
 fn split_by_position(completion: &str) -> Split {
-    let find_from = |tag: &str, from: usize| completion[from..].find(tag).map(|at| from + at);
-    let think = match (completion.find(THINK.open), completion.find(THINK.close)) {
-        (Some(at), _) => Some(at + THINK.open.len()),
-        (None, Some(_)) => Some(0),
-        (None, None) => None,
-    }
-    .map(|start| {
-        let end = find_from(THINK.close, start).or_else(|| find_from(ANSWER.open, start));
-        start..end.unwrap_or(completion.len())
-    });
-    let answer = find_from(ANSWER.open, think.as_ref().map_or(0, |think| think.end))
-        .or_else(|| completion[..think.as_ref().map_or(0, |think| think.start)].find(ANSWER.open))
-        .map(|at| {
-            let start = at + ANSWER.open.len();
-            let end = find_from(ANSWER.close, start).unwrap_or(completion.len());
-            let before_think =
-                think.as_ref().filter(|think| think.start > start).map(|think| think.start);
-            start
-                ..before_think
-                    .map_or(end, |limit| end.min(limit.saturating_sub(THINK.open.len())).max(start))
-        });
-
+    let think = think_range(completion);
+    let answer = answer_range(completion, think.as_ref());
     let mut blocks: Vec<(Section, Range<usize>)> = Vec::new();
     blocks.extend(think.map(|range| (Section::Think, range)));
     blocks.extend(answer.map(|range| (Section::Answer, range)));
@@ -55,24 +33,20 @@ fn split_by_position(completion: &str) -> Split {
     }
 
     let offsets = CharOffsets::new(completion);
-    let chars = |part: &str| {
-        let start = part.as_ptr() as usize - completion.as_ptr() as usize;
-        offsets.at(start)..offsets.at(start + part.len())
-    };
     let mut split = Split::default();
     for (section, range) in blocks {
         let block = strip(&completion[range]);
         if block.is_empty() {
             continue;
         }
-        split.sections.push(chars(block));
+        split.sections.push(offsets.of(block));
         // A stray tag inside a block is markup, not text: it ends a sentence.
-        for piece in cut_at_tags(block) {
+        for piece in split_at_tags(block) {
             for text in split_sentences(piece) {
                 split.sentences.push(Sentence {
                     text: text.to_owned(),
                     section,
-                    span: Some(chars(text)),
+                    span: Some(offsets.of(text)),
                     triplets: Vec::new(),
                 });
             }
@@ -81,7 +55,41 @@ fn split_by_position(completion: &str) -> Split {
     split
 }
 
-fn cut_at_tags(block: &str) -> impl Iterator<Item = &str> {
+/// Returns the bytes between the think tags. An unclosed block ends at `<answer>` or at the end of
+/// the text, because a truncated completion is scored too. A lone `</think>` closes a block that the
+/// prompt opened.
+fn think_range(completion: &str) -> Option<Range<usize>> {
+    let start = match completion.find(THINK.open) {
+        Some(at) => at + THINK.open.len(),
+        None if completion.contains(THINK.close) => 0,
+        None => return None,
+    };
+    let end = find_from(completion, THINK.close, start)
+        .or_else(|| find_from(completion, ANSWER.open, start));
+    Some(start..end.unwrap_or(completion.len()))
+}
+
+/// Returns the bytes between the answer tags: those after the think block, or else those before it.
+/// An unclosed block ends at the think block or at the end of the text.
+fn answer_range(completion: &str, think: Option<&Range<usize>>) -> Option<Range<usize>> {
+    let (think_start, think_end) = think.map_or((0, 0), |think| (think.start, think.end));
+    let at = find_from(completion, ANSWER.open, think_end)
+        .or_else(|| completion[..think_start].find(ANSWER.open))?;
+    let start = at + ANSWER.open.len();
+    let mut end = find_from(completion, ANSWER.close, start).unwrap_or(completion.len());
+    if think_start > start {
+        end = end.min(think_start.saturating_sub(THINK.open.len())).max(start);
+    }
+    Some(start..end)
+}
+
+/// Returns the first byte offset of `tag` at or after `from`.
+fn find_from(text: &str, tag: &str, from: usize) -> Option<usize> {
+    text[from..].find(tag).map(|at| from + at)
+}
+
+/// Splits a block at the tags in it, which are dropped.
+fn split_at_tags(block: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(block);
     std::iter::from_fn(move || {
         let text = rest?;

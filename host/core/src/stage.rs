@@ -1,4 +1,4 @@
-//! The stages of a step: how long each took, and in which one it stopped.
+//! The stages of a step: their durations, and the error of the one that failed.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -8,23 +8,23 @@ use tracing::info_span;
 
 use crate::BoxError;
 
-/// Where a step stopped.
+/// Error of a step, by the stage that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StepError {
-    /// The policy could not be sampled.
+    /// Sampling of the rollouts failed.
     #[error("sampling completions")]
     Rollout(#[source] BoxError),
-    /// The triplet model could not run.
+    /// Extraction of triplets failed.
     #[error("extracting triplets")]
     Extract(#[source] BoxError),
-    /// The rule broke its contract, or the corpus failed under it.
+    /// The sentence rule broke its contract, or a backend failed.
     #[error("scoring sentences")]
     ScoreSentences(#[source] BoxError),
-    /// The judge or the format check broke its contract.
+    /// The answer judge or the format check broke its contract, or a backend failed.
     #[error("grading completions")]
     GradeResponses(#[source] BoxError),
-    /// The optimiser step failed.
+    /// Preparation or update of the policy failed.
     #[error("updating the policy")]
     Update(#[source] BoxError),
 }
@@ -32,17 +32,17 @@ pub enum StepError {
 /// Wall-clock seconds by stage.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageSeconds {
-    /// Sampling.
+    /// Sampling of the rollouts.
     pub rollout: f64,
-    /// Triplet extraction, without what ran while completions were sampled.
+    /// Extraction of triplets, without the part that overlaps with sampling.
     pub extract: f64,
-    /// Queries of rules: counts, and the other backends that the run grants.
+    /// Requests of rules: counts, and the capabilities that the run grants.
     pub verify: f64,
-    /// Rules, the judge and the format check, without their queries.
+    /// Sentence rules, answer judge and format check, without their requests.
     pub rule: f64,
-    /// The whole reward: extraction, queries and rules, and the returns.
+    /// The reward in total: extraction, requests, rules and returns.
     pub reward: f64,
-    /// Work for the update that needs no reward, and runs beside it.
+    /// Part of the update that needs no reward, and runs concurrently with it.
     pub prepare: f64,
     /// Loss, gradients and optimiser.
     pub update: f64,
@@ -94,12 +94,12 @@ impl StageTimer {
         }
     }
 
-    /// Returns the seconds of each stage; `queries` are those that rules waited for answers.
-    pub(crate) fn seconds(&self, queries: f64) -> StageSeconds {
+    /// Returns the seconds of each stage; `requests` are those that rules waited for replies.
+    pub(crate) fn seconds(&self, requests: f64) -> StageSeconds {
         let seconds = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         StageSeconds {
-            verify: queries,
-            rule: seconds.rule - queries,
+            verify: requests,
+            rule: seconds.rule - requests,
             reward: seconds.extract + seconds.reward,
             ..seconds
         }

@@ -15,27 +15,27 @@ use crate::{
 /// Settings of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StepSettings {
-    /// Rollouts.
+    /// Settings of the rollouts.
     pub sampling: Sampling,
-    /// Returns.
+    /// Weights and granularity of the rewards.
     pub rewards: RewardSettings,
-    /// Advantages.
+    /// Estimator of the advantages.
     pub estimator: Estimator,
 }
 
 /// Result of a step.
 pub struct StepReport {
-    /// Sampled completions.
+    /// Sampled completions, in question order.
     pub rollouts: Vec<Rollout>,
     /// Return of each token of each completion, and its trace.
     pub completions: Vec<ScoredCompletion>,
     /// Mean return and its spread.
     pub returns: ReturnStats,
-    /// Queries of the rules.
-    pub asked: BackendStats,
+    /// Requests of the rules.
+    pub backend_stats: BackendStats,
     /// Report of the optimiser.
     pub update: UpdateReport,
-    /// Time by stage.
+    /// Duration of each stage.
     pub seconds: StageSeconds,
 }
 
@@ -59,8 +59,9 @@ pub fn step<P: Learner + ?Sized>(
     let mut extraction = Extraction::start(scorers, rewards);
     let rollouts = timer
         .time(Stage::Rollout, || {
-            let mut on_finished = |index: usize, rollout: &Rollout| extraction.push(index, rollout);
-            policy.sample(questions, sampling, seed, &mut on_finished)
+            policy.sample(questions, sampling, seed, &mut |index, rollout| {
+                extraction.push(index, rollout);
+            })
         })
         .map_err(StepError::Rollout)?;
     let splits = timer.time(Stage::Extract, || extraction.finish(rollouts.len()))?;
@@ -74,7 +75,7 @@ pub fn step<P: Learner + ?Sized>(
         },
         || timer.time(Stage::Prepare, || policy.prepare(&batch)),
     );
-    let (completions, asked) = scored?;
+    let (completions, backend_stats) = scored?;
     let values = prepared.map_err(StepError::Update)?;
 
     let signal = estimator
@@ -84,8 +85,8 @@ pub fn step<P: Learner + ?Sized>(
         timer.time(Stage::Update, || policy.update(&batch, &signal)).map_err(StepError::Update)?;
 
     let returns = estimator.return_stats(&completions, sampling.num_generations);
-    let seconds = timer.seconds(asked.seconds());
-    Ok(StepReport { rollouts, completions, returns, asked, update, seconds })
+    let seconds = timer.seconds(backend_stats.seconds());
+    Ok(StepReport { rollouts, completions, returns, backend_stats, update, seconds })
 }
 
 /// Runs `background` in another thread while `foreground` runs in this one, and returns the results

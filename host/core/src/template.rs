@@ -1,30 +1,30 @@
-//! The template: `<think>reasoning</think><answer>answer</answer>`.
+//! The template of completions: `<think>reasoning</think><answer>answer</answer>`.
 
 use crate::text::strip;
 
 /// One block of the template.
 #[derive(Debug, Clone, Copy)]
 pub struct Tags {
-    /// Where it begins.
+    /// Tag that opens the block.
     pub open: &'static str,
-    /// Where it ends.
+    /// Tag that closes the block.
     pub close: &'static str,
 }
 
-/// The reasoning.
+/// Tags of the reasoning block.
 pub const THINK: Tags = Tags { open: "<think>", close: "</think>" };
 
-/// The answer.
+/// Tags of the answer block.
 pub const ANSWER: Tags = Tags { open: "<answer>", close: "</answer>" };
 
-/// Every tag there is.
+/// All tags of the template.
 pub const ALL_TAGS: [&str; 4] = [THINK.open, THINK.close, ANSWER.open, ANSWER.close];
 
-/// Characters of reasoning below which the format is not kept.
+/// Least number of characters of reasoning that the format check accepts.
 pub const MIN_REASONING: usize = 30;
 
-/// Returns the text behind the first `<answer>`, up to `</answer>` or the end, trimmed; `None`
-/// where there is no such tag.
+/// Returns the text after the first `<answer>`, up to `</answer>` or the end, trimmed; `None` if
+/// there is no such tag.
 #[must_use]
 pub fn answer_block(completion: &str) -> Option<&str> {
     let (_, rest) = completion.split_once(ANSWER.open)?;

@@ -1,23 +1,24 @@
-//! What “white space” and “word” mean here. The method was published in Python, whose classes
-//! differ from Rust's: U+001C–U+001F are white space, and combining marks are not part of a word.
+//! White space and words as the method defines them. It was published in Python, whose character
+//! classes differ from Rust's: U+001C–U+001F are white space, and combining marks are not part of a word.
 
+use std::ops::Range;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// White space as the published method counts it.
+/// Returns true if the published method counts a character as white space.
 #[must_use]
 pub fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
-/// Cuts white space off both ends.
+/// Trims white space off both ends.
 #[must_use]
 pub fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
-/// The maximal runs of letters, numbers and underscores.
+/// Iterates over the maximal runs of letters, numbers and underscores.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     static WORD: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"[\p{L}\p{N}_]+").expect("a constant pattern that compiles"));
@@ -27,7 +28,7 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
 /// Translates byte offsets of one text into character offsets.
 pub(crate) struct CharOffsets<'a> {
     text: &'a str,
-    /// `(byte, char)` known last; queries mostly move forward.
+    /// Last offset that was translated, `(byte, char)`: most calls move forward from there.
     last: std::cell::Cell<(usize, usize)>,
 }
 
@@ -36,16 +37,22 @@ impl<'a> CharOffsets<'a> {
         Self { text, last: std::cell::Cell::new((0, 0)) }
     }
 
-    /// The number of characters before byte `offset`, which must lie on a character boundary.
+    /// Returns the characters that `part` covers, which is a slice of the text.
+    pub(crate) fn of(&self, part: &str) -> Range<usize> {
+        let start = part.as_ptr() as usize - self.text.as_ptr() as usize;
+        self.at(start)..self.at(start + part.len())
+    }
+
+    /// Returns the number of characters before byte `offset`, which must be a character boundary.
     pub(crate) fn at(&self, offset: usize) -> usize {
         let (byte, chars) = self.last.get();
-        let found = if offset >= byte {
+        let char_offset = if offset >= byte {
             chars + self.text[byte..offset].chars().count()
         } else {
             self.text[..offset].chars().count()
         };
-        self.last.set((offset, found));
-        found
+        self.last.set((offset, char_offset));
+        char_offset
     }
 }
 

@@ -1,4 +1,4 @@
-//! Why a completion earned what it earned.
+//! The record of how the returns of a completion were computed.
 
 use std::ops::Range;
 
@@ -9,47 +9,47 @@ use crate::{Credit, ResponseGrades, Section, Triplet, Verdict};
 /// Everything that went into the returns of one completion.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
-    /// The prompt.
+    /// Text of the question.
     pub question: String,
-    /// What was generated.
+    /// Text that the policy generated, tags included.
     pub completion: String,
-    /// Judge and format.
+    /// Grades of the answer judge and the format check.
     pub response: ResponseGrades,
-    /// See [`crate::Alignment::rate`].
+    /// Share of aligned tokens: see [`crate::Alignment::rate`].
     pub alignment_rate: f64,
-    /// The sentence rewards were dropped: too few tokens could be aligned. Nothing was then
-    /// extracted or counted.
+    /// True if the sentences were not scored, because too few tokens are aligned to them. Nothing is
+    /// extracted or counted then.
     pub fallback: bool,
-    /// In the order of the completion, think first.
+    /// Sentences in the order of the completion, think block first.
     pub sentences: Vec<SentenceTrace>,
-    /// Mean return over the tokens (R_k); over the characters where a text is scored that has no
-    /// tokens.
+    /// R_k, the mean return over the tokens; over the characters if a text without tokens is scored.
     pub mean_return: f64,
 }
 
-/// One sentence's way to its reward.
+/// The record of how a sentence's reward was computed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SentenceTrace {
-    /// The sentence.
+    /// Text of the sentence.
     pub text: String,
-    /// Its block.
+    /// Block that the sentence is in.
     pub section: Section,
-    /// What the extractor found.
+    /// Triplets that the extractor read from it.
     pub triplets: Vec<Triplet>,
-    /// What the rule said; `None` where the signal was dropped.
+    /// Verdict of the rule. `None`: the sentences were not scored.
     pub verdict: Option<Verdict>,
-    /// From its first to past its last aligned token (or character).
+    /// Token span of the sentence (characters if the text has no tokens). `None`: no token is aligned
+    /// to it.
     pub tokens: Option<Range<usize>>,
 }
 
 impl SentenceTrace {
-    /// What the rule gave it, before λ_c; 0 where it abstained.
+    /// Returns the rule's reward before λ_c; 0 if it abstained.
     #[must_use]
     pub fn reward(&self) -> f64 {
         self.verdict.as_ref().and_then(|verdict| verdict.reward).map_or(0.0, f64::from)
     }
 
-    /// What each of its tokens was paid on average, before λ_c.
+    /// Returns the mean reward of its tokens before λ_c.
     #[must_use]
     pub fn reward_per_token(&self) -> f64 {
         match self.verdict.as_ref().map(|verdict| &verdict.credit) {
@@ -61,7 +61,7 @@ impl SentenceTrace {
         }
     }
 
-    /// Whether a count decided its reward, so that support can be asked about at all.
+    /// Returns true if a count decided the reward, so that the sentence is supported or unsupported.
     #[must_use]
     pub fn is_counted(&self) -> bool {
         self.verdict.as_ref().is_some_and(|verdict| verdict.count.is_some())

@@ -1,60 +1,60 @@
-//! Stage 4: sentences → triplets. The extractor's reply, read tolerantly.
+//! Stage 4: sentences → triplets. The parser of the extractor's replies is tolerant.
 //!
 //! A reply is a list of lists: `[["head", "relation", "tail"], …]`, or `[]`. Language models write
-//! such lists almost right, so the grammar is the published parser's, which takes nearly
+//! such lists almost right, so the grammar is the published parser's, which accepts nearly
 //! everything:
 //!
 //! - quotes (`"…"`, `“…”`) only suspend brackets and commas; text outside them is glued on;
-//! - inside quotes a backslash takes the next character as it is;
+//! - inside quotes a backslash escapes the next character;
 //! - empty elements vanish, and the comma after a third element's text belongs to the text, so that
 //!   four become three;
-//! - of several top-level lists the last one closed counts; lists that never close are taken as far
-//!   as they go.
+//! - of several top-level lists the last one closed counts; lists that never close end with the
+//!   text.
 
 use serde::{Deserialize, Serialize};
 
 use crate::BoxError;
 use crate::text::{is_space, strip};
 
-/// One fact that a sentence states.
+/// A fact that a sentence states.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Triplet {
-    /// Subject.
+    /// Subject of the fact.
     pub head: String,
-    /// Relation; may be empty.
+    /// Relation between head and tail; may be empty.
     pub relation: String,
-    /// Object.
+    /// Object of the fact.
     pub tail: String,
 }
 
-/// The triplet model.
+/// A model that reads triplets from sentences.
 pub trait Extractor: Send {
-    /// Returns the triplets of each sentence, in order; none is an ordinary answer.
+    /// Returns the triplets of each sentence, in order; a sentence may have none.
     ///
     /// # Errors
-    /// If the model cannot run.
+    /// Fails if the model cannot run.
     fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError>;
 
-    /// Starts a batch whose sentences are pushed one by one. By default they are extracted together
-    /// at the end; an extractor with a thread of its own begins with the first.
+    /// Starts a batch whose sentences are pushed one by one. The default implementation extracts them
+    /// together at the end; an extractor with its own thread starts with the first.
     fn start(&mut self) -> Box<dyn ExtractionBatch + '_> {
         Box::new(CollectedBatch { extractor: self, sentences: Vec::new() })
     }
 }
 
-/// Sentences on their way through an [`Extractor`].
+/// A batch of sentences in an [`Extractor`].
 pub trait ExtractionBatch {
-    /// Adds a sentence, and does not wait for its triplets.
+    /// Adds a sentence without waiting for its triplets.
     fn push(&mut self, sentence: &str);
 
     /// Returns the triplets of every pushed sentence, in order.
     ///
     /// # Errors
-    /// If the model cannot run.
+    /// Fails if the model cannot run.
     fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, BoxError>;
 }
 
-/// Sentences that are extracted together at the end.
+/// A batch that is extracted at the end.
 struct CollectedBatch<'a, E: ?Sized> {
     extractor: &'a mut E,
     sentences: Vec<String>,
@@ -77,45 +77,45 @@ impl<E: Extractor + ?Sized> ExtractionBatch for CollectedBatch<'_, E> {
 pub enum Element {
     /// Text between separators, trimmed.
     Text(String),
-    /// A bracketed list.
+    /// Elements of a bracketed list.
     List(Vec<Element>),
 }
 
-/// Why a reply cannot be read.
+/// Error of a reply that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// A `]` ends text that stands in no list.
+    /// A `]` follows text outside of all lists.
     #[error("`]` after character {at} ends the text {text:?}, but no list is open")]
     NotInList {
-        /// Characters before the bracket.
+        /// Number of characters before the bracket.
         at: usize,
-        /// The text.
+        /// Text before the bracket.
         text: String,
     },
-    /// Lists in lists in lists, and so on; no extractor means that.
+    /// Lists are nested deeper than any extractor intends.
     #[error("`[` after character {at} opens a list at depth {MAX_DEPTH}")]
     TooDeep {
-        /// Characters before the bracket.
+        /// Number of characters before the bracket.
         at: usize,
     },
 }
 
-/// Replies nest two deep; more than this is noise, and would only exhaust the stack of whoever
-/// walks it.
+/// Greatest depth of nested lists. Replies nest two deep; anything deeper is noise, and would exhaust
+/// the stack of recursive code.
 const MAX_DEPTH: usize = 128;
 
-/// The elements of the outermost list of `text`.
+/// Returns the elements of the outermost list of `text`.
 ///
 /// # Errors
-/// A `]` after text that stands in no list, or nesting beyond reason.
+/// Fails at a `]` after text outside of all lists, and at lists nested too deep.
 pub fn parse_elements(text: &str) -> Result<Vec<Element>, ParseError> {
     let mut open = OpenLists::default();
     let mut closing_quote = None;
     let mut chars = text.chars().enumerate();
     while let Some((at, c)) = chars.next() {
         match (closing_quote, c) {
-            (Some(_), '\\') => open.pending.extend(chars.next().map(|(_, taken)| taken)),
+            (Some(_), '\\') => open.pending.extend(chars.next().map(|(_, escaped)| escaped)),
             (Some(quote), _) if c == quote => closing_quote = None,
             (Some(_), _) => open.pending.push(c),
             (None, '"') => closing_quote = Some('"'),
@@ -134,10 +134,11 @@ pub fn parse_elements(text: &str) -> Result<Vec<Element>, ParseError> {
     Ok(open.finish())
 }
 
-/// Whether an outermost list of `text` is closed: a reply needs no more than that.
+/// Returns true if an outermost list of `text` is closed: a reply needs no more tokens then.
 #[must_use]
 pub fn closes_a_list(text: &str) -> bool {
-    let (mut depth, mut closing_quote) = (0, None);
+    let mut depth = 0;
+    let mut closing_quote = None;
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
         match (closing_quote, c) {
@@ -158,10 +159,11 @@ pub fn closes_a_list(text: &str) -> bool {
 /// Lists that have not been closed yet.
 #[derive(Default)]
 struct OpenLists {
-    /// Outermost first.
+    /// Elements of each open list, outermost first.
     lists: Vec<Vec<Element>>,
-    /// The text read since the last separator; text before the first bracket stays in here.
+    /// Text since the last separator; text before the first bracket remains in it.
     pending: String,
+    /// Outermost list that was closed last.
     closed: Option<Vec<Element>>,
 }
 
@@ -189,7 +191,7 @@ impl OpenLists {
         Ok(())
     }
 
-    /// Ends an element, or, in an inner list that has two already, belongs to the third one's text.
+    /// Ends an element. In an inner list that has two already, the comma belongs to the third's text.
     fn comma(&mut self) {
         let third = self.lists.len() >= 2 && self.lists.last().is_some_and(|list| list.len() >= 2);
         if third && !strip(&self.pending).is_empty() {
@@ -213,39 +215,41 @@ impl OpenLists {
             return closed;
         }
         self.end_element();
-        let fold = |inner: Vec<Element>, mut outer: Vec<Element>| {
+        while self.lists.len() > 1
+            && let Some(inner) = self.lists.pop()
+            && let Some(outer) = self.lists.last_mut()
+        {
             outer.push(Element::List(inner));
-            outer
-        };
-        self.lists.into_iter().rev().reduce(fold).unwrap_or_default()
+        }
+        self.lists.pop().unwrap_or_default()
     }
 }
 
-/// A model's reply: one leading `entities:` is dropped; an unreadable reply holds nothing.
+/// Parses a model's reply without its leading `entities:`. An unreadable reply has no elements.
 #[must_use]
 pub fn read_reply(reply: &str) -> Vec<Element> {
     let reply = strip(reply);
     parse_elements(strip(reply.strip_prefix("entities:").unwrap_or(reply))).unwrap_or_default()
 }
 
-/// What one list of a reply states.
+/// The meaning of one list of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claim {
-    /// Three parts.
+    /// A list of three.
     Fact(Triplet),
-    /// Two parts: something is said, or asked, of an entity alone.
+    /// A list of two: a statement or a question about one entity.
     Mention {
-        /// The entity.
+        /// Entity that it is about.
         head: String,
-        /// What of it.
+        /// Property of the entity.
         relation: String,
     },
 }
 
 impl Claim {
-    /// A list of two or three whose entities are text; a list in the relation's place counts as its
-    /// words.
-    fn of(element: Element) -> Option<Self> {
+    /// Converts a list of two or three whose entities are text; a list in place of the relation is
+    /// joined to one text.
+    fn from_element(element: Element) -> Option<Self> {
         let Element::List(list) = element else { return None };
         let mut parts = list.into_iter();
         match (parts.next()?, parts.next()?, parts.next(), parts.next()) {
@@ -260,21 +264,22 @@ impl Claim {
     }
 }
 
-/// What a reply states, in order. Whether its entities are any good is the business of whoever
-/// reads it.
+/// Returns the claims of a reply, in order. The entities are not checked.
 #[must_use]
 pub fn claims_from_reply(reply: &str) -> Vec<Claim> {
-    read_reply(reply).into_iter().filter_map(Claim::of).collect()
+    read_reply(reply).into_iter().filter_map(Claim::from_element).collect()
 }
 
-/// The triplets among a reply's claims.
+/// Returns the triplets among a reply's claims.
 #[must_use]
 pub fn triplets_from_reply(reply: &str) -> Vec<Triplet> {
-    let triplet = |claim| match claim {
-        Claim::Fact(triplet) => Some(triplet),
-        Claim::Mention { .. } => None,
-    };
-    claims_from_reply(reply).into_iter().filter_map(triplet).collect()
+    let mut triplets = Vec::new();
+    for claim in claims_from_reply(reply) {
+        if let Claim::Fact(triplet) = claim {
+            triplets.push(triplet);
+        }
+    }
+    triplets
 }
 
 impl Element {
@@ -315,9 +320,9 @@ mod tests {
     fn pair_without_tail_is_mention_not_triplet() {
         let reply = r#"[["Il Seduttore", "director"]]"#;
         assert!(triplets_from_reply(reply).is_empty());
-        let asked =
+        let mention =
             Claim::Mention { head: "Il Seduttore".to_owned(), relation: "director".to_owned() };
-        assert_eq!(claims_from_reply(reply), [asked]);
+        assert_eq!(claims_from_reply(reply), [mention]);
     }
 
     #[test]

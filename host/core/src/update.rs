@@ -1,21 +1,22 @@
-//! Stage 9: rollouts and advantages → one optimiser step. [`crate::algorithm`] says which
-//! algorithms there are.
+//! Stage 9: rollouts and advantages → one optimiser step. [`crate::algorithm`] lists the algorithms.
+
 use std::path::Path;
 
 use serde::Serialize;
 
 use crate::{BoxError, Question, Rollout, Sampler, Sampling, Signal};
 
-/// What an update did; of several iterations, the last.
+/// Result of an update. Of several iterations it is the last one's.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct UpdateReport {
-    /// Of the policy: clipped surrogate plus the weighted KL term, or DPO's.
+    /// Loss of the policy: clipped surrogate plus the weighted KL term, or DPO's loss.
     pub loss: f64,
-    /// k3 estimate against the reference, nats per token; `None` where nothing is compared with it.
+    /// KL divergence from the reference by the k3 estimate, nats per token. `None`: the loss has no KL
+    /// term.
     pub kl: Option<f64>,
-    /// Global L2 norm before clipping.
+    /// Global L2 norm of the gradient before clipping.
     pub grad_norm: f64,
-    /// The rate that this step used.
+    /// Learning rate of this step.
     pub learning_rate: f64,
     /// Mean entropy of the policy over the completion tokens, nats.
     pub entropy: f64,
@@ -23,44 +24,44 @@ pub struct UpdateReport {
     pub clip_ratio_low: f64,
     /// Share of tokens whose ratio was clipped from above while the advantage was positive.
     pub clip_ratio_high: f64,
-    /// Of the first iteration; `None` where there was no token.
+    /// Mismatch between sampler and policy in the first iteration. `None`: no token was trained on.
     pub mismatch: Option<Mismatch>,
-    /// `None` where there is no critic.
+    /// Report of the critic. `None`: there is no critic.
     pub critic: Option<CriticReport>,
-    /// `None` where nothing is learned from pairs.
+    /// Report of the preference pairs. `None`: the algorithm does not learn from pairs.
     pub preference: Option<PreferenceReport>,
 }
 
-/// How well the critic expects what comes.
+/// Loss and quality of the critic.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CriticReport {
-    /// Its loss.
+    /// Loss of the value predictions.
     pub loss: f64,
     /// Share of tokens whose value was clipped.
     pub clip_ratio: f64,
-    /// 1 − var(target − V) ⁄ var(target), of the values before the update: 1 where all is foreseen,
-    /// 0 where nothing is.
+    /// Explained variance of the values before the update, 1 − var(target − V) ⁄ var(target): 1 for a
+    /// perfect critic, 0 for a constant one.
     pub explained_variance: f64,
 }
 
-/// What DPO made of the pairs of a step.
+/// Preference pairs of a step, for DPO.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PreferenceReport {
-    /// Pairs: groups whose completions did not all earn the same.
+    /// Number of pairs: groups whose mean returns R_k differ.
     pub pairs: f64,
-    /// Mean of β times the difference of the log-ratios, before the update.
+    /// Mean margin before the update: β times the difference of the log-ratios.
     pub margin: f64,
-    /// Share of pairs for which that is above 0.
+    /// Share of pairs with a margin above 0.
     pub accuracy: f64,
 }
 
-/// How far the sampler was from the policy: log-probabilities noted while sampling (μ) against
-/// those of the policy before the update (π), over the completion tokens.
+/// Distance between sampler and policy over the completion tokens: log-probabilities from sampling
+/// (μ) against those of the policy before the update (π).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mismatch {
     /// Mean of |log π − log μ|, nats.
     pub difference_mean: f64,
-    /// Its largest value.
+    /// Largest |log π − log μ|, nats.
     pub difference_max: f64,
     /// Smallest π ⁄ μ.
     pub ratio_min: f64,
@@ -81,22 +82,22 @@ pub struct TrainingBatch<'a> {
     pub rollouts: &'a [Rollout],
 }
 
-/// An answer to imitate.
+/// A completion to imitate in supervised fine-tuning.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Demonstration {
-    /// The question.
+    /// Text of the question.
     pub question: String,
-    /// The whole completion, tags included.
+    /// Text of the completion, tags included.
     pub completion: String,
 }
 
-/// A policy that learns.
+/// A policy that can be trained.
 pub trait Learner: Sampler {
-    /// Sets the system prompt of all sampling and learning from now on; an empty one sends none.
+    /// Sets the system prompt of all later sampling and learning; an empty one sends none.
     fn set_system_prompt(&mut self, prompt: &str);
 
-    /// Computes what the update on this batch needs besides the signal. It runs beside the reward.
-    /// Returns the critic's value of every token, `[B][T]`, if there is a critic.
+    /// Computes the parts of the update on this batch that need no signal, concurrently with the
+    /// reward. Returns the critic's value of every token, `[B][T]`, if there is a critic.
     ///
     /// # Errors
     /// If the device fails.

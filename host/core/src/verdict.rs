@@ -1,5 +1,5 @@
-//! Stage 6: sentences and what was asked about them → verdicts. The reward rule decides; the host
-//! only calls it.
+//! Stage 6: sentences and the replies about them → verdicts. The reward rule decides; the host only
+//! calls it.
 
 use std::collections::BTreeSet;
 
@@ -7,95 +7,113 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Backends, BoxError, Capability, Completion, Exchange, Lookup};
 
-/// A rule's final word on one sentence, with the look-ups it asked for on the way.
+/// A rule's reward for one sentence, with the requests that led to it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Finite; `None` where the rule abstained, which pays 0.
+    /// Reward before λ_c, finite. `None`: the rule abstained, and the reward is 0.
     pub reward: Option<f32>,
-    /// The count that decided.
+    /// Count that decided the reward. `None`: no count decided it.
     pub count: Option<u64>,
-    /// Index of the triplet that decided.
+    /// Index of the triplet that decided the reward.
     pub triplet: Option<u32>,
-    /// The rule's own words.
+    /// Explanation in the rule's own words.
     pub note: Option<String>,
-    /// Which tokens get the reward.
-    #[serde(default, skip_serializing_if = "Credit::is_of_the_sentence")]
+    /// Tokens that receive the reward.
+    #[serde(default, skip_serializing_if = "Credit::is_sentence")]
     pub credit: Credit,
-    /// Everything that was looked up for this sentence, each once, in the order asked.
+    /// Queries of the rule about this sentence with their counts, each once, in the order requested.
     pub lookups: Vec<Lookup>,
-    /// Everything else that was asked for it, each once, in the order asked.
+    /// All other requests about it with their replies, each once, in the order requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exchanges: Vec<Exchange>,
-    /// What each rule of a [`Blend`] said; empty where one rule judges alone.
+    /// Verdicts of the rules of a [`Blend`]; empty if there is only one rule.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<Channel>,
 }
 
-/// Which tokens get a sentence's reward, and how.
+/// Assignment of a sentence's reward to its tokens.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Credit {
-    /// Every token of the sentence earns it.
+    /// Every token of the sentence receives the reward.
     #[default]
     Sentence,
-    /// Single tokens earn shares of it.
+    /// Single tokens receive parts of the reward.
     #[serde(rename = "points")]
     TokenRewards(Vec<TokenReward>),
-    /// It is a label: nobody earns it, and the advantages of the sentence's tokens take its sign
-    /// (FSPO).
+    /// No token receives the reward: the advantages of the sentence's tokens take its sign, as in
+    /// FSPO.
     #[serde(rename = "sign")]
     AdvantageSign,
 }
 
+/// The kind of [`Credit`] that a rule's verdicts use. A rule declares it, so that a run which cannot
+/// use it is refused before it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CreditKind {
+    /// Every token of the sentence receives the reward.
+    AllTokens,
+    /// Verdicts may have [`Credit::TokenRewards`].
+    TokenRewards,
+    /// Verdicts may have [`Credit::AdvantageSign`].
+    AdvantageSign,
+}
+
 impl Credit {
-    fn is_of_the_sentence(&self) -> bool {
+    fn is_sentence(&self) -> bool {
         *self == Self::Sentence
     }
 }
 
-/// A share of a sentence's reward.
+/// A part of a sentence's reward that is credited to a single token.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TokenReward {
-    /// Earned by the token that holds this character of the sentence, counted from 0.
+    /// Character of the sentence, counted from 0; the token that holds it receives the reward.
     pub character: u32,
-    /// Finite.
+    /// Reward before λ_c, finite.
     pub reward: f32,
 }
 
-/// One rule's part in the verdict of several.
+/// One rule's part of a [`Blend`]'s verdict.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Channel {
-    /// The rule's name.
+    /// Name of the rule.
     pub rule: String,
-    /// What its reward is multiplied by.
+    /// Factor of the rule's reward.
     pub weight: f64,
-    /// As the rule gave it, before the weight.
+    /// Reward before the weight. `None`: the rule abstained.
     pub reward: Option<f32>,
-    /// The count that decided.
+    /// Count that decided the reward. `None`: no count decided it.
     pub count: Option<u64>,
-    /// Index of the triplet that decided.
+    /// Index of the triplet that decided the reward.
     pub triplet: Option<u32>,
-    /// The rule's own words.
+    /// Explanation in the rule's own words.
     pub note: Option<String>,
 }
 
 /// A reward rule for sentences.
 pub trait SentenceScorer: Send {
-    /// What it may ask beside counts.
+    /// Returns the capabilities that the rule needs in addition to counts.
     fn required_capabilities(&self) -> Vec<Capability> {
         Vec::new()
     }
 
-    /// Whether it looks at sentences' triplets: if not, none need be extracted.
+    /// Returns true if the rule reads triplets; if not, none are extracted for it.
     fn reads_triplets(&self) -> bool {
         true
     }
 
-    /// For each completion, one verdict per sentence, all in order.
+    /// Returns the kind of credit that its verdicts use.
+    fn credit(&self) -> CreditKind {
+        CreditKind::AllTokens
+    }
+
+    /// Returns one verdict per sentence of each completion, in order.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial
-    /// answer.
+    /// Fails if the rule breaks its contract or a limit, or a backend fails; no verdict is returned
+    /// then.
     fn score(
         &mut self,
         completions: &[Completion<'_>],
@@ -105,21 +123,23 @@ pub trait SentenceScorer: Send {
 
 /// One rule of a [`Blend`].
 pub struct Weighted {
-    /// What its channel is called.
+    /// Name of its channel.
     pub name: String,
-    /// What its rewards are multiplied by; finite.
+    /// Factor of its rewards, finite.
     pub weight: f64,
-    /// The rule.
+    /// Rule that scores the sentences.
     pub rule: Box<dyn SentenceScorer>,
 }
 
-/// Several rules as one. A sentence earns the weighted sum of their rewards; a rule that abstains
-/// adds nothing, and where all do, so does the blend. The first rule with a count decides whether
-/// the sentence is supported. A rule with a [`Credit`] of its own cannot be added to others.
+/// Several sentence rules as one.
+///
+/// A sentence receives the weighted sum of their rewards. A rule that abstains adds nothing; if all
+/// abstain, so does the blend. The first rule with a count decides if the sentence is supported. A
+/// rule with another [`Credit`] than the sentence cannot be part of a blend.
 pub struct Blend(Vec<Weighted>);
 
 impl Blend {
-    /// In this order. One rule alone is weighted, and has no channel.
+    /// Joins rules in this order. The verdicts of a single rule are weighted, and have no channels.
     #[must_use]
     pub fn new(rules: Vec<Weighted>) -> Self {
         Self(rules)
@@ -128,9 +148,11 @@ impl Blend {
 
 impl SentenceScorer for Blend {
     fn required_capabilities(&self) -> Vec<Capability> {
-        let all: BTreeSet<Capability> =
-            self.0.iter().flat_map(|weighted| weighted.rule.required_capabilities()).collect();
-        all.into_iter().collect()
+        let mut capabilities = BTreeSet::new();
+        for weighted in &self.0 {
+            capabilities.extend(weighted.rule.required_capabilities());
+        }
+        capabilities.into_iter().collect()
     }
 
     fn reads_triplets(&self) -> bool {
@@ -142,14 +164,16 @@ impl SentenceScorer for Blend {
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
     ) -> Result<Vec<Vec<Verdict>>, BoxError> {
-        let several = self.0.len() > 1;
+        let has_channels = self.0.len() > 1;
         let mut blended = no_verdicts(completions);
         for Weighted { name, weight, rule } in &mut self.0 {
             let verdicts = rule.score(completions, backends)?;
             check_shape(name, completions, &verdicts)?;
             for (sum, verdict) in blended.iter_mut().flatten().zip(verdicts.into_iter().flatten()) {
                 let channel = sum.add(name, *weight, verdict)?;
-                sum.channels.extend(several.then_some(channel));
+                if has_channels {
+                    sum.channels.push(channel);
+                }
             }
         }
         Ok(blended)
@@ -163,24 +187,25 @@ fn no_verdicts(completions: &[Completion<'_>]) -> Vec<Vec<Verdict>> {
         .collect()
 }
 
-/// Whether there is one verdict per sentence of every completion.
+/// Fails unless there is one verdict per sentence of every completion.
 pub(crate) fn check_shape(
     rule: &str,
     completions: &[Completion<'_>],
     verdicts: &[Vec<Verdict>],
 ) -> Result<(), BoxError> {
-    let expected = completions.iter().map(|completion| completion.sentences.len());
-    if expected.clone().eq(verdicts.iter().map(Vec::len)) {
+    let lengths = completions.iter().map(|completion| completion.sentences.len());
+    if lengths.clone().eq(verdicts.iter().map(Vec::len)) {
         return Ok(());
     }
-    let (expected, got) = (expected.sum::<usize>(), verdicts.iter().map(Vec::len).sum::<usize>());
+    let expected: usize = lengths.sum();
+    let got: usize = verdicts.iter().map(Vec::len).sum();
     let shape = if expected == got { ", not in the completions that they belong to" } else { "" };
     Err(format!("{rule} gave {got} verdicts for {expected} sentences{shape}").into())
 }
 
 impl Verdict {
-    /// The sign that the sentence's advantages are to take: 1 or −1; 0 where the verdict is no
-    /// label.
+    /// Returns the sign that the advantages of the sentence's tokens take, 1 or −1; 0 if they keep
+    /// their own.
     #[must_use]
     pub fn advantage_sign(&self) -> i8 {
         match (&self.credit, self.reward) {
@@ -190,11 +215,15 @@ impl Verdict {
         }
     }
 
-    /// Adds one rule's verdict; says what its channel is.
+    /// Adds one rule's verdict, and returns its channel.
     fn add(&mut self, rule: &str, weight: f64, verdict: Self) -> Result<Channel, BoxError> {
         let Self { reward, count, triplet, note, credit, lookups, exchanges, .. } = verdict;
         if credit != Credit::Sentence {
-            return Err(format!("{rule} does not pay whole sentences, so that its rewards cannot be weighted or added to others': give it alone, with a weight of 1").into());
+            return Err(format!(
+                "{rule} assigns rewards to single tokens or sets the signs of advantages, which \
+                 cannot be weighted or added to other rules; use it alone with a weight of 1"
+            )
+            .into());
         }
         if let Some(reward) = reward {
             let sum = (f64::from(self.reward.unwrap_or(0.0)) + weight * f64::from(reward)) as f32;
@@ -228,10 +257,10 @@ mod tests {
     use super::*;
     use crate::{CorpusSize, Count, Counter, Query, Section, Sentence};
 
-    /// Asks for the sentence's text and pays this where it is found.
-    struct Pays(f32);
+    /// Rewards sentences whose text has a count.
+    struct RewardsKnown(f32);
 
-    impl SentenceScorer for Pays {
+    impl SentenceScorer for RewardsKnown {
         fn score(
             &mut self,
             completions: &[Completion<'_>],
@@ -302,8 +331,8 @@ mod tests {
     fn blend_sums_weighted_rewards() {
         let mut blend = Blend::new(vec![
             weighted("shy", 5.0, Abstains),
-            weighted("a", 0.75, Pays(2.0)),
-            weighted("b", 0.5, Pays(-1.0)),
+            weighted("a", 0.75, RewardsKnown(2.0)),
+            weighted("b", 0.5, RewardsKnown(-1.0)),
         ]);
         let [rome, atlantis] = [sentences(&["Rome"]), sentences(&["Atlantis"])];
         let completions = [completion(&rome), completion(&atlantis)];
@@ -322,11 +351,11 @@ mod tests {
     #[test]
     fn single_rule_blend_is_weighted_and_rejects_infinity() {
         let rome = sentences(&["Rome"]);
-        let mut halved = Blend::new(vec![weighted("a", 0.5, Pays(2.0))]);
+        let mut halved = Blend::new(vec![weighted("a", 0.5, RewardsKnown(2.0))]);
         let verdict =
             &halved.score(&[completion(&rome)], &mut Backends::counting(Dictionary)).unwrap()[0][0];
         assert_eq!((verdict.reward, verdict.channels.len()), (Some(1.0), 0));
-        let mut endless = Blend::new(vec![weighted("a", 1e300, Pays(2.0))]);
+        let mut endless = Blend::new(vec![weighted("a", 1e300, RewardsKnown(2.0))]);
         let error = endless
             .score(&[completion(&rome)], &mut Backends::counting(Dictionary))
             .unwrap_err()
@@ -356,12 +385,15 @@ mod tests {
         }
         let rome = sentences(&["Rome"]);
         let mut blend =
-            Blend::new(vec![weighted("a", 1.0, Pays(2.0)), weighted("signs", 1.0, Signs)]);
+            Blend::new(vec![weighted("a", 1.0, RewardsKnown(2.0)), weighted("signs", 1.0, Signs)]);
         let error = blend
             .score(&[completion(&rome)], &mut Backends::counting(Dictionary))
             .unwrap_err()
             .to_string();
-        assert!(error.starts_with("signs does not pay whole sentences"), "{error}");
+        assert!(
+            error.starts_with("signs assigns rewards to single tokens or sets the signs"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What a rule may ask beside counts, and who answers: another text's entailment, a chat model's
-//! reply, passages of the corpus.
+//! Requests of rules and their replies: counts, entailment, a chat model's replies and passages of
+//! the corpus.
 //!
-//! Counts are always granted. The others cost a neural model or a search each, so a rule's manifest
-//! names them and the run's configuration grants them.
+//! Counts are always granted. Each other [`Capability`] costs a neural model or a search, so a
+//! rule's manifest names those that it needs, and the run's configuration grants them.
 
 use std::fmt;
 use std::time::Instant;
@@ -12,15 +12,15 @@ use tracing::info_span;
 
 use crate::{BoxError, CorpusSize, Count, Counter, Query};
 
-/// What a rule may ask beside counts.
+/// A kind of request that a run must grant to its rules. Counts need no grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Capability {
-    /// Does one text follow from another?
+    /// Natural language inference between two texts.
     Nli,
-    /// What does a chat model reply?
+    /// Replies of a chat model.
     Chat,
-    /// Which passages of the corpus fit best?
+    /// Search for passages of the corpus.
     Passages,
 }
 
@@ -37,223 +37,204 @@ impl fmt::Display for Capability {
 /// Two texts for natural language inference.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NliPair {
-    /// What is taken for true.
+    /// Text that is taken as true.
     pub premise: String,
-    /// What may follow from it.
+    /// Text that is tested against the premise.
     pub hypothesis: String,
 }
 
-/// Probabilities of what a hypothesis is to its premise, from 0 to 1.
+/// Probabilities of the relations between a hypothesis and its premise, 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Entailment {
-    /// It follows.
+    /// Probability that the hypothesis follows from the premise.
     pub entail: f32,
-    /// It may be true or false. `None` where the model knows only whether it follows (HHEM).
+    /// Probability that the premise leaves it open. `None`: the model only reports `entail`, as HHEM
+    /// does.
     pub neutral: Option<f32>,
-    /// It is false. `None` as above.
+    /// Probability that the premise contradicts it. `None`: the model only reports `entail`.
     pub contradict: Option<f32>,
 }
 
-/// Who says a message.
+/// Author of a chat message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ChatRole {
-    /// Says how to behave.
+    /// Instructions for the whole conversation.
     System,
-    /// Asks.
+    /// Turn of the user.
     User,
-    /// Replied before.
+    /// Earlier reply of the model.
     Assistant,
 }
 
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Message {
-    /// Who says it.
+    /// Author of the message.
     pub role: ChatRole,
-    /// What is said.
+    /// Text of the message.
     pub content: String,
 }
 
-/// A conversation to be continued, and how.
+/// A conversation for a chat model to continue, with its sampling parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChatPrompt {
-    /// In order; never empty.
+    /// Messages in order; never empty.
     pub messages: Vec<Message>,
-    /// 0: the most probable reply.
+    /// Sampling temperature; 0 is greedy decoding.
     pub temperature: f32,
-    /// Nucleus mass; 1 keeps every token.
+    /// Nucleus probability mass; 1 samples from all tokens.
     pub top_p: f32,
     /// Longest reply, tokens.
     pub max_tokens: u32,
-    /// Equal prompts with different seeds are asked anew.
+    /// Part of the prompt's identity: equal prompts with different seeds have replies of their own.
     pub seed: Option<u32>,
 }
 
-/// What a chat model replied.
+/// Reply of a chat model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChatReply {
-    /// Its words; may be empty.
+    /// Text of the reply; may be empty.
     pub content: String,
-    /// What it took; nothing where this process told it before.
+    /// Tokens used. Zero if this process reported them with an earlier reply to the same prompt.
     #[serde(default)]
     pub usage: Usage,
 }
 
-/// Tokens, as the model that was asked counts them.
+/// Tokens that a chat model used, by its own count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Of prompts.
+    /// Tokens of the prompts.
     pub prompt_tokens: u64,
-    /// Of replies.
+    /// Tokens of the replies.
     pub completion_tokens: u64,
 }
 
-/// A search in the corpus.
+/// A search for passages of the corpus.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Search {
-    /// In documents of this title alone.
+    /// Title that the documents must have. `None`: all documents are searched.
     pub title: Option<String>,
-    /// Words; the rarer ones in the corpus weigh more (BM25).
+    /// Search words, ranked by BM25: words that are rare in the corpus weigh more.
     pub query: String,
-    /// Passages wanted, at most.
+    /// Most passages to return.
     pub k: u32,
 }
 
 /// A piece of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Passage {
-    /// The document's; empty where it has none.
+    /// Title of the document; empty if it has none.
     pub title: String,
-    /// Its words.
+    /// Text of the piece.
     pub text: String,
 }
 
 /// A model for natural language inference.
 pub trait NliModel: Send {
-    /// One answer per pair, in order. Pairs may repeat.
+    /// Returns one entailment per pair, in order. Pairs may repeat.
     ///
     /// # Errors
-    /// Where the model cannot run.
+    /// Fails if the model cannot run.
     fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError>;
 }
 
-/// A chat model.
+/// A chat model, on this machine or behind an API.
 pub trait ChatModel: Send {
-    /// One reply per prompt, in order. Prompts may repeat.
+    /// Returns one reply per prompt, in order. Prompts may repeat.
     ///
     /// # Errors
-    /// Where the model does not reply, or the money for it is spent.
+    /// Fails if the model does not reply, or its limit of cost is reached.
     fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError>;
 
-    /// Told what the run took before this process went on with it: a model with a ceiling of cost
-    /// counts it.
+    /// Adds the tokens that a resumed run used before, so that a limit of cost covers all of it.
     fn add_prior_usage(&mut self, usage: Usage) {
         let _ = usage;
     }
 }
 
-/// Finds passages of the corpus.
+/// A search engine over the passages of the corpus.
 pub trait Retriever: Send {
-    /// The passages of each search, best first; none where nothing fits.
+    /// Returns the passages of each search, best first; none if no passage has a word of it.
     ///
     /// # Errors
-    /// Where the search itself fails.
+    /// Fails if the search itself fails, such as by a read error.
     fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError>;
 }
 
-/// What was asked beside counts, and the answer, as traces keep them.
+/// A request that is not a count, with its reply, as traces and recordings save them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Exchange {
-    /// Of the NLI model.
+    /// Exchange with the NLI model.
     Nli {
-        /// What was asked.
+        /// Texts that were compared.
         #[serde(flatten)]
         pair: NliPair,
-        /// What was answered.
+        /// Probabilities that the model returned.
         #[serde(flatten)]
         answer: Entailment,
     },
-    /// Of the chat model.
+    /// Exchange with the chat model.
     Chat {
-        /// What was asked.
+        /// Messages and sampling parameters.
         #[serde(flatten)]
         prompt: ChatPrompt,
-        /// What was replied.
+        /// Text of the reply.
         reply: String,
     },
-    /// Of the corpus.
+    /// Search in the corpus.
     Passages {
-        /// What was searched.
+        /// Words and title of the search.
         #[serde(flatten)]
         search: Search,
-        /// What was found.
+        /// Passages that were found, best first.
         found: Vec<Passage>,
     },
 }
 
-/// How much was asked of one kind, and what it took.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// Number of requests of one kind, and the time until their replies.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct QueryStats {
-    /// Questions, repeated ones included.
-    pub asked: u64,
-    /// Wall-clock seconds until they were answered.
+    /// Number of requests, repeated ones included.
+    pub requests: u64,
+    /// Wall-clock time until their replies, seconds.
     pub seconds: f64,
 }
 
-/// What was asked since [`Backends::take_stats`] was called last.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// Requests since the last call of [`Backends::take_stats`], by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct BackendStats {
-    /// Counts.
+    /// Queries for counts of the corpus.
     pub count: QueryStats,
-    /// Pairs of texts.
+    /// Pairs of texts for the NLI model.
     pub nli: QueryStats,
-    /// Chats.
+    /// Prompts to the chat model.
     pub chat: QueryStats,
-    /// Searches.
+    /// Searches for passages of the corpus.
     pub passages: QueryStats,
     /// Tokens of the chats.
     pub usage: Usage,
 }
 
 impl BackendStats {
-    /// Of all kinds together.
+    /// Returns the time until the replies of all kinds, seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.count.seconds + self.nli.seconds + self.chat.seconds + self.passages.seconds
     }
 }
 
-/// All that rules may ask.
+/// The backends that answer the requests of rules.
 pub struct Backends<'a> {
     counter: Box<dyn Counter + 'a>,
     nli: Option<Box<dyn NliModel + 'a>>,
     chat: Option<Box<dyn ChatModel + 'a>>,
     retriever: Option<Box<dyn Retriever + 'a>>,
-    tallies: BackendStats,
+    stats: BackendStats,
 }
 
-/// Why a question has no answer.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum VerifyError {
-    /// The run does not grant it.
-    #[error("{0} is not granted: the configuration's section `verify.{0}` is not set")]
-    NotGranted(Capability),
-    /// Not one answer per question came back.
-    #[error("{what} gave {got} answers to {expected} questions")]
-    Answers {
-        /// Who was asked.
-        what: &'static str,
-        /// Questions.
-        expected: usize,
-        /// Answers.
-        got: usize,
-    },
-}
-
-/// Without a corpus.
+/// Counter of a run without a corpus.
 struct NoCorpus;
 
 impl Counter for NoCorpus {
@@ -267,14 +248,14 @@ impl Counter for NoCorpus {
 }
 
 impl Default for Backends<'_> {
-    /// Grants nothing: any question is an error.
+    /// Creates backends that grant nothing: every request is an error.
     fn default() -> Self {
         Self::counting(NoCorpus)
     }
 }
 
 impl<'a> Backends<'a> {
-    /// Grants counts alone.
+    /// Creates backends that grant only counts.
     #[must_use]
     pub fn counting(counter: impl Counter + 'a) -> Self {
         Self {
@@ -282,130 +263,137 @@ impl<'a> Backends<'a> {
             nli: None,
             chat: None,
             retriever: None,
-            tallies: BackendStats::default(),
+            stats: BackendStats::default(),
         }
     }
 
-    /// Grants natural language inference too.
+    /// Grants [`Capability::Nli`], answered by `model`.
     #[must_use]
     pub fn with_nli(self, model: impl NliModel + 'a) -> Self {
         Self { nli: Some(Box::new(model)), ..self }
     }
 
-    /// Grants chat too.
+    /// Grants [`Capability::Chat`], answered by `model`.
     #[must_use]
     pub fn with_chat(self, model: impl ChatModel + 'a) -> Self {
         Self { chat: Some(Box::new(model)), ..self }
     }
 
-    /// Grants passages too.
+    /// Grants [`Capability::Passages`], answered by `retriever`.
     #[must_use]
     pub fn with_passages(self, retriever: impl Retriever + 'a) -> Self {
         Self { retriever: Some(Box::new(retriever)), ..self }
     }
 
-    /// Whether a rule may ask this.
+    /// Returns true if rules may use this capability.
     #[must_use]
-    pub fn grants(&self, verifier: Capability) -> bool {
-        match verifier {
+    pub fn grants(&self, capability: Capability) -> bool {
+        match capability {
             Capability::Nli => self.nli.is_some(),
             Capability::Chat => self.chat.is_some(),
             Capability::Passages => self.retriever.is_some(),
         }
     }
 
-    /// How much text the counts come from.
+    /// Returns the size of the corpus that the counts come from.
     #[must_use]
     pub fn size(&self) -> CorpusSize {
         self.counter.size()
     }
 
-    /// One count per query, in order.
+    /// Returns one count per query, in order.
     ///
     /// # Errors
-    /// Where counting fails.
+    /// Fails if counting fails.
     pub fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let _span = info_span!("count", queries = queries.len()).entered();
-        ask("the corpus", queries, &mut self.tallies.count, |queries| self.counter.count(queries))
+        send("the corpus", queries, &mut self.stats.count, |queries| self.counter.count(queries))
     }
 
-    /// One answer per pair, in order.
+    /// Returns one entailment per pair, in order.
     ///
     /// # Errors
-    /// Where it is not granted, or the model fails.
+    /// Fails if [`Capability::Nli`] is not granted, or the model fails.
     pub fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
         let _span = info_span!("nli", pairs = pairs.len()).entered();
-        ask("the NLI model", pairs, &mut self.tallies.nli, |pairs| {
+        send("the NLI model", pairs, &mut self.stats.nli, |pairs| {
             granted(&mut self.nli, Capability::Nli)?.entail(pairs)
         })
     }
 
-    /// One reply per prompt, in order.
+    /// Returns one reply per prompt, in order.
     ///
     /// # Errors
-    /// Where it is not granted, or the model does not reply.
+    /// Fails if [`Capability::Chat`] is not granted, or the model does not reply.
     pub fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
         let _span = info_span!("chat", prompts = prompts.len()).entered();
-        let replies = ask("the chat model", prompts, &mut self.tallies.chat, |prompts| {
+        let replies = send("the chat model", prompts, &mut self.stats.chat, |prompts| {
             granted(&mut self.chat, Capability::Chat)?.reply(prompts)
         })?;
         for ChatReply { usage, .. } in &replies {
-            self.tallies.usage.prompt_tokens += usage.prompt_tokens;
-            self.tallies.usage.completion_tokens += usage.completion_tokens;
+            self.stats.usage.prompt_tokens += usage.prompt_tokens;
+            self.stats.usage.completion_tokens += usage.completion_tokens;
         }
         Ok(replies)
     }
 
-    /// The passages of each search, best first.
+    /// Returns the passages of each search, best first.
     ///
     /// # Errors
-    /// Where it is not granted, or the search fails.
+    /// Fails if [`Capability::Passages`] is not granted, or the search fails.
     pub fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let _span = info_span!("passages", searches = searches.len()).entered();
-        ask("the retriever", searches, &mut self.tallies.passages, |searches| {
+        send("the retriever", searches, &mut self.stats.passages, |searches| {
             granted(&mut self.retriever, Capability::Passages)?.passages(searches)
         })
     }
 
-    /// Tells the chat model what the run took before this process went on with it.
+    /// Adds the tokens that a resumed run used before: see [`ChatModel::add_prior_usage`].
     pub fn add_prior_usage(&mut self, usage: Usage) {
         if let Some(model) = &mut self.chat {
             model.add_prior_usage(usage);
         }
     }
 
-    /// What was asked since this was called last.
+    /// Returns the statistics since the last call, and resets them.
     pub fn take_stats(&mut self) -> BackendStats {
-        std::mem::take(&mut self.tallies)
+        std::mem::take(&mut self.stats)
     }
 }
 
-/// Whoever answers this kind of question.
-fn granted<T>(verifier: &mut Option<T>, kind: Capability) -> Result<&mut T, VerifyError> {
-    verifier.as_mut().ok_or(VerifyError::NotGranted(kind))
+/// Returns the backend of a capability, or an error if the run does not grant it.
+fn granted<T>(backend: &mut Option<T>, capability: Capability) -> Result<&mut T, BoxError> {
+    backend.as_mut().ok_or_else(|| {
+        format!(
+            "{capability} is not granted: \
+             the configuration's section `verify.{capability}` is not set"
+        )
+        .into()
+    })
 }
 
-/// Asks, checks that there is an answer to each question, and counts and times them.
-fn ask<Q, A>(
-    what: &'static str,
-    questions: &[Q],
-    tally: &mut QueryStats,
-    answer: impl FnOnce(&[Q]) -> Result<Vec<A>, BoxError>,
+/// Passes requests to a backend, updates the statistics, and checks that there is one reply per
+/// request. `name` is the backend's, for messages.
+fn send<Q, A>(
+    name: &str,
+    requests: &[Q],
+    stats: &mut QueryStats,
+    handle: impl FnOnce(&[Q]) -> Result<Vec<A>, BoxError>,
 ) -> Result<Vec<A>, BoxError> {
-    if questions.is_empty() {
+    if requests.is_empty() {
         return Ok(Vec::new());
     }
     let start = Instant::now();
-    let answers = answer(questions);
-    tally.seconds += start.elapsed().as_secs_f64();
-    tally.asked += questions.len() as u64;
-    let answers = answers?;
-    let (expected, got) = (questions.len(), answers.len());
-    if got == expected {
-        Ok(answers)
-    } else {
-        Err(VerifyError::Answers { what, expected, got }.into())
+    let result = handle(requests);
+    stats.seconds += start.elapsed().as_secs_f64();
+    stats.requests += requests.len() as u64;
+    let replies = result?;
+    if replies.len() != requests.len() {
+        let message =
+            format!("{name} returned {} replies to {} requests", replies.len(), requests.len());
+        return Err(message.into());
     }
+    Ok(replies)
 }
 
 #[cfg(test)]
@@ -447,18 +435,18 @@ mod tests {
     }
 
     #[test]
-    fn verifier_requests_are_tallied_by_kind() {
+    fn requests_are_counted_by_kind() {
         let mut backends = Backends::counting(Nothing).with_chat(Echo);
         let replies = backends.reply(&[prompt("one two"), prompt("three")]).unwrap();
         assert_eq!(replies[1].content, "three");
-        let tallies = backends.take_stats();
-        assert_eq!((tallies.chat.asked, tallies.nli.asked, tallies.count.asked), (2, 0, 0));
-        assert_eq!(tallies.usage, Usage { prompt_tokens: 3, completion_tokens: 6 });
+        let stats = backends.take_stats();
+        assert_eq!((stats.chat.requests, stats.nli.requests, stats.count.requests), (2, 0, 0));
+        assert_eq!(stats.usage, Usage { prompt_tokens: 3, completion_tokens: 6 });
         assert_eq!(backends.take_stats(), BackendStats::default());
     }
 
     #[test]
-    fn ungranted_verifier_is_rejected() {
+    fn ungranted_capability_is_rejected() {
         let mut backends = Backends::counting(Nothing).with_chat(Echo);
         let granted = [Capability::Nli, Capability::Chat, Capability::Passages]
             .map(|verifier| backends.grants(verifier));
@@ -484,7 +472,7 @@ mod tests {
     fn missing_count_answer_is_rejected() {
         let error =
             Backends::counting(Nothing).count(&[Query::new([["Rome"]])]).unwrap_err().to_string();
-        assert_eq!(error, "the corpus gave 0 answers to 1 questions");
+        assert_eq!(error, "the corpus returned 0 replies to 1 requests");
     }
 
     #[test]

@@ -419,7 +419,7 @@ fn incomplete_extractor_answer_is_rejected() {
     let error =
         run(&mut policy, &mut Forgetful, &mut Attested, RewardSettings::default()).err().unwrap();
     let StepError::Extract(reason) = error else { panic!("{error}") };
-    assert_eq!(reason.to_string(), "the extractor answered 5 of 6 sentences");
+    assert_eq!(reason.to_string(), "the extractor returned the triplets of 5 of 6 sentences");
 }
 
 /// Extracts a sentence as soon as it is pushed.
@@ -501,5 +501,5 @@ fn missing_rollout_is_rejected() {
         .err()
         .unwrap();
     let StepError::Rollout(reason) = error else { panic!("{error}") };
-    assert_eq!(reason.to_string(), "the policy handed over 1 of 2 rollouts");
+    assert_eq!(reason.to_string(), "the policy reported 1 of 2 rollouts");
 }

@@ -45,7 +45,7 @@ fn sorting(criterion: &mut Criterion) {
         .sample_size(10)
         .measurement_time(Duration::from_secs(8));
     for (name, max_block_tokens) in [
-        ("at once", None),
+        ("in one piece", None),
         ("in two parts", Some(tokens / 2)),
         ("in eight parts", Some(tokens / 8)),
     ] {

@@ -1,4 +1,4 @@
-//! What queries and the building of the table cost, on a text made here: `cargo bench -p
+//! Times of queries and of building the table, on a generated text: `cargo bench -p
 //! corver-corpus`.
 //!
 //! Two million tokens in documents of 500, drawn from 30,000 ids so that id `i` is about as
@@ -59,18 +59,18 @@ fn queries(c: &mut Criterion) {
             (Mode::Exact, Some(20)),
             (Mode::Span, None),
         ];
-        for (mode, enough) in ways {
+        for (mode, limit) in ways {
             // A cap that cuts the frequent ids, as the default cuts those of a real corpus.
             let options = CnfOptions { mode, max_clause_freq: 10_000, max_diff_tokens: 100 };
-            let enough_name = if enough.is_some() { ", enough" } else { "" };
-            c.bench_function(&format!("cnf/{name}/{mode:?}{enough_name}"), |b| {
-                b.iter(|| index.count_cnf(black_box(&cnf), &options, enough).ok());
+            let limit_name = if limit.is_some() { ", enough" } else { "" };
+            c.bench_function(&format!("cnf/{name}/{mode:?}{limit_name}"), |b| {
+                b.iter(|| index.count_cnf(black_box(&cnf), &options, limit).ok());
             });
         }
     }
 }
 
-/// What a training step asks: many pairs, as a batch and one by one.
+/// The queries of a training step: many pairs, as a batch and one by one.
 fn batches(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("index");

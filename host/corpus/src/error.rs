@@ -1,60 +1,59 @@
-//! Errors with the file, the value and what to do about it.
+//! Errors with the file, the value and the remedy.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use crate::token_width::TokenWidth;
 
-/// The result of everything in this crate that can fail.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every failure of this crate.
+/// A failure to build, open, verify or query an index.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A call of the operating system that failed.
-    #[error("cannot {action} {}: {source}", path.display())]
+    /// A call of the operating system failed.
+    #[error("failed to {action} {}: {source}", path.display())]
     Io {
-        /// Verb of the call: "open", "write", …
+        /// Verb of the operation: "open", "write", …
         action: &'static str,
         /// Path of the file or folder.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A batch of queries whose time is over.
-    #[error("the time is over after {counted} of {queries} queries")]
+    /// A batch of queries exceeded its deadline.
+    #[error("deadline exceeded after {counted} of {queries} queries")]
     Deadline {
-        /// Number of queries that were counted.
+        /// Number of queries that were counted in time.
         counted: usize,
-        /// Number of queries of the batch.
+        /// Number of queries in the batch.
         queries: usize,
     },
-    /// A query, a token id or an option that cannot work: the caller has to change it.
+    /// A query, a token id or an option is invalid: the caller has to change it.
     #[error("{0}")]
     InvalidArgument(String),
-    /// An index that is incomplete, damaged or of another version: it has to be rebuilt, or copied
-    /// again.
+    /// The index is incomplete, damaged or of another version: rebuild it, or copy it again.
     #[error("{0}")]
     InvalidIndex(String),
-    /// A document, an input file or a tokenizer that cannot be read as one.
+    /// A document, an input file or a tokenizer is malformed.
     #[error("{0}")]
     InvalidInput(String),
-    /// An output folder that holds an index or a build, or that another process is building in.
+    /// The output folder holds an index or a build, or another process is building in it.
     #[error("{0}")]
     OutputTaken(String),
-    /// A build that needs more memory than it has.
+    /// The build needs more memory than its budget.
     #[error("{0}")]
     OutOfMemory(String),
 }
 
 impl Error {
-    /// For `map_err`: an operating system error with what we were doing to which path.
+    /// Returns a function for `map_err` that adds the operation and its path to an error.
     pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
 
-    /// Returns the error of an index without this file.
+    /// Returns the error of a missing index file.
     pub(crate) fn missing(path: &Path) -> Self {
         Self::InvalidIndex(format!(
             "{} is missing: the index is incomplete; copy it again or rebuild it",
@@ -71,7 +70,7 @@ impl Error {
         ))
     }
 
-    /// Returns the error of a file with an entry (rank, document, token) that cannot be right.
+    /// Returns the error of a file with an invalid entry (rank, document or token).
     #[cold]
     pub(crate) fn corrupt(path: &Path, entry: u64, got: u64, expected: &str) -> Self {
         Self::InvalidIndex(format!(
@@ -81,7 +80,7 @@ impl Error {
         ))
     }
 
-    /// Returns the error of a file that is not what the manifest says it was, by their blake3.
+    /// Returns the error of a file whose blake3 hash differs from the manifest's.
     pub(crate) fn checksum(path: &Path, got: &str, expected: &str) -> Self {
         Self::InvalidIndex(format!(
             "{}: checksum {got}, but the manifest says {expected}: the file was changed; rebuild \
@@ -90,12 +89,12 @@ impl Error {
         ))
     }
 
-    /// Returns the error of an index's file that is not the JSON that it should be.
+    /// Returns the error of an index file with malformed JSON.
     pub(crate) fn json(path: &Path, error: &serde_json::Error) -> Self {
         Self::InvalidIndex(format!("{}: {error}", path.display()))
     }
 
-    /// Returns the error of an option with a value that cannot work.
+    /// Returns the error of an option with an invalid value.
     pub(crate) fn option(option: &str, got: u64, expected: &str) -> Self {
         Self::InvalidArgument(format!("{option} = {got}: {expected}"))
     }
@@ -117,16 +116,15 @@ impl Error {
 
     /// Returns the error of a text that the tokenizer refuses.
     pub(crate) fn not_tokenised(error: impl Display) -> Self {
-        Self::InvalidArgument(format!("cannot tokenise a text: {error}"))
+        Self::InvalidArgument(format!("failed to tokenise a text: {error}"))
     }
 
-    /// Returns the error of an input file whose line, from 1, is no document.
+    /// Returns the error of an input file with an invalid line, numbered from 1.
     pub(crate) fn line(path: &Path, line: u64, problem: impl Display) -> Self {
         Self::InvalidInput(format!("{}, line {line}: {problem}", path.display()))
     }
 
-    /// Returns the error of a Parquet file that cannot be opened: truncated, damaged or something
-    /// else.
+    /// Returns the error of a file that is not a valid Parquet file.
     pub(crate) fn parquet(path: &Path, error: impl Display) -> Self {
         Self::InvalidInput(format!("{}: not a readable Parquet file: {error}", path.display()))
     }

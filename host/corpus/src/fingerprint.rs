@@ -1,25 +1,26 @@
-//! A name for what an index holds, cheap enough for every start.
+//! The fingerprint of an index, cheap enough to compute at every start.
 
 use std::path::Path;
 
 use crate::{Error, MANIFEST, Result};
 
-/// The blake3 hash of an index folder, hexadecimal: of its manifest, which holds the checksums of
-/// its files; or, where another program built the index, of its files' names and sizes, as the
-/// files may be too large to read.
+/// Returns the blake3 hash of an index folder, in hexadecimal.
+///
+/// The hash is that of the manifest, which holds the checksums of all files. Without a manifest it
+/// is that of the files' names and sizes, because the files may be too large to read.
 ///
 /// # Errors
-/// Where the folder cannot be read.
+/// Fails if the folder cannot be read.
 pub fn fingerprint(dir: impl AsRef<Path>) -> Result<String> {
-    let dir = dir.as_ref();
-    let manifest = dir.join(MANIFEST);
+    let folder = dir.as_ref();
+    let manifest = folder.join(MANIFEST);
     if manifest.is_file() {
         let content = std::fs::read(&manifest).map_err(Error::io("read", &manifest))?;
-        return Ok(of_manifest(&content));
+        return Ok(hash_manifest(&content));
     }
     let mut sizes = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(Error::io("list", dir))? {
-        let entry = entry.map_err(Error::io("list", dir))?;
+    for result in std::fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let entry = result.map_err(Error::io("list", folder))?;
         let size = entry.metadata().map_err(Error::io("read", &entry.path()))?.len();
         sizes.push(format!("{} {size}", entry.file_name().to_string_lossy()));
     }
@@ -27,8 +28,8 @@ pub fn fingerprint(dir: impl AsRef<Path>) -> Result<String> {
     Ok(blake3::hash(sizes.join("\n").as_bytes()).to_hex().to_string())
 }
 
-/// The hash of a manifest's content.
-pub(crate) fn of_manifest(content: &[u8]) -> String {
+/// Returns the blake3 hash of a manifest's content, in hexadecimal.
+pub(crate) fn hash_manifest(content: &[u8]) -> String {
     blake3::hash(content).to_hex().to_string()
 }
 

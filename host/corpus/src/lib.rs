@@ -1,10 +1,10 @@
-//! A suffix-array index of a text corpus: build it, open it, verify it, and ask how often words
-//! occur together.
+//! A suffix-array index of a text corpus: build, open and verify it, and count co-occurrences of
+//! words.
 //!
-//! The files are those of Infini-gram v4, byte for byte, so that a published index opens here and
-//! an index built here opens in the official engine. Counting co-occurrences has three modes
-//! ([`Mode`]): the official engine's numbers bit by bit, sub-sampling included; the same rule
-//! without sampling; or the stretches of text that hold all the words.
+//! The files are those of Infini-gram v4, byte for byte. A published index opens here, and an index
+//! built here opens in the official engine. Counting co-occurrences has three modes ([`Mode`]): the
+//! official engine's numbers bit by bit, sampling included; the same rule without sampling; or the
+//! shortest spans of text that hold all words.
 //!
 //! ```
 //! use corver_corpus::{BuildOptions, Cnf, CnfOptions, Index, TokenWidth, build_from_tokens};
@@ -26,7 +26,7 @@
 //! # }
 //! ```
 //!
-//! Words instead of token ids, with the tokenizer that lies in the index: [`Corpus`].
+//! [`TextIndex`] takes queries in words instead of token ids, with the tokenizer saved in the index.
 
 mod build;
 mod error;
@@ -41,7 +41,7 @@ mod token_width;
 mod verify;
 
 pub use build::BuildOptions;
-pub use build::Progress;
+pub use build::BuildProgress;
 pub use build::available_memory;
 pub use build::build;
 pub use build::build_from_documents;
@@ -50,15 +50,15 @@ pub use build::build_from_tokens;
 pub use error::Error;
 pub use error::Result;
 pub use files::format::TOKENIZER;
-pub use files::lost::name_lost_files;
 pub use files::manifest::FileRecord;
 pub use files::manifest::IndexManifest;
 pub use files::manifest::MANIFEST;
 pub use files::manifest::MANIFEST_VERSION;
+pub use files::truncation::report_truncated_files;
 pub use fingerprint::fingerprint;
 pub use index::document::Document;
 pub use index::open::Index;
-pub use index::open::Info;
+pub use index::open::IndexInfo;
 pub use index::open::OpenOptions;
 pub use index::open::ShardInfo;
 pub use index::part::Part;
@@ -67,12 +67,12 @@ pub use query::cnf::CnfCount;
 pub use query::cnf::CnfOptions;
 pub use query::cnf::Mode;
 pub use rows::parquet_records;
-pub use text::corpus::Corpus;
+pub use text::corpus::TextIndex;
 pub use text::corpus::parse_query;
-pub use text::passage::Passage;
+pub use text::passage::MatchPassage;
 pub use text::passage::Span;
 pub use text::tokenizer::Tokenizer;
 pub use token_width::TokenWidth;
-pub use verify::Level;
-pub use verify::Verified;
+pub use verify::VerifyLevel;
+pub use verify::VerifyReport;
 pub use verify::verify;

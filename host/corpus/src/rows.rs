@@ -1,4 +1,4 @@
-//! The rows of a Parquet file. Of each column that is read, some pages are in memory at a time.
+//! Rows of a Parquet file, read with a few pages of each column in memory.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -14,19 +14,19 @@ use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 
 use crate::error::{Error, Result};
 
-/// Rows that the library decodes at once. Every one keeps its page in memory.
-const ROWS_AT_ONCE: usize = 16;
-/// Characters that are shown of the library's message: it may quote a whole document.
+/// Number of rows that the library decodes in one batch. Each row holds its page in memory.
+const BATCH_ROWS: usize = 16;
+/// Length limit of the library's messages, characters: they may quote a complete document.
 const MAX_PROBLEM_CHARS: usize = 200;
 
-/// The rows of a Parquet file as JSON objects, a field for each column. Lists and structs keep
-/// their shape.
+/// Reads the rows of a Parquet file as JSON objects with one field per column. Lists and structs
+/// become arrays and objects.
 ///
 /// # Errors
-/// Where the file is not a readable Parquet file; each item, where its row cannot be read: it is
-/// then the last.
+/// Fails if the file is not a valid Parquet file. An item fails if its row cannot be read; it is the
+/// last one.
 pub fn parquet_records(path: &Path) -> Result<impl Iterator<Item = Result<serde_json::Value>>> {
-    let mut rows = Some(Rows::open(path)?);
+    let mut rows = Some(ParquetRows::open(path)?);
     Ok(std::iter::from_fn(move || {
         let record = rows.as_mut()?.next(|row| Ok(row.to_json_value())).transpose();
         if !matches!(record, Some(Ok(_))) {
@@ -36,45 +36,47 @@ pub fn parquet_records(path: &Path) -> Result<impl Iterator<Item = Result<serde_
     }))
 }
 
-/// An open file, read from the first row to the last.
-pub(crate) struct Rows {
+/// An open Parquet file, read from the first row to the last.
+pub(crate) struct ParquetRows {
     path: PathBuf,
     reader: SerializedFileReader<File>,
-    /// What is read of it.
+    /// Schema of the columns that are read.
     columns: SchemaDescPtr,
+    /// Index of the next row group.
     next_group: usize,
-    /// What is left of the row group before that.
+    /// Remaining rows of the current row group.
     rows: Option<ReaderIter>,
-    /// Rows that were read or skipped.
+    /// Number of rows that were read or skipped.
     done: u64,
 }
 
-impl Rows {
-    /// Opens a file, to read all columns.
+impl ParquetRows {
+    /// Opens a file and selects all columns.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("open", path))?;
-        let reader = guarded(|| SerializedFileReader::new(file))
+        let reader = catch_panic(|| SerializedFileReader::new(file))
             .map_err(|message| Error::parquet(path, message))?;
         let columns = reader.metadata().file_metadata().schema_descr_ptr();
         Ok(Self { path: path.to_owned(), reader, columns, next_group: 0, rows: None, done: 0 })
     }
 
-    /// Of each column that is read: its name and type.
+    /// Returns the name and type of each selected column.
     pub(crate) fn columns(&self) -> &[TypePtr] {
         self.columns.root_schema().get_fields()
     }
 
-    /// Reads one column alone, by its number.
-    pub(crate) fn only(self, column: usize) -> Result<Self> {
+    /// Selects a single column, by its index.
+    pub(crate) fn select_column(self, column: usize) -> Result<Self> {
         let root = self.columns.root_schema();
-        let only = Type::group_type_builder(root.name())
-            .with_fields(vec![root.get_fields()[column].clone()]);
-        let only = only.build().map_err(|error| Error::parquet(&self.path, error))?;
-        let columns = Arc::new(SchemaDescriptor::new(Arc::new(only)));
+        let schema = Type::group_type_builder(root.name())
+            .with_fields(vec![root.get_fields()[column].clone()])
+            .build()
+            .map_err(|error| Error::parquet(&self.path, error))?;
+        let columns = Arc::new(SchemaDescriptor::new(Arc::new(schema)));
         Ok(Self { columns, ..self })
     }
 
-    /// Skips rows from the start: whole row groups unread, then one by one.
+    /// Skips the first rows of the file: complete row groups without reading them, then row by row.
     pub(crate) fn skip(&mut self, rows: u64) -> Result<()> {
         for group in self.reader.metadata().row_groups() {
             let after = self.done.saturating_add(group.num_rows() as u64);
@@ -88,17 +90,17 @@ impl Rows {
         Ok(())
     }
 
-    /// What `take` makes of the next row; `None` after the last row.
+    /// Reads the next row and converts it; `None` after the last row.
     pub(crate) fn next<T>(
         &mut self,
-        take: impl FnOnce(Row) -> Result<T, String>,
+        convert: impl FnOnce(Row) -> Result<T, String>,
     ) -> Result<Option<T>> {
         let Some(row) = self.next_row()? else { return Ok(None) };
-        guarded(|| take(row)).map(Some).map_err(|problem| self.bad_row(self.done, problem))
+        catch_panic(|| convert(row)).map(Some).map_err(|problem| self.row_error(self.done, problem))
     }
 
-    /// How much of the file was read, from 0 to 1.
-    pub(crate) fn part_read(&self) -> f64 {
+    /// Returns the fraction of the rows that were read, from 0 to 1.
+    pub(crate) fn fraction_read(&self) -> f64 {
         let rows = self.reader.metadata().file_metadata().num_rows();
         if rows > 0 { (self.done as f64 / rows as f64).min(1.0) } else { 1.0 }
     }
@@ -109,42 +111,44 @@ impl Rows {
                 if self.next_group == self.reader.metadata().num_row_groups() {
                     return Ok(None);
                 }
-                let rows = guarded(|| self.read_group(self.next_group));
-                self.rows = Some(rows.map_err(|problem| self.bad_row(self.done + 1, problem))?);
+                let rows = catch_panic(|| self.read_group(self.next_group));
+                self.rows = Some(rows.map_err(|problem| self.row_error(self.done + 1, problem))?);
                 self.next_group += 1;
                 continue;
             };
-            match guarded(|| rows.next().transpose()) {
+            match catch_panic(|| rows.next().transpose()) {
                 Ok(Some(row)) => {
                     self.done += 1;
                     return Ok(Some(row));
                 }
                 Ok(None) => self.rows = None,
-                Err(problem) => return Err(self.bad_row(self.done + 1, problem)),
+                Err(problem) => return Err(self.row_error(self.done + 1, problem)),
             }
         }
     }
 
     fn read_group(&self, group: usize) -> Result<ReaderIter, ParquetError> {
-        let group = self.reader.get_row_group(group)?;
-        TreeBuilder::new().with_batch_size(ROWS_AT_ONCE).as_iter(self.columns.clone(), &*group)
+        let reader = self.reader.get_row_group(group)?;
+        TreeBuilder::new().with_batch_size(BATCH_ROWS).as_iter(self.columns.clone(), &*reader)
     }
 
-    fn bad_row(&self, row: u64, problem: String) -> Error {
+    fn row_error(&self, row: u64, problem: String) -> Error {
         Error::InvalidInput(format!("{}, row {row}: {problem}", self.path.display()))
     }
 }
 
-/// Runs the library on unchecked bytes; it panics over some damaged files.
-fn guarded<T, E: Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
+/// Runs the Parquet library, which panics on some damaged files.
+fn catch_panic<T, E: Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(result) => result.map_err(|e| {
-            let message = e.to_string();
-            match message.char_indices().nth(MAX_PROBLEM_CHARS) {
-                Some((end, _)) => format!("{}…", &message[..end]),
-                None => message,
-            }
-        }),
-        Err(_) => Err("the Parquet library gave up: the file is damaged".to_owned()),
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(shorten(error.to_string())),
+        Err(_) => Err("the Parquet library failed: the file is damaged".to_owned()),
+    }
+}
+
+fn shorten(message: String) -> String {
+    match message.char_indices().nth(MAX_PROBLEM_CHARS) {
+        Some((end, _)) => format!("{}…", &message[..end]),
+        None => message,
     }
 }

@@ -1,4 +1,4 @@
-//! How many bytes a token takes in the stream.
+//! The width of a token in the stream.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum TokenWidth {
 }
 
 impl TokenWidth {
-    /// The narrowest width for ids below `num_ids`, the separator set aside.
+    /// Returns the narrowest width for ids below `num_ids` and a separator.
     pub fn for_vocabulary(num_ids: u32) -> Self {
         match num_ids {
             0..=0xFF => Self::U8,
@@ -26,7 +26,7 @@ impl TokenWidth {
         }
     }
 
-    /// Bytes per token.
+    /// Returns the size of a token, bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::U8 => 1,
@@ -35,7 +35,7 @@ impl TokenWidth {
         }
     }
 
-    /// The token that precedes every document.
+    /// Returns the token that precedes every document.
     pub const fn separator(self) -> u32 {
         match self {
             Self::U8 => 0xFF,
@@ -44,14 +44,14 @@ impl TokenWidth {
         }
     }
 
-    /// The largest id that an index can hold, the separator aside.
+    /// Returns the largest id of a vocabulary's token: the separator's, minus one.
     pub const fn largest_token(self) -> u32 {
         self.separator() - 1
     }
 
-    /// One token of a stream; `at` is the token's index.
-    pub(crate) fn read(self, stream: &[u8], at: u64) -> Option<u32> {
-        let start = usize::try_from(at).ok()?.checked_mul(self.bytes())?;
+    /// Returns the token at an index of a stream; `None` past the end.
+    pub(crate) fn read(self, stream: &[u8], index: u64) -> Option<u32> {
+        let start = usize::try_from(index).ok()?.checked_mul(self.bytes())?;
         let bytes = stream.get(start..start.checked_add(self.bytes())?)?;
         Some(bytes.iter().rev().fold(0, |token, &byte| token << 8 | u32::from(byte)))
     }

@@ -1,4 +1,4 @@
-//! Checking the content of an index. Opening it does not: that would take time that grows with the
+//! Verification of an index's content. Opening an index skips it, because its time grows with the
 //! index.
 
 use std::cmp::Ordering;
@@ -12,47 +12,50 @@ use crate::files::prefix_file::{self, PrefixFile};
 use crate::files::shard::Shard;
 use crate::index::open::{Index, OpenOptions};
 
-/// How much of the suffix array [`verify`] checks.
+/// The part of the suffix array that [`verify`] checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
-    /// The order of this many pairs of neighbouring suffixes per shard, evenly spread, and as many
-    /// prefixes of a level.
+pub enum VerifyLevel {
+    /// This many pairs of neighbouring suffixes per shard, evenly spaced, and as many prefixes of
+    /// each level.
     Sampled(u64),
-    /// The order of all suffixes, and all prefixes. Slow on a big index, and very slow where one
-    /// text repeats through most of it.
+    /// All suffixes and all prefixes. Slow on a large index, and very slow if one text repeats
+    /// through most of it.
     Full,
 }
 
-impl Level {
-    /// Every how many of `total` are checked.
+impl VerifyLevel {
+    /// Returns the distance from one checked item to the next, of `total` items.
     fn step(self, total: u64) -> u64 {
         match self {
             Self::Full | Self::Sampled(0) => 1,
-            Self::Sampled(wanted) => total.div_ceil(wanted).max(1),
+            Self::Sampled(number) => total.div_ceil(number).max(1),
         }
     }
 }
 
-/// What [`verify`] checked, and found right.
+/// The numbers of items that [`verify`] found correct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-pub struct Verified {
-    /// Files whose checksum is the manifest's; 0 without a manifest.
+pub struct VerifyReport {
+    /// Number of files with the checksum of the manifest; 0 without a manifest.
     pub checksums: u64,
-    /// Documents whose offset leads to a separator, and between which there is no other.
+    /// Number of documents whose offset is that of a separator, with no separator in between.
     pub documents: u64,
-    /// Pairs of neighbouring suffixes in the right order.
+    /// Number of pairs of neighbouring suffixes in ascending order.
     pub suffix_pairs: u64,
 }
 
-/// Verifies the index in a folder, or those of its shards that the options open: sizes, checksums
-/// where there is a manifest, the documents' offsets, the order of the suffix array, and the prefix
-/// files.
+/// Verifies the open shards of an index: file sizes, checksums if there is a manifest, document
+/// offsets, the order of the suffix array, and the prefix files.
 ///
 /// # Errors
-/// The first thing that is wrong, with file and place.
-pub fn verify(dir: impl AsRef<Path>, options: OpenOptions, level: Level) -> Result<Verified> {
+/// Fails with the first error found, with its file and entry.
+pub fn verify(
+    dir: impl AsRef<Path>,
+    options: OpenOptions,
+    level: VerifyLevel,
+) -> Result<VerifyReport> {
     let index = Index::open_with(dir, options)?;
-    let mut verified = Verified::default();
+    let mut verified = VerifyReport::default();
     if let Some(manifest) = index.manifest() {
         verified.checksums = verify_checksums(&index, manifest)?;
     }
@@ -94,11 +97,11 @@ fn verify_checksums(index: &Index, manifest: &IndexManifest) -> Result<u64> {
     Ok(verified)
 }
 
-/// The offsets must be the separators' positions, ascending, all of them.
+/// Checks that the offsets are the positions of all separators, in ascending order.
 fn verify_offsets(shard: &Shard) -> Result<u64> {
     let mut previous = None;
     for document in 0..shard.num_documents() {
-        let start = shard.document_start(document)?; // a separator, or an error
+        let start = shard.document_start(document)?; // fails unless there is a separator
         if previous.is_some_and(|previous| start <= previous) {
             let expected = "documents start one after the other";
             return Err(Error::corrupt(shard.offsets_path(), document, start, expected));
@@ -117,15 +120,13 @@ fn verify_offsets(shard: &Shard) -> Result<u64> {
     Ok(separators)
 }
 
-/// Every suffix must be smaller than the next. Where all are, no two are the same, and the table is
+/// Checks that every suffix is smaller than the next. If all are, no two are equal, and the table is
 /// a permutation.
-fn verify_order(shard: &Shard, level: Level) -> Result<u64> {
+fn verify_order(shard: &Shard, level: VerifyLevel) -> Result<u64> {
     let pairs = shard.num_tokens - 1;
-    let width = shard.width.bytes();
-    let suffix = |rank: u64| Ok(&shard.stream()[shard.position(rank)? as usize * width..]);
     let mut checked = 0;
     for rank in (0..pairs).step_by(level.step(pairs) as usize) {
-        if suffix(rank)?.cmp(suffix(rank + 1)?) != Ordering::Less {
+        if shard.suffix(rank)?.cmp(shard.suffix(rank + 1)?) != Ordering::Less {
             let expected = "every suffix is greater than the one before it";
             let got = shard.position(rank + 1)?;
             return Err(Error::corrupt(shard.table_path(), rank + 1, got, expected));
@@ -135,8 +136,8 @@ fn verify_order(shard: &Shard, level: Level) -> Result<u64> {
     Ok(checked)
 }
 
-/// Every prefix must be that of its suffix.
-fn verify_prefixes(shard: &Shard, file: &PrefixFile, level: Level) -> Result<()> {
+/// Checks that every prefix is that of its suffix.
+fn verify_prefixes(shard: &Shard, file: &PrefixFile, level: VerifyLevel) -> Result<()> {
     for (tree_level, prefixes) in file.levels() {
         for (number, &got) in (0..).zip(prefixes).step_by(level.step(tree_level.len) as usize) {
             if got != prefix_file::prefix(shard.suffix(number * tree_level.stride)?) {

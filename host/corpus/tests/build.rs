@@ -1,4 +1,4 @@
-//! Builds that are killed, short of memory or of disk, tiny, or of packed inputs.
+//! Builds that are killed, exceed the memory or the disk, are tiny, or have compressed inputs.
 
 use std::fs;
 use std::io::Write;
@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use corver_corpus::{
-    BuildOptions, Error, Index, IndexManifest, Level, OpenOptions, Progress, TokenWidth, Tokenizer,
-    build, build_from_documents, build_from_tokens, verify,
+    BuildOptions, BuildProgress, Error, Index, IndexManifest, OpenOptions, TokenWidth, Tokenizer,
+    VerifyLevel, build, build_from_documents, build_from_tokens, verify,
 };
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType};
@@ -24,7 +24,7 @@ fn tokenizer() -> Tokenizer {
     Tokenizer::from_bytes(WORDS).unwrap()
 }
 
-/// Some files of documents that repeat a lot, with one long one.
+/// Writes files of repetitive documents, one of them long.
 fn corpus(folder: &Path) -> PathBuf {
     let inputs = folder.join("inputs");
     fs::create_dir(&inputs).unwrap();
@@ -42,7 +42,7 @@ fn corpus(folder: &Path) -> PathBuf {
     inputs
 }
 
-/// Every file of a folder.
+/// Returns the names and contents of all files of a folder.
 fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(folder)
         .unwrap()
@@ -66,8 +66,8 @@ fn options() -> BuildOptions<'static> {
     BuildOptions { checkpoint_bytes: 60_000, ..BuildOptions::default() }
 }
 
-/// What [`child`] does.
-fn in_a_process_of_its_own(work: &str, folder: &Path, value: u64) -> Output {
+/// Runs [`child`] in a process of its own.
+fn in_child_process(work: &str, folder: &Path, value: u64) -> Output {
     on_threads(2, work, folder, value)
 }
 
@@ -85,15 +85,15 @@ fn on_threads(threads: usize, work: &str, folder: &Path, value: u64) -> Output {
 }
 
 #[test]
-#[ignore = "other tests run it in processes of their own"]
+#[ignore = "other tests run it in child processes"]
 fn child() {
     let work = std::env::var("CORVER_CHILD").expect("run by another test");
     let folder = PathBuf::from(std::env::var_os("CORVER_CHILD_FOLDER").unwrap());
     let value: u64 = std::env::var("CORVER_CHILD_VALUE").unwrap().parse().unwrap();
     match work.as_str() {
-        "die after so many reports" => {
+        "abort after N reports" => {
             let reports = AtomicUsize::new(0);
-            let count = |_: Progress| {
+            let count = |_: BuildProgress| {
                 if reports.fetch_add(1, Relaxed) as u64 + 1 == value {
                     std::process::abort();
                 }
@@ -105,13 +105,13 @@ fn child() {
             };
             build(&[folder.join("inputs")], &tokenizer(), &folder.join("index"), &options).unwrap();
         }
-        "sort within so many bytes" => {
+        "sort within N bytes" => {
             let options = BuildOptions { memory: Some(value), ..BuildOptions::default() };
             build_from_tokens(many_documents(), TokenWidth::U16, &folder.join("index"), &options)
                 .unwrap();
             write_peak(folder);
         }
-        "index files within so many bytes" => {
+        "index files within N bytes" => {
             let options = BuildOptions { memory: Some(value), ..BuildOptions::default() };
             build(&[folder.join("inputs")], &llama(), &folder.join("index"), &options).unwrap();
             write_peak(folder);
@@ -126,7 +126,7 @@ fn write_peak(folder: PathBuf) {
     fs::write(folder.join("peak"), peak).unwrap();
 }
 
-/// Bytes that a child process took at most.
+/// Returns the peak memory of a child process, bytes.
 fn peak(folder: &Path) -> u64 {
     let peak = fs::read_to_string(folder.join("peak")).unwrap();
     let kilobytes: u64 =
@@ -138,16 +138,16 @@ fn peak(folder: &Path) -> u64 {
 fn build_killed_at_any_point_resumes() {
     let folder = tempfile::tempdir().unwrap();
     let inputs = corpus(folder.path());
-    let whole = folder.path().join("whole");
-    build(&[inputs], &tokenizer(), &whole, &options()).unwrap();
-    let whole = files(&whole);
+    let expected = folder.path().join("expected");
+    build(&[inputs], &tokenizer(), &expected, &options()).unwrap();
+    let expected = files(&expected);
 
     let index = folder.path().join("index");
     let mut kills = 0;
     for reports in 1.. {
-        let first = in_a_process_of_its_own("die after so many reports", folder.path(), reports);
+        let first = in_child_process("abort after N reports", folder.path(), reports);
         if first.status.success() {
-            assert!(files(&index) == whole);
+            assert!(files(&index) == expected);
             break;
         }
         kills += 1;
@@ -155,17 +155,16 @@ fn build_killed_at_any_point_resumes() {
         let error = Index::open(index.with_extension("unfinished")).unwrap_err().to_string();
         assert!(error.contains(" is an unfinished build: "), "{error}");
         // A second blow before it may come to its end.
-        in_a_process_of_its_own("die after so many reports", folder.path(), reports);
+        in_child_process("abort after N reports", folder.path(), reports);
         if !index.exists() {
-            let last =
-                in_a_process_of_its_own("die after so many reports", folder.path(), u64::MAX);
+            let last = in_child_process("abort after N reports", folder.path(), u64::MAX);
             assert!(last.status.success(), "{}", String::from_utf8_lossy(&last.stderr));
         }
-        assert!(files(&index) == whole, "killed after {reports} reports");
+        assert!(files(&index) == expected, "killed after {reports} reports");
         fs::remove_dir_all(&index).unwrap();
     }
     assert!(kills > 10, "{kills}");
-    assert_eq!(names(folder.path()), ["index", "inputs", "whole"]);
+    assert_eq!(names(folder.path()), ["expected", "index", "inputs"]);
 }
 
 fn is_taken(built: &Result<IndexManifest, Error>, words: &str) -> bool {
@@ -199,12 +198,12 @@ fn resumed(
     index: &Path,
 ) -> (Result<IndexManifest, Error>, u64) {
     let resumed = std::sync::Mutex::new(0);
-    let tell = |progress: Progress| {
-        if let Progress::Resumed { documents, .. } = progress {
+    let on_progress = |progress: BuildProgress| {
+        if let BuildProgress::Resumed { documents, .. } = progress {
             *resumed.lock().unwrap() = documents;
         }
     };
-    let options = BuildOptions { progress: Some(&tell), ..*options };
+    let options = BuildOptions { progress: Some(&on_progress), ..*options };
     let built = build(&[inputs.to_owned()], &tokenizer(), index, &options);
     (built, resumed.into_inner().unwrap())
 }
@@ -258,7 +257,7 @@ fn resume_rejects_tampered_partial_build() {
     assert!(error.contains("/tokenized.0: 50 bytes, but "), "{error}");
     let again = BuildOptions { restart: true, ..options() };
     resumed(&inputs, &again, &index).0.unwrap();
-    verify(&index, OpenOptions::default(), Level::Full).unwrap();
+    verify(&index, OpenOptions::default(), VerifyLevel::Full).unwrap();
 }
 
 #[test]
@@ -267,8 +266,8 @@ fn concurrent_build_of_same_index_is_rejected() {
     let inputs = corpus(folder.path());
     let index = folder.path().join("index");
     let refused = AtomicUsize::new(0);
-    let meanwhile = |progress: Progress| {
-        if let Progress::Sorting { .. } = progress {
+    let on_progress = |progress: BuildProgress| {
+        if let BuildProgress::Sorting { .. } = progress {
             let second = build(std::slice::from_ref(&inputs), &tokenizer(), &index, &options());
             assert!(
                 is_taken(&second, " is locked: another process is building this index"),
@@ -277,7 +276,7 @@ fn concurrent_build_of_same_index_is_rejected() {
             refused.fetch_add(1, Relaxed);
         }
     };
-    let first = BuildOptions { progress: Some(&meanwhile), ..options() };
+    let first = BuildOptions { progress: Some(&on_progress), ..options() };
     build(std::slice::from_ref(&inputs), &tokenizer(), &index, &first).unwrap();
     assert_eq!(refused.into_inner(), 1);
 
@@ -314,17 +313,18 @@ fn many_documents() -> impl Iterator<Item = Vec<u32>> {
 
 #[test]
 fn sort_memory_budget_holds_without_changing_index() {
-    let budget: u64 = 44 << 20; // at once it would take 48 MB for sorting alone
+    let budget: u64 = 44 << 20; // sorting in one piece would need 48 MB
     let folder = tempfile::tempdir().unwrap();
-    let whole = folder.path().join("whole");
-    build_from_tokens(many_documents(), TokenWidth::U16, &whole, &BuildOptions::default()).unwrap();
+    let expected = folder.path().join("expected");
+    build_from_tokens(many_documents(), TokenWidth::U16, &expected, &BuildOptions::default())
+        .unwrap();
 
-    let child = in_a_process_of_its_own("sort within so many bytes", folder.path(), budget);
+    let child = in_child_process("sort within N bytes", folder.path(), budget);
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
     let peak = peak(folder.path());
     assert!(peak <= budget, "{peak} bytes with a budget of {budget}");
     assert!(peak > budget / 2, "{peak} bytes: the budget is not made use of");
-    assert!(files(&folder.path().join("index")) == files(&whole));
+    assert!(files(&folder.path().join("index")) == files(&expected));
 }
 
 /// A tokenizer of the Llama 2 family, of which every thread keeps word parts: letters, and what
@@ -377,16 +377,16 @@ fn tokenisation_respects_memory_budget() {
     write_texts(&inputs.join("b.parquet"), &documents[half..]);
     drop((documents, lines));
 
-    let whole = folder.path().join("whole");
-    build(std::slice::from_ref(&inputs), &llama(), &whole, &BuildOptions::default()).unwrap();
-    let whole = files(&whole);
+    let expected = folder.path().join("expected");
+    build(std::slice::from_ref(&inputs), &llama(), &expected, &BuildOptions::default()).unwrap();
+    let expected = files(&expected);
     // Without a bound, 32 threads take 32 memories.
     for (threads, budget) in [(2, 90 << 20), (32, 110 << 20), (32, 200 << 20)] {
-        let child = on_threads(threads, "index files within so many bytes", folder.path(), budget);
+        let child = on_threads(threads, "index files within N bytes", folder.path(), budget);
         assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
         let peak = peak(folder.path());
         assert!(peak <= budget, "{threads} threads: {peak} bytes with a budget of {budget}");
-        assert!(files(&folder.path().join("index")) == whole);
+        assert!(files(&folder.path().join("index")) == expected);
         fs::remove_dir_all(folder.path().join("index")).unwrap();
     }
 
@@ -447,7 +447,7 @@ fn tiny_and_empty_inputs_build_correct_indexes() {
             let tokens: u64 = documents.iter().map(|ids| 1 + ids.len() as u64).sum();
             assert_eq!((manifest.documents, manifest.tokens), (documents.len() as u64, tokens));
             assert_eq!(
-                verify(&path, OpenOptions::default(), Level::Full).unwrap().suffix_pairs,
+                verify(&path, OpenOptions::default(), VerifyLevel::Full).unwrap().suffix_pairs,
                 tokens - 1
             );
             let index = Index::open(&path).unwrap();

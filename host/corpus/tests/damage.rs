@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions,
-    TOKENIZER, TokenWidth, Tokenizer, build, build_from_documents, build_from_tokens, verify,
+    BuildOptions, Cnf, CnfOptions, Error, Index, MANIFEST, Mode, OpenOptions, TOKENIZER, TextIndex,
+    TokenWidth, Tokenizer, VerifyLevel, build, build_from_documents, build_from_tokens, verify,
 };
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -26,7 +26,7 @@ const SIZE: &str = " bytes, but ";
 const CHECKSUM: &str = ": checksum ";
 const CORRUPT: &str = ": entry ";
 
-/// Whether it is an error of the index that begins with this path, or one in it, and has these
+/// True for an error of the index that begins with this path, or one in it, and has these
 /// words.
 fn is_invalid(error: &Error, path: &Path, words: &str) -> bool {
     matches!(error, Error::InvalidIndex(message)
@@ -84,7 +84,7 @@ fn missing_or_resized_index_files_are_detected() {
                 match Index::open(&index) {
                     Ok(_) if unknowable => {
                         assert!(
-                            verify(&index, OpenOptions::default(), Level::Full).is_err(),
+                            verify(&index, OpenOptions::default(), VerifyLevel::Full).is_err(),
                             "{name}: {damage}"
                         );
                     }
@@ -110,26 +110,26 @@ fn damage_to_metadata_and_tokenizer_is_noticed() {
     build_from_documents(["red fox", "den"], &tokenizer, &path, &BuildOptions::default()).unwrap();
     for name in ["metadata.0", "metaoff.0", TOKENIZER] {
         let file = path.join(name);
-        let whole = fs::read(&file).unwrap();
-        let mut flipped = whole.clone();
-        flipped[whole.len() / 2] ^= 4;
-        for (damaged, is_size) in [(&flipped[..], false), (&whole[1..], true), (&[], true)] {
+        let intact = fs::read(&file).unwrap();
+        let mut flipped = intact.clone();
+        flipped[intact.len() / 2] ^= 4;
+        for (damaged, is_size) in [(&flipped[..], false), (&intact[1..], true), (&[], true)] {
             fs::write(&file, damaged).unwrap();
             if is_size {
                 assert!(is_invalid(&open_error(&path), &file, SIZE), "{name}");
                 continue;
             }
             Index::open(&path).unwrap();
-            match verify(&path, OpenOptions::default(), Level::Sampled(1)) {
+            match verify(&path, OpenOptions::default(), VerifyLevel::Sampled(1)) {
                 Err(error) => assert!(is_invalid(&error, &file, CHECKSUM), "{name}: {error}"),
                 other => panic!("{name}: {other:?}"),
             }
         }
         fs::remove_file(&file).unwrap();
         assert!(is_invalid(&open_error(&path), &file, MISSING), "{name}");
-        fs::write(&file, &whole).unwrap();
+        fs::write(&file, &intact).unwrap();
     }
-    verify(&path, OpenOptions::default(), Level::Full).unwrap();
+    verify(&path, OpenOptions::default(), VerifyLevel::Full).unwrap();
 }
 
 /// Without a manifest, metadata must at least fit the documents.
@@ -148,12 +148,12 @@ fn metadata_not_matching_documents_is_rejected() {
     assert_eq!(Index::open(&path).unwrap().info().index_bytes, all);
 
     let (offsets, lines) = (path.join("metaoff.0"), path.join("metadata.0"));
-    let whole = fs::read(&offsets).unwrap();
-    fs::write(&offsets, [&whole[..], &whole[..8]].concat()).unwrap();
+    let intact = fs::read(&offsets).unwrap();
+    fs::write(&offsets, [&intact[..], &intact[..8]].concat()).unwrap();
     assert!(is_invalid(&open_error(&path), &offsets, ": 24 bytes, but "));
     fs::remove_file(&offsets).unwrap();
     assert!(is_invalid(&open_error(&path), &offsets, MISSING));
-    fs::write(&offsets, &whole).unwrap();
+    fs::write(&offsets, &intact).unwrap();
     fs::remove_file(&lines).unwrap();
     assert!(is_invalid(&open_error(&path), &lines, MISSING));
     fs::remove_file(&offsets).unwrap();
@@ -273,9 +273,9 @@ fn any_flipped_bit_is_detected_without_panic() {
     let mut refused = 0;
     for name in ["tokenized.0", "table.0", "offset.0"] {
         let file = path.join(name);
-        let whole = fs::read(&file).unwrap();
-        for bit in 0..8 * whole.len() {
-            let mut damaged = whole.clone();
+        let intact = fs::read(&file).unwrap();
+        for bit in 0..8 * intact.len() {
+            let mut damaged = intact.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
             fs::write(&file, &damaged).unwrap();
             match Index::open(&path) {
@@ -294,7 +294,7 @@ fn any_flipped_bit_is_detected_without_panic() {
                             "{name}, bit {bit}: {answer:?}"
                         );
                     }
-                    let verdict = verify(&path, OpenOptions::default(), Level::Full);
+                    let verdict = verify(&path, OpenOptions::default(), VerifyLevel::Full);
                     assert!(
                         verdict.as_ref().is_err_and(|error| is_invalid(error, &path, CHECKSUM)),
                         "{name}, bit {bit}: {verdict:?}"
@@ -306,10 +306,10 @@ fn any_flipped_bit_is_detected_without_panic() {
                 }
             }
         }
-        fs::write(&file, &whole).unwrap();
+        fs::write(&file, &intact).unwrap();
     }
     assert!(refused > 0);
-    verify(&path, OpenOptions::default(), Level::Full).unwrap();
+    verify(&path, OpenOptions::default(), VerifyLevel::Full).unwrap();
 }
 
 /// A cut within a file's last page reads as zeros, and the system says nothing.
@@ -323,24 +323,24 @@ fn file_truncated_while_open_is_detected() {
     let words = [vec!["red".to_owned()], vec!["den".to_owned()]];
     let options = CnfOptions::default();
     for name in ["tokenized.0", "table.0", "offset.0"] {
-        let corpus = Corpus::open(&path).unwrap();
+        let corpus = TextIndex::open(&path).unwrap();
         let counts = || {
             let batch = corpus.count_words_batch(&[&words], &options, None, None);
             [corpus.count_words(&words, &options, None), batch.map(|counts| counts[0])]
         };
         let right = counts().map(Result::unwrap);
         let file = path.join(name);
-        let whole = fs::read(&file).unwrap();
+        let intact = fs::read(&file).unwrap();
         fs::File::options()
             .write(true)
             .open(&file)
             .unwrap()
-            .set_len(whole.len() as u64 - 1)
+            .set_len(intact.len() as u64 - 1)
             .unwrap();
         for error in counts().map(Result::unwrap_err) {
             assert!(is_invalid(&error, &file, SIZE), "{name}: {error}");
         }
-        fs::write(&file, whole).unwrap();
+        fs::write(&file, intact).unwrap();
         assert_eq!(counts().map(Result::unwrap), right);
     }
 }
@@ -352,11 +352,11 @@ fn damage_to_the_prefix_file_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     let document = |number: u32| {
-        (0..700).map(|place: u32| 1 + place.wrapping_mul(number ^ place) % 900).collect()
+        (0..700).map(|index: u32| 1 + index.wrapping_mul(number ^ index) % 900).collect()
     };
     let documents: Vec<Vec<u32>> = (0..100).map(document).collect();
     build_from_tokens(documents, TokenWidth::U16, &path, &BuildOptions::default()).unwrap();
-    let verified = || verify(&path, OpenOptions::default(), Level::Sampled(10));
+    let verified = || verify(&path, OpenOptions::default(), VerifyLevel::Sampled(10));
     assert_eq!(verified().unwrap().checksums, 4);
     let counts = || {
         let index = Index::open(&path).unwrap();
@@ -365,20 +365,20 @@ fn damage_to_the_prefix_file_is_noticed() {
     let right = counts();
 
     let (file, manifest) = (path.join("prefixes.0"), path.join(MANIFEST));
-    let (whole, listed) = (fs::read(&file).unwrap(), fs::read_to_string(&manifest).unwrap());
+    let (intact, listed) = (fs::read(&file).unwrap(), fs::read_to_string(&manifest).unwrap());
     assert_eq!(
-        whole.len(),
+        intact.len(),
         8 * (1_536 + 3),
         "every 64th of 70,100 suffixes, and every 512th of those from the fourth page on"
     );
-    let mut mixed = whole.clone();
+    let mut mixed = intact.clone();
     mixed.rotate_left(200);
-    for damaged in [vec![0xFF; whole.len()], vec![0; whole.len()], mixed] {
+    for damaged in [vec![0xFF; intact.len()], vec![0; intact.len()], mixed] {
         fs::write(&file, &damaged).unwrap();
         counts();
         assert!(is_invalid(&verified().unwrap_err(), &file, CHECKSUM));
     }
-    let [old, new] = [&whole[..], &fs::read(&file).unwrap()]
+    let [old, new] = [&intact[..], &fs::read(&file).unwrap()]
         .map(|bytes| blake3::hash(bytes).to_hex().to_string());
     fs::write(&manifest, listed.replace(&old, &new)).unwrap();
     assert!(is_invalid(&verified().unwrap_err(), &file, ": entry 0 is "));
@@ -387,13 +387,13 @@ fn damage_to_the_prefix_file_is_noticed() {
     assert_eq!(counts(), right);
 
     fs::write(&manifest, &listed).unwrap();
-    fs::write(&file, &whole[8..]).unwrap();
+    fs::write(&file, &intact[8..]).unwrap();
     assert!(is_invalid(&open_error(&path), &file, SIZE));
     fs::write(
         &manifest,
         listed.replace(
-            &format!("\"bytes\": {},", whole.len()),
-            &format!("\"bytes\": {},", whole.len() - 8),
+            &format!("\"bytes\": {},", intact.len()),
+            &format!("\"bytes\": {},", intact.len() - 8),
         ),
     )
     .unwrap();
@@ -432,7 +432,7 @@ fn verify_detects_swapped_suffixes_without_manifest() {
     pointers.swap(20, 22); // two-byte pointers: ranks 10 and 11 change places
     pointers.swap(21, 23);
     fs::write(&table, pointers).unwrap();
-    let error = verify(&index, OpenOptions::default(), Level::Full).unwrap_err();
+    let error = verify(&index, OpenOptions::default(), VerifyLevel::Full).unwrap_err();
     assert!(is_invalid(&error, &table, CORRUPT), "{error}");
 }
 
@@ -555,7 +555,7 @@ fn index_stores_and_checks_its_tokenizer() {
         (3, 10, TokenWidth::U8)
     );
 
-    let corpus = Corpus::open(&out).unwrap();
+    let corpus = TextIndex::open(&out).unwrap();
     let words = |all_of: &[&[&str]]| -> Vec<Vec<String>> {
         all_of.iter().map(|any| any.iter().map(|&word| word.to_owned()).collect()).collect()
     };
@@ -572,7 +572,7 @@ fn index_stores_and_checks_its_tokenizer() {
     let error = corpus.count_words(&[], &CnfOptions::default(), None).unwrap_err();
     assert!(is_argument(&error, "an empty query: "), "{error}");
 
-    // Many at once: repeats, a word alone, one without tokens; each answer as if it were asked
+    // A batch: repeats, a single word, one without tokens; each count as if it were requested
     // alone.
     let either: &[&[&str]] = &[&["red"], &["den", "fox"]];
     let all_of: [&[&[&str]]; 6] = [
@@ -584,24 +584,28 @@ fn index_stores_and_checks_its_tokenizer() {
         &[&["den"], &["den"]],
     ];
     let all_of = all_of.map(words);
-    let asked: Vec<&[Vec<String>]> = all_of.iter().map(Vec::as_slice).collect();
+    let queries: Vec<&[Vec<String>]> = all_of.iter().map(Vec::as_slice).collect();
     let options = CnfOptions::default();
-    for enough in [None, Some(1)] {
+    for limit in [None, Some(1)] {
         let alone =
-            asked.iter().map(|all_of| corpus.count_words(all_of, &options, enough).unwrap());
+            queries.iter().map(|all_of| corpus.count_words(all_of, &options, limit).unwrap());
         assert_eq!(
-            corpus.count_words_batch(&asked, &options, enough, None).unwrap(),
+            corpus.count_words_batch(&queries, &options, limit, None).unwrap(),
             alone.collect::<Vec<_>>()
         );
     }
     assert!(corpus.count_words_batch(&[&[]], &options, None, None).is_err());
 
     let other = Tokenizer::from_bytes(WORDS.replace("den", "lair")).unwrap();
-    let error = Corpus::new(Index::open(&out).unwrap(), other).unwrap_err();
+    let error = TextIndex::new(Index::open(&out).unwrap(), other).unwrap_err();
     assert!(is_argument(&error, "was built with the tokenizer "), "{error}");
     fs::remove_file(out.join(TOKENIZER)).unwrap();
-    assert!(is_invalid(&Corpus::open(&out).unwrap_err(), &out.join(TOKENIZER), MISSING));
+    assert!(is_invalid(&TextIndex::open(&out).unwrap_err(), &out.join(TOKENIZER), MISSING));
     let of_ids = folder.path().join("ids");
     build_from_tokens([vec![1]], TokenWidth::U8, &of_ids, &BuildOptions::default()).unwrap();
-    assert!(is_invalid(&Corpus::open(&of_ids).unwrap_err(), &of_ids, " holds no tokenizer.json"));
+    assert!(is_invalid(
+        &TextIndex::open(&of_ids).unwrap_err(),
+        &of_ids,
+        " holds no tokenizer.json"
+    ));
 }

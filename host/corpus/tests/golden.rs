@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 
 use common::{lines, shared};
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth, Tokenizer, build,
-    build_from_streams, verify,
+    BuildOptions, Cnf, CnfOptions, Index, Mode, OpenOptions, TokenWidth, Tokenizer, VerifyLevel,
+    build, build_from_streams, verify,
 };
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -94,7 +94,7 @@ fn indexes(shared: &Path) -> &'static BTreeMap<&'static str, Index> {
     })
 }
 
-/// The index of all corpora, built in the test run's own folder and kept until the next run.
+/// The index of all corpora, built in the test run's own folder and reused until the next run.
 fn full(shared: &Path, shards: usize) -> PathBuf {
     static BUILT: OnceLock<[PathBuf; 2]> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -159,7 +159,7 @@ fn small_index_files_match_golden_bytes() {
             }
         }
         assert_eq!(compared, if shards == 1 { 3 } else { 20 });
-        verify(&ours, OpenOptions::default(), Level::Full).unwrap();
+        verify(&ours, OpenOptions::default(), VerifyLevel::Full).unwrap();
     }
 }
 
@@ -268,17 +268,17 @@ fn micro_cases_match_official_engine() {
     let cases: Vec<Micro> = lines(&shared.join("golden/corpus/micro.jsonl"));
     assert_eq!(cases.len(), 189);
     let folder = tempfile::tempdir().unwrap();
-    let mut asked = 0;
+    let mut num_queries = 0;
     for case in cases {
         let path = folder.path().join(&case.name);
         let build_options =
             BuildOptions { pointer_width: Some(case.pointer_width), ..BuildOptions::default() };
         build_from_streams(&case.shards, TokenWidth::U16, &path, &build_options).unwrap();
-        verify(&path, OpenOptions::default(), Level::Full).unwrap();
+        verify(&path, OpenOptions::default(), VerifyLevel::Full).unwrap();
         let index = Index::open(&path).unwrap();
         assert!(index.info().shards.iter().all(|shard| shard.pointer_width == case.pointer_width));
         for query in case.queries {
-            asked += 1;
+            num_queries += 1;
             let Some(cnf) = query.cnf else {
                 assert_eq!(index.count(&query.ids.unwrap()).unwrap(), query.count, "{}", case.name);
                 continue;
@@ -297,7 +297,7 @@ fn micro_cases_match_official_engine() {
             }
         }
     }
-    assert!(asked > 900, "{asked} queries");
+    assert!(num_queries > 900, "{num_queries} queries");
 }
 
 fn options(max_clause_freq: u64, max_diff_tokens: u64) -> CnfOptions {

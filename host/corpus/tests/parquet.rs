@@ -1,11 +1,12 @@
-//! Building from Parquet files, whole, odd and broken ones.
+//! Builds from intact, unusual and damaged Parquet files.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use corver_corpus::{
-    BuildOptions, Error, IndexManifest, Progress, TokenWidth, Tokenizer, build, parquet_records,
+    BuildOptions, BuildProgress, Error, IndexManifest, TokenWidth, Tokenizer, build,
+    parquet_records,
 };
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
@@ -245,12 +246,12 @@ fn parquet_rows_read_as_json_records() {
     assert_eq!((records.len(), &records[0], &records[3]), (4, &first, &second));
     assert_eq!(records[2]["links"], serde_json::json!([7, 8]));
 
-    let whole = fs::read(&path).unwrap();
-    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    let intact = fs::read(&path).unwrap();
+    fs::write(&path, &intact[..intact.len() / 2]).unwrap();
     let error = parquet_records(&path).map(drop).unwrap_err();
     assert!(is_input(&error, NOT_READABLE), "{error}");
     // A page of the first group is destroyed: an error that names a row, and then the end.
-    let mut damaged = whole;
+    let mut damaged = intact;
     damaged[8..40].fill(0xFF);
     fs::write(&path, &damaged).unwrap();
     let records: Vec<_> = parquet_records(&path).unwrap().collect();
@@ -321,9 +322,9 @@ fn unusable_parquet_error_names_problem() {
     }
 
     write(&input, TEXTS, Compression::SNAPPY, vec![strings(texts().iter().map(String::as_str))]);
-    let whole = fs::read(&input).unwrap();
-    for length in [0, 3, 11, whole.len() / 2, whole.len() - 1] {
-        fs::write(&input, &whole[..length]).unwrap();
+    let intact = fs::read(&input).unwrap();
+    for length in [0, 3, 11, intact.len() / 2, intact.len() - 1] {
+        fs::write(&input, &intact[..length]).unwrap();
         assert!(is_input(&attempt(), NOT_READABLE), "{length} bytes");
     }
     fs::write(&input, "{\"text\": \"red\"}\n".repeat(9)).unwrap();
@@ -356,14 +357,17 @@ fn interrupted_build_resumes_within_file() {
     write(&first, TEXTS, Compression::SNAPPY, groups(Some("end")));
     fs::write(&second, "oops\n").unwrap();
     let resumed = std::sync::Mutex::new(0);
-    let tell = |progress: Progress| {
-        if let Progress::Resumed { documents, .. } = progress {
+    let on_progress = |progress: BuildProgress| {
+        if let BuildProgress::Resumed { documents, .. } = progress {
             *resumed.lock().unwrap() = documents;
         }
     };
     // A checkpoint after every few rows, of which the newest lies within the first file.
-    let options =
-        BuildOptions { checkpoint_bytes: 2_000, progress: Some(&tell), ..BuildOptions::default() };
+    let options = BuildOptions {
+        checkpoint_bytes: 2_000,
+        progress: Some(&on_progress),
+        ..BuildOptions::default()
+    };
     let options = BuildOptions { token_width: Some(TokenWidth::U16), ..options };
     let out = folder.path().join("index");
     let error = index(&inputs, &out, &options).unwrap_err();

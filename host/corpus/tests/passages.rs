@@ -1,41 +1,23 @@
 //! Matches as text: the right document, the right words marked, in every kind of index.
 
+mod vocabulary;
+
 use std::fs;
 
 use corver_corpus::{
-    BuildOptions, CnfOptions, Corpus, Error, Index, Mode, Passage, Tokenizer, build,
+    BuildOptions, CnfOptions, Error, Index, MatchPassage, Mode, TextIndex, Tokenizer, build,
     build_from_documents,
 };
 use serde_json::{Map, Value, json};
 
-/// A vocabulary of words behind `▁`, decoded as the Llama 2 family is: a word carries the space
-/// before it.
-fn tokenizer(texts: &[&str]) -> Tokenizer {
-    let mut vocab = Map::from_iter([("<unk>".to_owned(), json!(0))]);
-    for word in texts.iter().flat_map(|text| text.split(' ')) {
-        let id = vocab.len();
-        vocab.entry(format!("▁{word}")).or_insert(json!(id));
-    }
-    let json = json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
-        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
-        "post_processor": null,
-        "decoder": {"type": "Sequence", "decoders": [
-            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
-            {"type": "Fuse"},
-            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
-        ]},
-        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "<unk>"},
-    });
-    Tokenizer::from_bytes(json.to_string()).unwrap()
-}
+use vocabulary::tokenizer;
 
 fn words(query: &str) -> Vec<Vec<String>> {
     corver_corpus::parse_query(query).unwrap()
 }
 
 /// The passage's text, the query's words in brackets.
-fn text_of(passage: &Passage) -> String {
+fn text_of(passage: &MatchPassage) -> String {
     passage
         .spans
         .iter()
@@ -54,7 +36,7 @@ fn passages_mark_query_words() {
             let path = folder.path().join("index");
             build_from_documents(texts, &tokenizer, &path, &BuildOptions::with_shards(shards))
                 .unwrap();
-            let corpus = Corpus::open(&path).unwrap();
+            let corpus = TextIndex::open(&path).unwrap();
             let options = CnfOptions { mode, ..CnfOptions::default() };
             let shown = |query: &str| {
                 let mut shown: Vec<String> = corpus
@@ -107,7 +89,7 @@ fn passages_are_sampled_across_corpus() {
         &BuildOptions::default(),
     )
     .unwrap();
-    let corpus = Corpus::open(&path).unwrap();
+    let corpus = TextIndex::open(&path).unwrap();
     let documents = |limit: usize| -> Vec<u64> {
         let passages = corpus.passages(&words("fox"), &CnfOptions::default(), limit).unwrap();
         passages.iter().map(|passage| passage.document).collect()
@@ -143,11 +125,11 @@ fn passage_edges_never_split_words() {
     let text = format!("{} fox {}", "marmalade ".repeat(9).trim(), "marmalade ".repeat(9).trim());
     build_from_documents([text.as_str()], &tokenizer, &path, &BuildOptions::default()).unwrap();
     let passages =
-        Corpus::open(&path).unwrap().passages(&words("fox"), &CnfOptions::default(), 1).unwrap();
-    let whole = ["marmalade"; 3].join(" ");
+        TextIndex::open(&path).unwrap().passages(&words("fox"), &CnfOptions::default(), 1).unwrap();
+    let words = ["marmalade"; 3].join(" ");
     assert_eq!(
         passages.iter().map(text_of).collect::<Vec<_>>(),
-        [format!("… {whole} [fox] {whole} …")]
+        [format!("… {words} [fox] {words} …")]
     );
 }
 
@@ -162,7 +144,7 @@ fn passage_carries_position_and_metadata() {
     )
     .unwrap();
     build(&[input], &tokenizer(&["a den fox hen"]), &path, &BuildOptions::with_shards(2)).unwrap();
-    let corpus = Corpus::open(&path).unwrap();
+    let corpus = TextIndex::open(&path).unwrap();
     let passage =
         |query: &str| corpus.passages(&words(query), &CnfOptions::default(), 1).unwrap().remove(0);
 

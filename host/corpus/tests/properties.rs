@@ -3,7 +3,7 @@
 mod common;
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfCount, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth,
+    BuildOptions, Cnf, CnfCount, CnfOptions, Index, Mode, OpenOptions, TokenWidth, VerifyLevel,
     build_from_tokens, verify,
 };
 use proptest::prelude::*;
@@ -121,10 +121,10 @@ fn case() -> impl Strategy<Value = Case> {
     ];
     (alphabet, 1_usize..4).prop_flat_map(|((width, alphabet), shards)| {
         let word = proptest::sample::select(alphabet.clone());
-        let asked =
+        let token =
             prop_oneof![12 => proptest::sample::select(alphabet), 1 => Just(width.separator())];
         let documents = proptest::collection::vec(proptest::collection::vec(word, 0..40), 3..12);
-        let term = proptest::collection::vec(asked, 1..4);
+        let term = proptest::collection::vec(token, 1..4);
         let clause = proptest::collection::vec(term, 1..4);
         let cnf = proptest::collection::vec(clause, 1..5);
         let pointers = prop_oneof![Just(None), (3_usize..=8).prop_map(Some)];
@@ -150,7 +150,7 @@ fn with_index<T>(case: &Case, check: impl FnOnce(&Index, &Reference) -> T) -> T 
         ..BuildOptions::default()
     };
     build_from_tokens(case.documents.clone(), case.width, &path, &options).unwrap();
-    verify(&path, OpenOptions::default(), Level::Full).unwrap();
+    verify(&path, OpenOptions::default(), VerifyLevel::Full).unwrap();
     check(&Index::open(&path).unwrap(), &Reference::new(&case.documents, case.shards, case.width))
 }
 
@@ -182,16 +182,16 @@ proptest! {
             // boundaries.)
             let compatible = CnfOptions { max_clause_freq: 1 << 40, mode: Mode::Compatible, ..exact };
             prop_assert_eq!(index.count_cnf(&cnf, &compatible, None).unwrap(), answer);
-            for enough in 1..5 {
-                let early = index.count_cnf(&cnf, &exact, Some(enough)).unwrap();
-                prop_assert_eq!(early.count.min(enough), expected.min(enough));
+            for limit in 1..5 {
+                let early = index.count_cnf(&cnf, &exact, Some(limit)).unwrap();
+                prop_assert_eq!(early.count.min(limit), expected.min(limit));
             }
             // A sampled count stops as well: where it would report enough, and nowhere else.
             let sampled = CnfOptions { max_clause_freq: 3, mode: Mode::Compatible, ..exact };
             let whole = index.count_cnf(&cnf, &sampled, None).unwrap();
-            for enough in 1..9 {
-                let early = index.count_cnf(&cnf, &sampled, Some(enough)).unwrap();
-                prop_assert_eq!(early.count.min(enough), whole.count.min(enough));
+            for limit in 1..9 {
+                let early = index.count_cnf(&cnf, &sampled, Some(limit)).unwrap();
+                prop_assert_eq!(early.count.min(limit), whole.count.min(limit));
                 prop_assert!(early.at_least || early == whole);
                 prop_assert_eq!((early.approx, early.sampled), (whole.approx, whole.sampled));
             }
@@ -201,9 +201,9 @@ proptest! {
             let alone = index.count_cnf(&first_clause, &exact, None).unwrap();
             prop_assert_eq!(index.count_cnf_batch(&batch, &exact, None, None).unwrap(), [answer, alone, answer]);
             // Keeping sorted lists, or not, changes no answer.
-            let unkept = OpenOptions { cache_bytes: 0, ..OpenOptions::default() };
-            let unkept = Index::open_with(index.path(), unkept).unwrap();
-            prop_assert_eq!(unkept.count_cnf(&cnf, &exact, None).unwrap(), answer);
+            let uncached = OpenOptions { cache_bytes: 0, ..OpenOptions::default() };
+            let uncached = Index::open_with(index.path(), uncached).unwrap();
+            prop_assert_eq!(uncached.count_cnf(&cnf, &exact, None).unwrap(), answer);
             let found = index.find_cnf(&cnf, &exact).unwrap();
             prop_assert_eq!(found.iter().map(Vec::len).sum::<usize>() as u64, expected);
             Ok(())
@@ -225,9 +225,9 @@ proptest! {
             clauses.reverse();
             let cnf = Cnf::new(clauses).unwrap();
             prop_assert_eq!(index.count_cnf(&cnf, &options, None).unwrap(), answer);
-            for enough in 1..5 {
-                let early = index.count_cnf(&cnf, &options, Some(enough)).unwrap();
-                prop_assert_eq!(early.count, expected.min(enough));
+            for limit in 1..5 {
+                let early = index.count_cnf(&cnf, &options, Some(limit)).unwrap();
+                prop_assert_eq!(early.count, expected.min(limit));
                 prop_assert!(early.at_least || early == answer);
             }
             let found = index.find_cnf(&cnf, &options).unwrap();
@@ -301,11 +301,11 @@ fn cached_lists_do_not_change_counts() {
         })
         .collect();
     for document_tokens in [20_000, 300] {
-        check_what_is_kept(document.chunks(document_tokens).map(<[u32]>::to_vec).collect());
+        check_cached_counts(document.chunks(document_tokens).map(<[u32]>::to_vec).collect());
     }
 }
 
-fn check_what_is_kept(documents: Vec<Vec<u32>>) {
+fn check_cached_counts(documents: Vec<Vec<u32>>) {
     let case = Case {
         width: TokenWidth::U16,
         shards: 1,
@@ -340,14 +340,14 @@ fn check_what_is_kept(documents: Vec<Vec<u32>>) {
             let cnf = Cnf::new(cnf).unwrap();
             let exact = CnfOptions { max_clause_freq: 1, max_diff_tokens, mode: Mode::Exact };
             let uncut = CnfOptions { max_clause_freq: 1 << 40, mode: Mode::Compatible, ..exact };
-            let unkept = Index::open_with(
+            let uncached = Index::open_with(
                 index.path(),
                 OpenOptions { cache_bytes: 0, ..OpenOptions::default() },
             )
             .unwrap();
             let little = OpenOptions { cache_bytes: 10_000, ..OpenOptions::default() };
             let little = Index::open_with(index.path(), little).unwrap();
-            for index in [index, &unkept, &little] {
+            for index in [index, &uncached, &little] {
                 for options in [exact, uncut] {
                     // The first answer leaves lists behind, which the second and the third may use.
                     for _ in 0..3 {

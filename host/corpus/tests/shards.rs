@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions,
-    TOKENIZER, TokenWidth, Tokenizer, build_from_documents, fingerprint, verify,
+    BuildOptions, Cnf, CnfOptions, Error, Index, MANIFEST, Mode, OpenOptions, TOKENIZER, TextIndex,
+    TokenWidth, Tokenizer, VerifyLevel, build_from_documents, fingerprint, verify,
 };
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -42,12 +42,12 @@ fn copy(from: &Path, to: &Path, shards: RangeInclusive<usize>) {
 #[test]
 fn partial_index_counts_sum_to_full_index() {
     let folder = tempfile::tempdir().unwrap();
-    let (whole, part) = (folder.path().join("whole"), folder.path().join("part"));
-    index_in(&whole);
-    copy(&whole, &part, 1..=2);
-    let index = Index::open(&whole).unwrap();
+    let (all_shards, part) = (folder.path().join("all_shards"), folder.path().join("part"));
+    index_in(&all_shards);
+    copy(&all_shards, &part, 1..=2);
+    let index = Index::open(&all_shards).unwrap();
     let parts = [
-        Index::open_with(&whole, options(0..=0)).unwrap(),
+        Index::open_with(&all_shards, options(0..=0)).unwrap(),
         Index::open_with(&part, options(1..=2)).unwrap(),
     ];
     assert_eq!(parts.each_ref().map(Index::num_shards), [1, 2]);
@@ -74,8 +74,12 @@ fn partial_index_counts_sum_to_full_index() {
         (None, true),
         "no one has counted those of a part"
     );
-    assert_eq!(fingerprint(&part).unwrap(), fingerprint(&whole).unwrap(), "it is the same index");
-    let found = verify(&part, options(1..=2), Level::Full).unwrap();
+    assert_eq!(
+        fingerprint(&part).unwrap(),
+        fingerprint(&all_shards).unwrap(),
+        "it is the same index"
+    );
+    let found = verify(&part, options(1..=2), VerifyLevel::Full).unwrap();
     assert_eq!(found.documents, infos[1].documents);
 }
 
@@ -84,22 +88,22 @@ fn partial_index_preserves_shard_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     index_in(&path);
-    let (whole, part) =
-        (Corpus::open(&path).unwrap(), Corpus::open_with(&path, options(2..=2)).unwrap());
-    let hens = |corpus: &Corpus| {
+    let (all_shards, part) =
+        (TextIndex::open(&path).unwrap(), TextIndex::open_with(&path, options(2..=2)).unwrap());
+    let hens = |corpus: &TextIndex| {
         corpus.passages(&[vec!["hen".to_owned()]], &CnfOptions::default(), 9).unwrap()
     };
     let shown = hens(&part);
     assert_eq!(
         shown,
-        hens(&whole).into_iter().filter(|passage| passage.shard == 2).collect::<Vec<_>>()
+        hens(&all_shards).into_iter().filter(|passage| passage.shard == 2).collect::<Vec<_>>()
     );
     assert!(!shown.is_empty());
     assert_eq!(part.index().document_at(0, 0).unwrap(), None, "that shard is not open");
     assert!(part.index().tokens(0, 0..1).is_empty());
     let documents: Vec<_> = part.index().documents().map(Result::unwrap).collect();
     let expected: Vec<_> =
-        whole.index().documents().map(Result::unwrap).filter(|one| one.shard == 2).collect();
+        all_shards.index().documents().map(Result::unwrap).filter(|one| one.shard == 2).collect();
     assert_eq!(documents, expected);
     assert_eq!(
         part.index().document_at(2, documents[0].tokens.start).unwrap().as_ref(),
@@ -115,12 +119,12 @@ fn is_missing(error: &Error, file: &str) -> bool {
 #[test]
 fn unavailable_shard_range_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
-    let (whole, part) = (folder.path().join("whole"), folder.path().join("part"));
-    index_in(&whole);
-    copy(&whole, &part, 1..=1);
+    let (all_shards, part) = (folder.path().join("all_shards"), folder.path().join("part"));
+    index_in(&all_shards);
+    copy(&all_shards, &part, 1..=1);
     #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
     for wrong in [0..=3, 3..=3, 2..=1, 0..=usize::MAX] {
-        let error = Index::open_with(&whole, options(wrong)).unwrap_err();
+        let error = Index::open_with(&all_shards, options(wrong)).unwrap_err();
         assert!(error.to_string().contains(" has no shards "), "{error}");
     }
     let error = |shards| Index::open_with(&part, shards).unwrap_err();
@@ -130,11 +134,11 @@ fn unavailable_shard_range_is_rejected() {
     assert!(is_missing(&error(options(1..=1)), "metadata.1"));
 
     // Without a manifest only the files say what there is.
-    for path in [&whole, &part] {
+    for path in [&all_shards, &part] {
         fs::remove_file(path.join(MANIFEST)).unwrap();
     }
     assert!(is_missing(&error(OpenOptions::default()), "tokenized.0"));
     assert!(is_missing(&error(options(2..=2)), "tokenized.2"));
     let narrow = OpenOptions { token_width: Some(TokenWidth::U8), ..options(1..=2) };
-    assert_eq!(Index::open_with(&whole, narrow).unwrap().num_shards(), 2);
+    assert_eq!(Index::open_with(&all_shards, narrow).unwrap().num_shards(), 2);
 }

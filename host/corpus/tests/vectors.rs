@@ -1,4 +1,4 @@
-//! Counts against `tests/vectors/reference.py`, which tries every place in the text.
+//! Counts against `tests/vectors/reference.py`, which tries every position of the text.
 
 #[path = "../../../tests/vectors/mod.rs"]
 mod vectors;

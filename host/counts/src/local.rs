@@ -1,94 +1,101 @@
-//! An index on this machine.
+//! Counts in an index on this machine.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use corver_core::{BoxError, CorpusSize, Count, CountPrecision, Counter, Query};
-use corver_corpus::{CnfCount, CnfOptions, Corpus, Error};
+use corver_corpus::{CnfCount, CnfOptions, Error, TextIndex};
 
-/// Counts in an index, always with the same options.
+/// A counter of an index on this machine. All counts have the same options.
 #[derive(Debug)]
 pub struct Local {
-    corpus: Corpus,
+    corpus: TextIndex,
     options: CnfOptions,
-    /// For one batch.
-    time: Option<Duration>,
+    /// Longest time of a batch; `None` sets no limit.
+    max_batch_time: Option<Duration>,
 }
 
-/// A batch took too long: queries of many frequent words, as no sentence needs them, or an index
-/// far larger than the memory.
+/// The error of a batch that exceeded its time limit. Its queries have more frequent words than any
+/// sentence needs, or the index is far larger than the memory.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "counting took longer than {limit_ms} ms (corpus.count_ms): {counted} of {queries} queries were answered"
+    "counting took longer than {limit_ms} ms (corpus.count_ms): \
+     {counted} of {queries} queries were answered"
 )]
 pub struct TooSlow {
-    /// Milliseconds allowed.
+    /// Time limit of the batch, milliseconds.
     pub limit_ms: u128,
-    /// Queries that were answered.
+    /// Number of queries that were counted in time.
     pub counted: usize,
-    /// Queries of the batch.
+    /// Number of queries in the batch.
     pub queries: usize,
 }
 
 impl Local {
-    /// Counts in `corpus`.
+    /// Creates a counter without a time limit.
     #[must_use]
-    pub fn new(corpus: Corpus, options: CnfOptions) -> Self {
-        Self { corpus, options, time: None }
+    pub fn new(corpus: TextIndex, options: CnfOptions) -> Self {
+        Self { corpus, options, max_batch_time: None }
     }
 
-    /// The same, but a batch of queries fails where it takes longer than this, at most by the
-    /// queries that are being counted then. `None`: never.
+    /// Sets the time limit of a batch; `None` sets no limit. A batch may exceed it by the time of
+    /// the queries in progress.
     #[must_use]
-    pub fn within(self, time: Option<Duration>) -> Self {
-        Self { time, ..self }
+    pub fn within(self, max_batch_time: Option<Duration>) -> Self {
+        Self { max_batch_time, ..self }
     }
 
-    /// The index with its tokenizer.
+    /// Returns the index with its tokenizer.
     #[must_use]
-    pub fn corpus(&self) -> &Corpus {
+    pub fn corpus(&self) -> &TextIndex {
         &self.corpus
     }
 
-    /// A whole count with everything that the engine says about it; `None` where a word has no
-    /// tokens.
+    /// Returns a count without a limit, with the index's flags; `None` if a word has no tokens.
     ///
     /// # Errors
-    /// As [`Corpus::count_words`].
+    /// Fails as [`TextIndex::count_words`] does.
     pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, Error> {
         self.corpus.count_words(all_of, &self.options, None)
+    }
+
+    /// Returns the error of a batch of `num_queries` queries that failed after `num_counted`.
+    fn batch_error(&self, error: Error, num_counted: usize, num_queries: usize) -> BoxError {
+        match (error, self.max_batch_time) {
+            (Error::Deadline { counted, .. }, Some(max_batch_time)) => TooSlow {
+                limit_ms: max_batch_time.as_millis(),
+                counted: num_counted + counted,
+                queries: num_queries,
+            }
+            .into(),
+            (error, _) => error.into(),
+        }
     }
 }
 
 impl Counter for Local {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
-        let deadline = self.time.and_then(|time| Instant::now().checked_add(time));
-        let mut counts = vec![count_of(None); queries.len()];
-        let mut answered = 0;
-        // The queries of a batch nearly always stop alike.
-        let mut by_enough: BTreeMap<Option<u64>, Vec<usize>> = BTreeMap::new();
+        let deadline = self.max_batch_time.and_then(|time| Instant::now().checked_add(time));
+        let mut counts = vec![to_count(None); queries.len()];
+        let mut num_counted = 0;
+        // A batch has one limit. The queries of a step nearly always have the same one.
+        let mut by_limit: BTreeMap<Option<u64>, Vec<usize>> = BTreeMap::new();
         for (number, query) in queries.iter().enumerate() {
             if !query.all_of.is_empty() && query.all_of.iter().all(|words| !words.is_empty()) {
-                by_enough.entry(query.limit).or_default().push(number);
+                by_limit.entry(query.limit).or_default().push(number);
             }
         }
-        for (enough, numbers) in by_enough {
+        for (limit, numbers) in by_limit {
             let all_of: Vec<_> =
                 numbers.iter().map(|&number| queries[number].all_of.as_slice()).collect();
-            let found = self.corpus.count_words_batch(&all_of, &self.options, enough, deadline);
-            let found = found.map_err(|error| match (error, self.time) {
-                (Error::Deadline { counted, .. }, Some(time)) => BoxError::from(TooSlow {
-                    limit_ms: time.as_millis(),
-                    counted: answered + counted,
-                    queries: queries.len(),
-                }),
-                (error, _) => error.into(),
-            })?;
-            answered += numbers.len();
-            numbers
-                .into_iter()
-                .zip(found)
-                .for_each(|(number, found)| counts[number] = count_of(found));
+            let found = self
+                .corpus
+                .count_words_batch(&all_of, &self.options, limit, deadline)
+                .map_err(|error| self.batch_error(error, num_counted, queries.len()))?;
+            num_counted += numbers.len();
+            for (number, count) in numbers.into_iter().zip(found) {
+                counts[number] = to_count(count);
+            }
         }
         Ok(counts)
     }
@@ -99,8 +106,8 @@ impl Counter for Local {
     }
 }
 
-/// Returns the engine's answer as rules read it.
-fn count_of(found: Option<CnfCount>) -> Count {
+/// Converts the index's count; `None` is a query that cannot be counted.
+fn to_count(found: Option<CnfCount>) -> Count {
     let Some(found) = found else { return Count::exact(None) };
     let precision = match found {
         CnfCount { sampled: true, .. } => CountPrecision::Estimate,
@@ -121,14 +128,14 @@ mod tests {
         "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3},"unk_token":"[UNK]"}}"#;
 
     #[test]
-    fn local_index_honours_enough_and_time_limit() {
+    fn local_index_honours_limit_and_deadline() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("index");
         let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
         build_from_documents(["red fox"; 5], &tokenizer, &path, &BuildOptions::default()).unwrap();
         for (mode, max_diff_tokens) in [(Mode::Compatible, 1), (Mode::Exact, 1), (Mode::Span, 2)] {
             let options = CnfOptions { mode, max_diff_tokens, ..CnfOptions::default() };
-            let mut local = Local::new(Corpus::open(&path).unwrap(), options);
+            let mut local = Local::new(TextIndex::open(&path).unwrap(), options);
             let pair = Query::new([["red"], ["fox"]]);
             let nothing: [&[&str]; 2] = [&["red"], &[]];
             let queries = [

@@ -1,61 +1,72 @@
-//! Sources, opened together for a run.
+//! The sources of a run, opened as one counter.
 
 use corver_core::Counter;
 
 use crate::{
-    OpenSettings, RemoteError, RemoteSettings, Source, SourceError, Sum, TOKEN_VARIABLE, Token,
-    check_parts,
+    CorpusSource, OpenSettings, RemoteError, RemoteSettings, SourceError, Sum, TOKEN_VARIABLE,
+    Token, check_parts,
 };
 
-/// Checks that a token, where one is set, goes to one server only.
+/// Checks that a token, if one is set, is sent to one server only.
 ///
 /// # Errors
-/// Where the sources name two servers, or the token cannot be used.
-pub fn check_token(sources: &[Source], remote: &RemoteSettings) -> Result<(), SourceError> {
-    let servers = sources.iter().filter_map(|source| match source {
-        Source::Remote { url, .. } => Some(server_of(url)),
-        Source::Folder(_) => None,
-    });
-    let mut servers = servers.collect::<Vec<_>>();
+/// Fails if a token is set and the sources name two servers, or if the token cannot be loaded.
+pub fn check_token(sources: &[CorpusSource], remote: &RemoteSettings) -> Result<(), SourceError> {
+    let mut servers = Vec::new();
+    for source in sources {
+        if let CorpusSource::Remote { url, .. } = source {
+            servers.push(server_of(url));
+        }
+    }
     servers.dedup();
-    let [one, other, ..] = servers.as_slice() else { return Ok(()) };
+    let [first, second, ..] = servers.as_slice() else { return Ok(()) };
     match Token::load(remote.token_file.as_deref(), Some(TOKEN_VARIABLE))
         .map_err(RemoteError::from)?
     {
         Some(_) => Err(SourceError::InvalidSources(format!(
-            "a bearer token is set, but two servers would see it, {one} and {other}: ask one \
-             server, or set none"
+            "a bearer token is set, but two servers would see it, {first} and {second}: use one \
+             server, or set no token"
         ))),
         None => Ok(()),
     }
 }
 
-/// A URL without its path.
+/// Returns a URL without its path.
 fn server_of(url: &str) -> &str {
-    let host = url.find("://").map_or(0, |at| at + "://".len());
-    url[host..].find('/').map_or(url, |at| &url[..host + at])
+    let host_start = url.find("://").map_or(0, |scheme_end| scheme_end + "://".len());
+    match url[host_start..].find('/') {
+        Some(host_len) => &url[..host_start + host_len],
+        None => url,
+    }
 }
 
-/// Opens some sources for a run: several are counted as one.
+/// Opens the sources of a run as one counter; several are summed.
 ///
 /// # Errors
-/// As [`Source::open`], [`check_token`] and [`check_parts`].
-pub fn open(sources: &[Source], settings: &OpenSettings) -> Result<Box<dyn Counter>, SourceError> {
+/// Fails as [`CorpusSource::open`], [`check_token`] and [`check_parts`] do.
+pub fn open(
+    sources: &[CorpusSource],
+    settings: &OpenSettings,
+) -> Result<Box<dyn Counter>, SourceError> {
     check_token(sources, &settings.remote)?;
     let opened =
         sources.iter().map(|source| source.open(settings)).collect::<Result<Vec<_>, _>>()?;
     check_parts(sources.iter().zip(&opened))?;
-    let mut members: Vec<_> =
-        opened.into_iter().map(|opened| Box::new(opened) as Box<dyn Counter>).collect();
+    let mut members: Vec<Box<dyn Counter>> = Vec::new();
+    for source in opened {
+        members.push(Box::new(source));
+    }
     Ok(if members.len() == 1 { members.remove(0) } else { Box::new(Sum::new(members)) })
 }
 
-/// The fingerprints of all sources.
+/// Returns the fingerprints of all sources, joined.
 ///
 /// # Errors
-/// As [`Source::fingerprint`].
-pub fn fingerprint(sources: &[Source]) -> Result<String, SourceError> {
-    Ok(sources.iter().map(Source::fingerprint).collect::<Result<Vec<_>, _>>()?.join(" + "))
+/// Fails as [`CorpusSource::fingerprint`] does.
+pub fn fingerprint(sources: &[CorpusSource]) -> Result<String, SourceError> {
+    let fingerprints =
+        sources.iter().map(CorpusSource::fingerprint).collect::<Result<Vec<_>, _>>()?;
+    Ok(fingerprints.join(" + "))
 }
 
 #[cfg(test)]
@@ -70,14 +81,14 @@ mod tests {
         let remote = RemoteSettings { token_file: Some(path), ..RemoteSettings::default() };
         let check = |texts: &[&str]| {
             check_token(
-                &texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Source>>(),
+                &texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<CorpusSource>>(),
                 &remote,
             )
         };
         check(&["http://host:1/#wiki", "folder", "http://host:1#books"]).unwrap();
         let error = check(&["http://host:1/#wiki", "https://host:1/#wiki"]).unwrap_err();
-        let told = "two servers would see it, http://host:1 and https://host:1: ";
-        assert!(error.to_string().contains(told), "{error}");
+        let expected = "two servers would see it, http://host:1 and https://host:1: ";
+        assert!(error.to_string().contains(expected), "{error}");
     }
 
     #[test]

@@ -1,23 +1,23 @@
-//! Parts of one index in several places: a shard that two of them count would be counted twice.
+//! Checks that no shard of an index is counted twice.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 use corver_corpus::Part;
 
-use crate::{Opened, Source, SourceError};
+use crate::{CorpusSource, OpenedSource, SourceError};
 
 /// Checks that no source is named twice and that no two have the same shard of an index. Warns if a
-/// shard is missing. Only indexes with a manifest report their shards, locally or through our
-/// server.
+/// shard is missing. Only indexes with a manifest report their shards, locally or through a
+/// `corver-host` server.
 ///
 /// # Errors
-/// What would be counted twice.
+/// Fails if a source or shard would be counted twice.
 pub fn check_parts<'s>(
-    opened: impl IntoIterator<Item = (&'s Source, &'s Opened)>,
+    opened: impl IntoIterator<Item = (&'s CorpusSource, &'s OpenedSource)>,
 ) -> Result<(), SourceError> {
-    let mut sources: Vec<&Source> = Vec::new();
-    let mut indexes: BTreeMap<String, Vec<(&Source, Part)>> = BTreeMap::new();
+    let mut sources: Vec<&CorpusSource> = Vec::new();
+    let mut parts_by_index: BTreeMap<String, Vec<(&CorpusSource, Part)>> = BTreeMap::new();
     for (source, index) in opened {
         if sources.contains(&source) {
             let problem = format!("{source} would be counted twice: name it once");
@@ -25,11 +25,11 @@ pub fn check_parts<'s>(
         }
         sources.push(source);
         if let Some(part) = index.part() {
-            indexes.entry(part.index.clone()).or_default().push((source, part));
+            parts_by_index.entry(part.index.clone()).or_default().push((source, part));
         }
     }
-    for parts in indexes.values_mut() {
-        let missing = missing(parts)?;
+    for parts in parts_by_index.values_mut() {
+        let missing = missing_shards(parts)?;
         if !missing.is_empty() {
             let names: Vec<String> = parts.iter().map(|(named, _)| named.to_string()).collect();
             tracing::warn!(
@@ -43,29 +43,35 @@ pub fn check_parts<'s>(
     Ok(())
 }
 
-/// The shards of one index that none of its parts has.
-fn missing(parts: &mut [(&Source, Part)]) -> Result<Vec<RangeInclusive<usize>>, SourceError> {
+/// Returns the shards of one index that none of its parts has.
+fn missing_shards(
+    parts: &mut [(&CorpusSource, Part)],
+) -> Result<Vec<RangeInclusive<usize>>, SourceError> {
     parts.sort_by_key(|(_, part)| *part.shards.start());
-    let (mut missing, mut next, mut before) = (Vec::new(), 0, None);
+    let mut missing = Vec::new();
+    let mut next = 0;
+    let mut previous_source: Option<&CorpusSource> = None;
     for (source, part) in &*parts {
-        let (&first, &last) = (part.shards.start(), part.shards.end());
-        if let Some(before) = before
+        let first = *part.shards.start();
+        if let Some(previous) = previous_source
             && first < next
         {
             return Err(SourceError::InvalidSources(format!(
-                "{before} and {source} both count shard {first} of the same index: name each shard \
-                 once"
+                "{previous} and {source} both count shard {first} of the same index: name each \
+                 shard once"
             )));
         }
         if first > next {
             missing.push(next..=first - 1);
         }
-        next = last.saturating_add(1);
-        before = Some(*source);
+        next = part.shards.end().saturating_add(1); // a server may report any number
+        previous_source = Some(*source);
     }
-    missing.extend(
-        parts.first().filter(|(_, part)| next < part.of).map(|(_, part)| next..=part.of - 1),
-    );
+    if let Some((_, part)) = parts.first()
+        && next < part.of
+    {
+        missing.push(next..=part.of - 1);
+    }
     Ok(missing)
 }
 
@@ -74,11 +80,12 @@ mod tests {
     use super::*;
 
     fn check(parts: &[RangeInclusive<usize>]) -> Result<Vec<RangeInclusive<usize>>, String> {
-        let source = Source::Folder("wiki".into());
+        let source = CorpusSource::Folder("wiki".into());
         let part = |shards: &RangeInclusive<usize>| {
             (&source, Part { index: "wiki".into(), of: 8, shards: shards.clone() })
         };
-        missing(&mut parts.iter().map(part).collect::<Vec<_>>()).map_err(|error| error.to_string())
+        missing_shards(&mut parts.iter().map(part).collect::<Vec<_>>())
+            .map_err(|error| error.to_string())
     }
 
     fn twice(shard: usize) -> Result<Vec<RangeInclusive<usize>>, String> {
@@ -96,6 +103,6 @@ mod tests {
         assert_eq!(check(&[4..=7, 0..=4]), twice(4));
         assert_eq!(check(&[0..=7, 2..=3]), twice(2));
         assert_eq!(check(&[5..=5, 1..=1, 5..=5]), twice(5));
-        assert_eq!(check(&[0..=usize::MAX]), Ok(vec![]), "a server may say anything");
+        assert_eq!(check(&[0..=usize::MAX]), Ok(vec![]), "a server may report anything");
     }
 }

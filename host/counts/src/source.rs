@@ -1,4 +1,4 @@
-//! Where counts come from, by name: index folders and servers.
+//! Index folders and servers, by name.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,55 +6,56 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
-use corver_corpus::{CnfCount, CnfOptions, Corpus, OpenOptions, Part};
+use corver_corpus::{CnfCount, CnfOptions, OpenOptions, Part, TextIndex};
 
 use crate::{Local, Remote, RemoteError, RemoteSettings};
 
-/// One place that counts.
+/// The location of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
-    /// An index folder.
+pub enum CorpusSource {
+    /// A folder on this machine.
     Folder(PathBuf),
     /// An index behind Infini-gram's HTTP API, written `URL#NAME`.
     Remote {
-        /// The server.
+        /// URL of the server.
         url: String,
-        /// Its name for the index.
+        /// Name of the index on the server.
         index: String,
     },
 }
 
-/// Why there is no counter.
+/// A failure to open or count in a source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// Sources that cannot be counted together, or a server without the name of an index.
+    /// The sources cannot be counted together, or a server is given without the name of an index.
     #[error("{0}")]
     InvalidSources(String),
-    /// An index folder that cannot be opened or counted in.
+    /// An index folder cannot be opened or counted in.
     #[error(transparent)]
     Corpus(#[from] corver_corpus::Error),
-    /// A server that cannot be asked.
+    /// A server cannot be used.
     #[error(transparent)]
     Remote(#[from] RemoteError),
 }
 
-/// How sources are opened, and with which options they are asked.
+/// Options for opening sources, and of every count in them.
 #[derive(Debug, Clone, Default)]
 pub struct OpenSettings {
-    /// The options of every count.
+    /// Options of every count.
     pub options: CnfOptions,
-    /// How long a batch of queries may take in an index folder; for ever where `None`.
+    /// Longest time of a batch of queries in an index folder; `None` sets no limit.
     pub count_time: Option<Duration>,
-    /// How index folders are opened.
+    /// Options for opening index folders.
     pub index: OpenOptions,
-    /// How to deal with servers.
+    /// Connections, retries, rate limit and cache of servers.
     pub remote: RemoteSettings,
-    /// Where servers' answers are kept, if `remote` wants it.
+    /// Folder of the on-disk cache of servers' counts, used if `remote.cache` is true. `None`
+    /// disables the cache.
     pub cache_dir: Option<PathBuf>,
 }
 
-impl FromStr for Source {
+impl FromStr for CorpusSource {
     type Err = SourceError;
 
     fn from_str(text: &str) -> Result<Self, SourceError> {
@@ -73,7 +74,7 @@ impl FromStr for Source {
     }
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for CorpusSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder(path) => write!(f, "the index {}", path.display()),
@@ -82,28 +83,32 @@ impl fmt::Display for Source {
     }
 }
 
-impl Source {
-    /// Opens it. A server is asked what it is.
+impl CorpusSource {
+    /// Opens the source. A server is requested to describe itself.
     ///
     /// # Errors
-    /// Where the folder holds no index, or as [`Remote::open`].
-    pub fn open(&self, settings: &OpenSettings) -> Result<Opened, SourceError> {
-        let OpenSettings { options, count_time, index: open, remote, cache_dir } = settings;
-        Ok(match self {
-            Self::Folder(folder) => Opened::Local(
-                Local::new(Corpus::open_with(folder, open.clone())?, *options).within(*count_time),
-            ),
-            Self::Remote { url, index } => {
-                Opened::Remote(Remote::open(url, index, *options, remote, cache_dir.as_deref())?)
+    /// Fails if the folder holds no index, or as [`Remote::open`] does.
+    pub fn open(&self, settings: &OpenSettings) -> Result<OpenedSource, SourceError> {
+        match self {
+            Self::Folder(folder) => {
+                let corpus = TextIndex::open_with(folder, settings.index.clone())?;
+                let local = Local::new(corpus, settings.options).within(settings.count_time);
+                Ok(OpenedSource::Local(local))
             }
-        })
+            Self::Remote { url, index } => {
+                let cache_dir = settings.cache_dir.as_deref();
+                let remote =
+                    Remote::open(url, index, settings.options, &settings.remote, cache_dir)?;
+                Ok(OpenedSource::Remote(remote))
+            }
+        }
     }
 
-    /// What a run's manifest records: the hash of an index folder; a server's index has only its
-    /// name.
+    /// Returns the fingerprint that a run's manifest records: the hash of an index folder, or the
+    /// name of a server's index.
     ///
     /// # Errors
-    /// Where the folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub fn fingerprint(&self) -> Result<String, SourceError> {
         Ok(match self {
             Self::Folder(folder) => corver_corpus::fingerprint(folder)?,
@@ -112,18 +117,18 @@ impl Source {
     }
 }
 
-/// A source that was opened.
+/// An open source, ready to count.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a run opens a handful")]
-pub enum Opened {
-    /// An index folder.
+pub enum OpenedSource {
+    /// An index folder on this machine.
     Local(Local),
-    /// A server's index.
+    /// An index of a server.
     Remote(Remote),
 }
 
-impl Opened {
-    /// The shards that it has, and of which index, where that is recorded.
+impl OpenedSource {
+    /// Returns the shards that the source has; `None` if they are not recorded.
     pub(crate) fn part(&self) -> Option<Part> {
         match self {
             Self::Local(local) => local.corpus().index().part(),
@@ -131,10 +136,10 @@ impl Opened {
         }
     }
 
-    /// A whole count with everything that the source says about it; `None` where it has none.
+    /// Returns a count without a limit, with the source's flags; `None` if the query has no count.
     ///
     /// # Errors
-    /// Where counting itself fails.
+    /// Fails if the index cannot be read or the server does not reply.
     pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, SourceError> {
         Ok(match self {
             Self::Local(local) => local.count_words(all_of)?,
@@ -143,7 +148,7 @@ impl Opened {
     }
 }
 
-impl Counter for Opened {
+impl Counter for OpenedSource {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         match self {
             Self::Local(local) => local.count(queries),
@@ -165,11 +170,11 @@ mod tests {
 
     #[test]
     fn source_parses_folder_or_server() {
-        let parse = |text: &str| text.parse::<Source>();
-        assert_eq!(parse("wiki#2").unwrap(), Source::Folder("wiki#2".into()));
+        let parse = |text: &str| text.parse::<CorpusSource>();
+        assert_eq!(parse("wiki#2").unwrap(), CorpusSource::Folder("wiki#2".into()));
         assert_eq!(
             parse("https://api.infini-gram.io/#v4_pileval_llama").unwrap(),
-            Source::Remote {
+            CorpusSource::Remote {
                 url: "https://api.infini-gram.io/".into(),
                 index: "v4_pileval_llama".into()
             }

@@ -6,51 +6,48 @@ use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
 
 /// The sum of several counters.
 ///
-/// All are asked at the same time, each by itself. `max_clause_freq` therefore holds for each of
-/// them, not for their sum, and in
-/// [`Mode::Compatible`](corver_corpus::Mode::Compatible) a sum may differ from the count of one index over all the
-/// documents. And each counts as far as is enough for the sum. A word need only be known to one of
-/// them.
+/// All members count concurrently and independently:
+/// - `max_clause_freq` applies to each member, so that in
+///   [`Mode::Compatible`](corver_corpus::Mode::Compatible) a sum may differ from the count of one
+///   index of all documents;
+/// - each member counts up to the limit of the sum;
+/// - a word has a count if one member has tokens for it.
 pub struct Sum {
     members: Vec<Box<dyn Counter>>,
 }
 
-/// Several members of a [`Sum`] failed.
+/// The errors of several members of a [`Sum`].
 #[derive(Debug, thiserror::Error)]
-#[error("{} corpora failed: {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+#[error("{} corpora failed: {}", .0.len(), join(.0))]
 struct SeveralFailed(Vec<BoxError>);
 
+fn join(errors: &[BoxError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 impl Sum {
-    /// Joins some counters.
+    /// Creates the sum of these counters.
     #[must_use]
     pub fn new(members: Vec<Box<dyn Counter>>) -> Self {
         Self { members }
     }
 
-    /// What each member answers.
-    fn ask(&mut self, queries: &[Query]) -> Result<Vec<Vec<Count>>, BoxError> {
-        let ask = |member: &mut Box<dyn Counter>| {
-            let counts = member.count(queries)?;
-            match counts.len() {
-                got if got == queries.len() => Ok(counts),
-                got => Err(BoxError::from(format!(
-                    "a corpus gave {got} counts for {} queries",
-                    queries.len()
-                ))),
+    /// Returns the counts of each member.
+    fn member_counts(&mut self, queries: &[Query]) -> Result<Vec<Vec<Count>>, BoxError> {
+        let mut counts = Vec::new();
+        let mut errors = Vec::new();
+        std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for member in &mut self.members {
+                threads.push(scope.spawn(|| count_in(member.as_mut(), queries)));
             }
-        };
-        let answers: Vec<_> = std::thread::scope(|scope| {
-            let asked: Vec<_> =
-                self.members.iter_mut().map(|member| scope.spawn(|| ask(member))).collect();
-            asked
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
-                .collect()
+            for thread in threads {
+                match thread.join().unwrap_or_else(|panic| resume_unwind(panic)) {
+                    Ok(member_counts) => counts.push(member_counts),
+                    Err(error) => errors.push(error),
+                }
+            }
         });
-        let (mut counts, mut errors) = (Vec::new(), Vec::new());
-        for answer in answers {
-            answer.map_or_else(|error| errors.push(error), |answer| counts.push(answer));
-        }
         match errors.len() {
             0 => Ok(counts),
             1 => Err(errors.remove(0)),
@@ -59,22 +56,33 @@ impl Sum {
     }
 }
 
+/// Returns the counts of one member, one for each query.
+fn count_in(member: &mut dyn Counter, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
+    let counts = member.count(queries)?;
+    if counts.len() != queries.len() {
+        let problem =
+            format!("a corpus gave {} counts for {} queries", counts.len(), queries.len());
+        return Err(BoxError::from(problem));
+    }
+    Ok(counts)
+}
+
 impl Counter for Sum {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let mut sums = vec![Count::exact(None); queries.len()];
-        for counts in self.ask(queries)? {
+        for counts in self.member_counts(queries)? {
             for (sum, count) in sums.iter_mut().zip(counts) {
                 sum.precision = sum.precision.of_sum(count.precision);
-                if let Some(more) = count.occurrences {
+                if let Some(occurrences) = count.occurrences {
                     sum.occurrences =
-                        Some(sum.occurrences.unwrap_or_default().saturating_add(more));
+                        Some(sum.occurrences.unwrap_or_default().saturating_add(occurrences));
                 }
             }
         }
         Ok(sums)
     }
 
-    /// The sum of all sizes; `None` where a member does not say.
+    /// Returns the sum of all sizes; `None` if a member's size is unknown.
     fn size(&self) -> CorpusSize {
         let sizes: Vec<CorpusSize> = self.members.iter().map(|member| member.size()).collect();
         CorpusSize {
@@ -92,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers every query with this, whatever is enough.
+    /// Returns the same count for every query, whatever its limit.
     struct Fixed(Count, CorpusSize);
 
     impl Counter for Fixed {
@@ -105,7 +113,7 @@ mod tests {
         }
     }
 
-    /// Fails with these words.
+    /// Fails with a message.
     struct Broken(&'static str);
 
     impl Counter for Broken {
@@ -118,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Answers 1, once as many are asked as the barrier holds.
+    /// Returns 1 once all members that share the barrier are counting.
     struct Together(Arc<Barrier>);
 
     impl Counter for Together {
@@ -132,14 +140,14 @@ mod tests {
         }
     }
 
-    /// Has as many matches as it says, and stops at what is enough.
+    /// Has a fixed number of matches, and stops at the query's limit.
     struct Stopping(u64);
 
     impl Counter for Stopping {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
             let count = |query: &Query| match query.limit {
-                Some(enough) if enough < self.0 => {
-                    Count { occurrences: Some(enough), precision: CountPrecision::AtLeast }
+                Some(limit) if limit < self.0 => {
+                    Count { occurrences: Some(limit), precision: CountPrecision::AtLeast }
                 }
                 _ => Count::exact(Some(self.0)),
             };
@@ -159,9 +167,9 @@ mod tests {
         Box::new(Fixed(count, CorpusSize { tokens: Some(10), documents: None }))
     }
 
-    fn sum(members: Vec<Box<dyn Counter>>, enough: &[Option<u64>]) -> Result<Vec<Count>, BoxError> {
+    fn sum(members: Vec<Box<dyn Counter>>, limits: &[Option<u64>]) -> Result<Vec<Count>, BoxError> {
         let queries: Vec<_> =
-            enough.iter().map(|&enough| Query::new([["fox"]]).with_limit(enough)).collect();
+            limits.iter().map(|&limit| Query::new([["fox"]]).with_limit(limit)).collect();
         Sum::new(members).count(&queries)
     }
 
@@ -184,14 +192,14 @@ mod tests {
 
     #[test]
     fn sum_members_count_concurrently() {
-        let barrier = Arc::new(Barrier::new(3)); // one after the other would wait for ever
+        let barrier = Arc::new(Barrier::new(3)); // one after the other would wait forever
         let members =
             (0..3).map(|_| Box::new(Together(barrier.clone())) as Box<dyn Counter>).collect();
         assert_eq!(sum(members, &[None, None]).unwrap(), [THREE, THREE]);
     }
 
     #[test]
-    fn enough_limit_applies_to_each_member() {
+    fn limit_applies_to_each_member() {
         let members = || vec![Box::new(Stopping(5)) as Box<dyn Counter>, Box::new(Stopping(2))];
         let counts = sum(members(), &[None, Some(7), Some(5), Some(3), Some(1)]).unwrap();
         let exact = |occurrences| Count::exact(Some(occurrences));

@@ -1,52 +1,56 @@
-//! The JSON of Infini-gram's HTTP API, as client and server share it.
+//! The JSON of Infini-gram's HTTP API, shared by client and server.
 //!
-//! A POST holds a [`Request`], and a [`Reply`] comes back. What goes beyond the public API is
-//! optional, so that each side works with others' programs: a request may name a mode, say when a
-//! count is large enough, and hold many queries; an answer says whether the count is the number of
-//! matches (`approx` does not always tell). A GET tells what is served ([`About`]), and only what
-//! it says is asked for.
+//! A POST request has the body [`CountRequest`], and its response [`ApiReply`]. A GET request returns
+//! a [`ServerInfo`].
+//!
+//! Extensions to the public API are optional, so that either side works with other programs. A
+//! request may have a mode, a limit, and many queries; a reply may say if the count is exact, which
+//! `approx` alone does not. The client uses only the extensions that [`ServerInfo`] lists.
 
 use corver_core::{Count, CountPrecision};
 use corver_corpus::{CnfOptions, Mode, Part};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-/// Asks for the count of one query. An [`Answer`] comes back.
+/// Query type of a request for one count. The reply is a [`CountReply`].
 pub const COUNT: &str = "count";
-/// Asks for the counts of many. [`Counts`] come back. The public API has no such thing.
+/// Query type of a request for many counts, which the public API does not have. The reply is
+/// [`Counts`].
 pub const COUNTS: &str = "counts";
 
-/// Asks for counts.
+/// A request for one or many counts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
-    /// The index, by the server's name for it.
+pub struct CountRequest {
+    /// Name of the index on the server.
     #[serde(alias = "corpus")]
     pub index: String,
-    /// [`COUNT`] or [`COUNTS`].
+    /// Type of the query: [`COUNT`] or [`COUNTS`].
     pub query_type: String,
-    /// `a AND b OR c`, as [`corver_corpus::parse_query`] reads it; or else `query_ids`.
+    /// Query in words, `a AND b OR c`, as [`corver_corpus::parse_query`] parses it. `None` if
+    /// `query_ids` or `queries` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
-    /// The same in token ids.
+    /// Query in token ids, instead of `query`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_ids: Option<TokenIds>,
-    /// Many, each as `query` is.
+    /// Queries in words, for [`COUNTS`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queries: Option<Vec<String>>,
-    /// Occurrences of a clause above which it is sampled.
+    /// Number of occurrences of a clause above which it is sampled; `None` for the server's
+    /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_clause_freq: Option<u64>,
-    /// The window, in tokens.
+    /// Width of the window that clauses must co-occur in, tokens; `None` for the server's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_diff_tokens: Option<u64>,
-    /// How to count. Left out unless wanted: other servers refuse fields that they do not know.
+    /// Mode of counting. The default is not serialised: other servers refuse unknown fields.
     #[serde(default, skip_serializing_if = "is_default")]
     pub mode: Mode,
-    /// Counts matter up to this number only, as [`corver_core::Query::limit`] says.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enough: Option<u64>,
-    // What some clients send along and the public server ignores.
+    /// Limit of [`corver_core::Query`]: the count matters up to this number. `None` sets no limit.
+    #[serde(rename = "enough", skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    // Some clients send these fields, and the public server ignores them.
     #[serde(rename = "engine", default, skip_serializing)]
     _engine: IgnoredAny,
     #[serde(rename = "source", default, skip_serializing)]
@@ -55,8 +59,8 @@ pub struct Request {
     _timestamp: IgnoredAny,
 }
 
-impl Request {
-    /// Asks for a whole count of `query`, as these options say.
+impl CountRequest {
+    /// Creates a request for the count of one query, without a limit.
     #[must_use]
     pub fn new(index: &str, query: &str, options: &CnfOptions) -> Self {
         Self {
@@ -70,19 +74,19 @@ impl Request {
         }
     }
 
-    /// Asks for counts of many queries, as far as is `enough`.
+    /// Creates a request for the counts of many queries with one limit.
     #[must_use]
-    pub fn of_many(
+    pub fn batch(
         index: &str,
         queries: Vec<String>,
         options: &CnfOptions,
-        enough: Option<u64>,
+        limit: Option<u64>,
     ) -> Self {
         Self {
             query_type: COUNTS.to_owned(),
             query: None,
             queries: Some(queries),
-            enough,
+            limit,
             ..Self::new(index, "", options)
         }
     }
@@ -92,78 +96,78 @@ fn is_default(mode: &Mode) -> bool {
     *mode == Mode::default()
 }
 
-/// One n-gram, or AND of ORs of n-grams.
+/// An n-gram, or an AND of ORs of n-grams.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Nested<T> {
-    /// One after the other.
+    /// Elements that are consecutive in the text.
     Ngram(Vec<T>),
-    /// Clauses of n-grams.
+    /// AND of clauses, each an OR of n-grams.
     Cnf(Vec<Vec<Vec<T>>>),
 }
 
 /// A query in token ids.
 pub type TokenIds = Nested<u32>;
 
-/// What comes back: an [`Answer`] or [`Counts`], or the reason why there is none.
+/// The body of a response: a [`CountReply`] or [`Counts`], or an error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Reply<T> {
-    /// No answer.
+pub enum ApiReply<T> {
+    /// The request failed; the server may use any status.
     Error {
-        /// Why not, for people.
+        /// Reason for people, with the remedy.
         error: String,
     },
-    /// What was asked for.
-    Answer(T),
+    /// The request succeeded, with status 2xx.
+    Success(T),
 }
 
-/// A count, with what a person may want to see of it; our client reads the count alone.
+/// The reply to a [`COUNT`] request. The client deserialises the count and its flags only.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
-    /// Matches, or an estimate of them.
+pub struct CountReply {
+    /// Number of matches, or an estimate.
     pub count: u64,
-    /// The official engine's flag: the count was scaled up from a sample.
+    /// Flag of the official engine: true if the count was extrapolated from a sample.
     pub approx: bool,
-    /// Whether `count` is the number of matches. Only our server says.
+    /// True if `count` is the number of matches. `None` if the server is not `corver-host`.
     pub exact: Option<bool>,
-    /// Milliseconds.
+    /// Time that the server needed, milliseconds.
     #[serde(skip_deserializing)]
     pub latency: f64,
-    /// The query in token ids.
+    /// Token ids of the query.
     #[serde(skip_deserializing)]
     pub token_ids: Option<TokenIds>,
-    /// The vocabulary's piece for every id; `null` where there is none.
+    /// Vocabulary piece of each token id; `null` if it has none.
     #[serde(skip_deserializing)]
     pub tokens: Option<Nested<Option<String>>>,
 }
 
-/// The counts of many queries.
+/// The reply to a [`COUNTS`] request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counts {
-    /// One per query, in order; `null` where a word has no tokens.
-    pub counts: Vec<Option<Counted>>,
-    /// Milliseconds.
+    /// Count of each query, in order; `null` if a word has no tokens.
+    pub counts: Vec<Option<CountResult>>,
+    /// Time that the server needed, milliseconds.
     #[serde(skip_deserializing)]
     pub latency: f64,
 }
 
-/// One of [`Counts`].
+/// The count of one query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counted {
-    /// Matches, or an estimate of them, or so many that it is enough.
+pub struct CountResult {
+    /// Number of matches, an estimate, or a lower bound that reaches the limit.
     pub count: u64,
-    /// The official engine's flag: the count was scaled up from a sample.
+    /// Flag of the official engine: true if the count was extrapolated from a sample.
     pub approx: bool,
-    /// Whether `count` is the number of matches.
+    /// True if `count` is the number of matches.
     pub exact: bool,
 }
 
-impl Counted {
-    /// Returns the count of a query with this limit. The reply does not say why a count is not exact:
-    /// one that reaches the limit, and was not scaled up from a sample, is taken for a lower bound.
+impl CountResult {
+    /// Converts the count of a query with this limit. The reply does not report why a count is not
+    /// exact: one that reaches the limit, and was not extrapolated, is taken for a lower bound.
     #[must_use]
-    pub fn count(self, limit: Option<u64>) -> Count {
+    pub fn to_count(self, limit: Option<u64>) -> Count {
         let reached_limit = limit.is_some_and(|limit| self.count >= limit);
         let precision = match (self.exact, self.approx) {
             (true, _) => CountPrecision::Exact,
@@ -174,26 +178,26 @@ impl Counted {
     }
 }
 
-/// What a GET tells of a server of ours.
+/// The description of a `corver-host` server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct About {
-    /// The name of its index.
+pub struct ServerInfo {
+    /// Name of the served index.
     pub index: String,
-    /// Documents of the index.
+    /// Number of documents in the index.
     pub documents: u64,
-    /// Tokens of the index.
+    /// Number of tokens in the index.
     pub tokens: u64,
-    /// blake3 of the tokenizer that built it, where that is recorded.
+    /// blake3 hash of the tokenizer that built the index; `None` if it is not recorded.
     pub tokenizer: Option<String>,
-    /// The shards that it has, and of which index, where that is recorded.
+    /// Shards that the server has; `None` if they are not recorded.
     pub part: Option<Part>,
-    /// Which values of [`Request::query_type`] it answers.
+    /// Supported values of [`CountRequest::query_type`].
     pub query_types: Vec<String>,
-    /// In which modes it counts.
+    /// Supported modes of counting.
     pub modes: Vec<Mode>,
-    /// How many queries a request of [`COUNTS`] may hold.
+    /// Largest number of queries in a [`COUNTS`] request.
     pub queries: usize,
-    /// How many bytes a request may have.
+    /// Largest request body, bytes.
     pub body_bytes: usize,
 }
 
@@ -205,7 +209,7 @@ mod tests {
     fn count_requests_match_public_api() {
         let request = |mode| {
             let options = CnfOptions { mode, ..CnfOptions::default() };
-            serde_json::to_string(&Request::new("v4_pileval_llama", "red AND fox", &options))
+            serde_json::to_string(&CountRequest::new("v4_pileval_llama", "red AND fox", &options))
                 .unwrap()
         };
         assert_eq!(
@@ -213,8 +217,12 @@ mod tests {
             r#"{"index":"v4_pileval_llama","query_type":"count","query":"red AND fox","max_clause_freq":500000,"max_diff_tokens":1000}"#
         );
         assert!(request(Mode::Span).ends_with(r#","mode":"span"}"#));
-        let many =
-            Request::of_many("wiki", vec!["red AND fox".into()], &CnfOptions::default(), Some(20));
+        let many = CountRequest::batch(
+            "wiki",
+            vec!["red AND fox".into()],
+            &CnfOptions::default(),
+            Some(20),
+        );
         assert_eq!(
             serde_json::to_string(&many).unwrap(),
             r#"{"index":"wiki","query_type":"counts","queries":["red AND fox"],"max_clause_freq":500000,"max_diff_tokens":1000,"enough":20}"#
@@ -223,19 +231,19 @@ mod tests {
 
     #[test]
     fn count_replies_match_public_api() {
-        let read = |json: &str| serde_json::from_str::<Reply<Answer>>(json);
+        let read = |json: &str| serde_json::from_str::<ApiReply<CountReply>>(json);
         let public = r#"{"count":2349754,"approx":false,"latency":0.73,"token_ids":[3014],"tokens":["▁University"]}"#;
         assert_eq!(
             read(public).unwrap(),
-            Reply::Answer(Answer { count: 2_349_754, ..Answer::default() })
+            ApiReply::Success(CountReply { count: 2_349_754, ..CountReply::default() })
         );
         assert_eq!(
             read(r#"{"count":9,"approx":false,"exact":false,"token_ids":"in another form"}"#)
                 .unwrap(),
-            Reply::Answer(Answer { count: 9, exact: Some(false), ..Answer::default() })
+            ApiReply::Success(CountReply { count: 9, exact: Some(false), ..CountReply::default() })
         );
         let error = r#"{"error":"no such index","latency":1}"#;
-        assert_eq!(read(error).unwrap(), Reply::Error { error: "no such index".into() });
+        assert_eq!(read(error).unwrap(), ApiReply::Error { error: "no such index".into() });
         for garbage in ["{}", "[]", "7", r#"{"count":-1,"approx":false}"#, r#"{"count":7}"#] {
             assert!(read(garbage).is_err(), "{garbage}");
         }

@@ -23,14 +23,14 @@ fn good(count: u64) -> Response {
     )
 }
 
-/// The counts of a server of ours.
+/// The reply of a `corver-host` server to a batch.
 fn many(counts: &[Option<u64>]) -> Response {
     let counted = |count: &u64| json!({"count": count, "approx": false, "exact": true});
     let counts: Vec<_> = counts.iter().map(|count| count.as_ref().map(counted)).collect();
     Response::Answer(200, "", json!({"counts": counts, "latency": 0.1}).to_string())
 }
 
-/// What a server of ours says about itself.
+/// The description of a `corver-host` server.
 fn about(index: &str) -> Value {
     json!({
         "index": index, "documents": 3, "tokens": 9, "tokenizer": null, "query_types": ["count", "counts"],
@@ -53,7 +53,7 @@ impl CountServer {
         Self::with_description(vec![Response::Answer(405, "", String::new())], responses)
     }
 
-    /// Starts a server of ours, with the index `wiki`.
+    /// Starts a server like `corver-host`, with the index `wiki`.
     fn corver(responses: Vec<Response>) -> Self {
         let description = Response::Answer(200, "", about("wiki").to_string());
         Self::with_description(vec![description], responses)
@@ -95,7 +95,7 @@ fn open(
     Remote::open(url, "wiki", CnfOptions { mode, ..CnfOptions::default() }, settings, cache_dir)
 }
 
-/// One connection, and everything that may take long takes little.
+/// Settings with one connection and short timeouts.
 fn settings() -> RemoteSettings {
     RemoteSettings { connections: 1, timeout_s: 0.5, patience_s: 20.0, ..RemoteSettings::default() }
 }
@@ -105,7 +105,7 @@ fn count(remote: &Remote, query: &str) -> Result<Option<u64>, RemoteError> {
     remote.count_words(&all_of).map(|count| count.map(|count| count.count))
 }
 
-/// So many different queries.
+/// Returns distinct queries.
 fn queries(number: usize) -> Vec<Query> {
     (0..number).map(|number| Query::new([["red".to_owned()], [number.to_string()]])).collect()
 }
@@ -164,7 +164,7 @@ fn refusal_is_not_retried_and_names_reason() {
         assert!(error.to_string().contains("red AND fox"), "{error}");
         assert_eq!(server.num_requests(), 1);
     }
-    // A redirect would turn the question into another one.
+    // A redirect would turn the POST into a GET.
     let server = CountServer::public_api(vec![Response::Answer(
         302,
         "Location: http://127.0.0.1:1/\r\n",
@@ -183,7 +183,7 @@ fn retry_after_delays_retry_within_patience() {
     let requests = server.requests();
     assert!(requests[1].arrived - requests[0].arrived >= Duration::from_secs(2));
 
-    // Later than patience lasts: an error at once.
+    // Later than patience lasts: an immediate error.
     let server = CountServer::public_api(vec![Response::Answer(
         429,
         "Retry-After: 86400\r\n",
@@ -192,7 +192,7 @@ fn retry_after_delays_retry_within_patience() {
     let start = Instant::now();
     assert!(matches!(
         count(&server.remote(&settings()), "red AND fox"),
-        Err(RemoteError::GaveUp(message)) if message.contains(" in 1 attempts ")
+        Err(RemoteError::Unavailable(message)) if message.contains(" in 1 attempts ")
     ));
     assert!(start.elapsed() < Duration::from_secs(5));
 }
@@ -210,12 +210,12 @@ fn unreachable_server_exhausts_patience() {
     )]);
     for (url, last) in [(&nobody, "refused"), (&server.url, "no memory left")] {
         let patient = RemoteSettings { patience_s: 2.0, ..settings() };
-        let asked = open(url, Mode::Compatible, &patient, None)
-            .and_then(|remote| count(&remote, "red AND fox"));
-        let error = asked.unwrap_err();
-        let RemoteError::GaveUp(said) = &error else { panic!("{error}") };
-        assert!(!said.contains(" in 1 attempts ") && said.contains(" attempts "), "{error}");
-        assert!(said.rsplit("; at last: ").next().unwrap().contains(last), "{error}");
+        let error = open(url, Mode::Compatible, &patient, None)
+            .and_then(|remote| count(&remote, "red AND fox"))
+            .unwrap_err();
+        let RemoteError::Unavailable(message) = &error else { panic!("{error}") };
+        assert!(!message.contains(" in 1 attempts ") && message.contains(" attempts "), "{error}");
+        assert!(message.rsplit("; last error: ").next().unwrap().contains(last), "{error}");
         assert!(error.to_string().contains(url) && error.to_string().contains("wiki"), "{error}");
     }
 }
@@ -247,7 +247,7 @@ fn retries_back_off_while_server_fails() {
     let mut remote =
         server.remote(&RemoteSettings { connections: 8, patience_s: 4.0, ..settings() });
     assert!(remote.count(&queries(40)).is_err());
-    // Each connection tries one query: at once, and after at least 0.25 s, 0.5 s, 1 s, 2 s.
+    // Each connection tries one query: immediately, and after at least 0.25 s, 0.5 s, 1 s, 2 s.
     let requests = server.num_requests();
     assert!((8..=8 * 5).contains(&requests), "{requests}");
 }
@@ -300,9 +300,9 @@ fn cached_counts_are_not_requested_again() {
         count(&open(&server.url, mode, &settings, Some(folder.path())).unwrap(), "red AND fox")
             .unwrap()
     };
-    let asked = [Mode::Compatible, Mode::Compatible, Mode::Span, Mode::Span]
+    let counts = [Mode::Compatible, Mode::Compatible, Mode::Span, Mode::Span]
         .map(|mode| ask(mode, settings()));
-    assert_eq!(asked, [7, 7, 8, 8].map(Some));
+    assert_eq!(counts, [7, 7, 8, 8].map(Some));
     assert_eq!(server.num_requests(), 2);
     assert_eq!(ask(Mode::Compatible, RemoteSettings { cache: false, ..settings() }), Some(9));
 }
@@ -324,7 +324,7 @@ fn count_mode_requires_server_support() {
     }
     let error = says(ours("wiki"), Mode::Exact).unwrap_err();
     assert!(
-        error.to_string().contains(" does not say that it counts in the mode `exact`, "),
+        error.to_string().contains(" does not report support for the mode `exact`, "),
         "{error}"
     );
     let error = says(ours("wiki-0-3"), Mode::Compatible).unwrap_err();
@@ -338,12 +338,12 @@ fn count_mode_requires_server_support() {
         for mode in [Mode::Exact, Mode::Span] {
             let error = says(other.clone(), mode).unwrap_err();
             assert!(
-                error.to_string().contains(" does not say that it counts in the mode "),
+                error.to_string().contains(" does not report support for the mode "),
                 "{error}"
             );
         }
     }
-    // Ours, once it has time.
+    // A `corver-host` server that is busy at first.
     let busy = Response::Answer(503, "Retry-After: 1\r\n", r#"{"error":"busy"}"#.into());
     for (first, mode) in
         [(busy.clone(), Mode::Compatible), (busy, Mode::Span), (status(502), Mode::Span)]
@@ -406,7 +406,8 @@ fn request_size_respects_server_limit() {
 #[test]
 fn too_large_batch_is_halved_and_retried() {
     let too_large = || Response::Answer(413, "", r#"{"error":"ask fewer at once"}"#.into());
-    let (one, two) = (many(&[Some(3)]), many(&[Some(3); 2]));
+    let one = many(&[Some(3)]);
+    let two = many(&[Some(3); 2]);
     let server = CountServer::corver(vec![too_large(), two, too_large(), one.clone(), one]);
     let counts = server.remote(&settings()).count(&queries(4)).unwrap();
     assert_eq!(counts, [Count::exact(Some(3)); 4]);
@@ -439,7 +440,7 @@ fn malformed_server_answer_is_rejected_and_retried() {
         let impatient = RemoteSettings { patience_s: 0.1, ..settings() };
         let error = server.remote(&impatient).count(&queries(2)).unwrap_err().to_string();
         assert!(error.contains("did not answer 2 queries on its index wiki"), "{error}");
-        // It is asked again, as any server whose answer was broken on the way.
+        // The request is retried, as after any response that was damaged on the way.
         let server = CountServer::corver(vec![hostile, many(&[Some(3); 2])]);
         assert!(server.remote(&settings()).count(&queries(2)).is_ok());
     }
@@ -450,11 +451,11 @@ fn malformed_server_answer_is_rejected_and_retried() {
 }
 
 #[test]
-fn enough_is_sent_only_to_corver_server() {
-    let asked =
+fn limit_is_sent_only_to_corver_server() {
+    let batch =
         || vec![Query::new([["fox"], ["den"]]).with_limit(Some(2)), Query::new([["fox"], ["hen"]])];
     let server = CountServer::public_api(vec![good(7)]);
-    assert_eq!(server.remote(&settings()).count(&asked()).unwrap(), [Count::exact(Some(7)); 2]);
+    assert_eq!(server.remote(&settings()).count(&batch()).unwrap(), [Count::exact(Some(7)); 2]);
     assert!(server.requests().iter().all(|request| request.body.get("enough").is_none()));
 
     let folder = tempfile::tempdir().unwrap();
@@ -463,7 +464,7 @@ fn enough_is_sent_only_to_corver_server() {
     for _ in 0..2 {
         let mut remote =
             open(&server.url, Mode::Compatible, &settings(), Some(folder.path())).unwrap();
-        let counts = remote.count(&asked()).unwrap();
+        let counts = remote.count(&batch()).unwrap();
         let stopped = Count { occurrences: Some(2), precision: CountPrecision::AtLeast };
         assert_eq!(counts, [stopped, Count::exact(Some(7))]);
     }

@@ -1,6 +1,6 @@
-//! A curriculum: phases that a run goes through one after the other, each with questions of its
-//! own. (The paper's baselines train on easy, medium and hard questions in three phases, each for a
-//! third of the steps; App. baselines.)
+//! A curriculum: consecutive phases of a run, each with its own questions. (The paper's baselines
+//! train on easy, medium and hard questions in three phases, each for a third of the steps; App.
+//! baselines.)
 
 use std::ops::Range;
 
@@ -9,98 +9,115 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-/// The generator's stream that shuffles the questions of file n is this plus n.
+/// The random stream that shuffles the first file's questions; file n uses this plus n.
 const FILE_STREAM: u64 = 2;
 
-/// Training questions, phase by phase.
+/// The training questions of a run, phase by phase.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Curriculum {
-    /// Those of the first phase, then those of the second, and so on.
+    /// Questions of the first phase, then those of the second, and so on.
     pub questions: Vec<Question>,
-    /// How many questions each phase has.
+    /// Number of questions of each phase.
     phases: Vec<usize>,
 }
 
-/// Some of the questions of a file.
+/// A phase's steps, and the range of its questions in [`Curriculum::questions`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Phase {
+    /// Steps of the run, counted from 0.
+    pub steps: Range<usize>,
+    /// Indices of the questions.
+    pub questions: Range<usize>,
+}
+
+/// The part of a phase's questions that comes from one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// Which file.
+pub struct PhaseShare {
+    /// Index of the file.
     pub file: usize,
-    /// How many of its questions.
+    /// Number of questions.
     pub take: usize,
 }
 
-/// A file has fewer questions than the phases take.
+/// A file that has fewer questions than the phases take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the phases take {wanted} questions of {file}, which has {there}")]
-pub struct TooFew {
-    /// Its name.
+#[error("the phases take {wanted} questions of {file}, which has {available}")]
+pub struct TooFewQuestions {
+    /// Name of the file.
     pub file: String,
-    /// Questions that the phases take, all together.
+    /// Number of questions that all phases take together.
     pub wanted: usize,
-    /// Questions that it has.
-    pub there: usize,
+    /// Number of questions in the file.
+    pub available: usize,
 }
 
 impl Curriculum {
-    /// All questions, for the whole run.
+    /// Returns a curriculum of one phase, with all questions.
     #[must_use]
-    pub fn of_one(questions: Vec<Question>) -> Self {
+    pub fn single_phase(questions: Vec<Question>) -> Self {
         Self { phases: vec![questions.len()], questions }
     }
 
-    /// Draws the questions of each phase from named files; no question is drawn twice. `seed`
-    /// decides which.
+    /// Draws the questions of each phase from named files, without replacement. The same `seed`
+    /// draws the same questions.
     ///
     /// # Errors
-    /// Where a file has too few.
+    /// Fails if a file has too few questions.
     pub fn draw(
         files: Vec<(String, Vec<Question>)>,
-        phases: &[Vec<Share>],
+        phases: &[Vec<PhaseShare>],
         seed: u64,
-    ) -> Result<Self, TooFew> {
-        let mut left = Vec::with_capacity(files.len());
+    ) -> Result<Self, TooFewQuestions> {
+        let mut shuffled = Vec::with_capacity(files.len());
         for (number, (file, mut questions)) in files.into_iter().enumerate() {
-            let of_file = |share: &&Share| share.file == number;
-            let wanted = phases.iter().flatten().filter(of_file).map(|share| share.take).sum();
-            if wanted > questions.len() {
-                return Err(TooFew { file, wanted, there: questions.len() });
+            let mut wanted = 0;
+            for share in phases.iter().flatten() {
+                if share.file == number {
+                    wanted += share.take;
+                }
             }
+            if wanted > questions.len() {
+                return Err(TooFewQuestions { file, wanted, available: questions.len() });
+            }
+            // A stream per file: the draw from a file does not depend on the others' sizes.
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             rng.set_stream(FILE_STREAM + number as u64);
             questions.shuffle(&mut rng);
-            left.push(questions.into_iter());
+            shuffled.push(questions.into_iter());
         }
         let mut curriculum = Self::default();
         for phase in phases {
             let before = curriculum.questions.len();
-            for &Share { file, take } in phase {
-                curriculum.questions.extend(left[file].by_ref().take(take));
+            for &PhaseShare { file, take } in phase {
+                curriculum.questions.extend(shuffled[file].by_ref().take(take));
             }
             curriculum.phases.push(curriculum.questions.len() - before);
         }
         Ok(curriculum)
     }
 
-    /// Whether some step would have no questions.
+    /// True if some step has no questions.
     #[must_use]
     pub fn has_empty_phase(&self) -> bool {
         self.phases.is_empty() || self.phases.contains(&0)
     }
 
-    /// The phase of step `step` of `steps`, both its steps and its questions, by place. Phases have
-    /// equally many steps, as far as that is possible.
+    /// Returns the phase of step `step` of `steps`. The phases' numbers of steps differ by at most
+    /// one.
     ///
     /// # Panics
-    /// Where `step` is not below `steps`.
+    /// Panics if `step` is not below `steps`.
     #[must_use]
-    pub fn phase(&self, step: usize, steps: usize) -> (Range<usize>, Range<usize>) {
+    pub fn phase(&self, step: usize, steps: usize) -> Phase {
         assert!(step < steps, "a run of {steps} steps has no step {step}");
         let number = self.phases.len();
-        let begin = |phase: usize| (phase * steps).div_ceil(number);
-        let phase = (0..number).rfind(|&phase| begin(phase) <= step).unwrap_or(0);
-        let before = self.phases[..phase].iter().sum();
-        (begin(phase)..begin(phase + 1), before..before + self.phases[phase])
+        let first_step = |phase: usize| (phase * steps).div_ceil(number);
+        let phase = (0..number).rfind(|&phase| first_step(phase) <= step).unwrap_or(0);
+        let before: usize = self.phases[..phase].iter().sum();
+        Phase {
+            steps: first_step(phase)..first_step(phase + 1),
+            questions: before..before + self.phases[phase],
+        }
     }
 }
 
@@ -115,8 +132,8 @@ mod tests {
         (name.to_owned(), (0..number).map(question).collect())
     }
 
-    fn share(file: usize, take: usize) -> Share {
-        Share { file, take }
+    fn share(file: usize, take: usize) -> PhaseShare {
+        PhaseShare { file, take }
     }
 
     #[test]
@@ -127,7 +144,7 @@ mod tests {
         };
         let curriculum = draw(1);
         let texts: Vec<&str> =
-            curriculum.questions.iter().map(|one| one.question.as_str()).collect();
+            curriculum.questions.iter().map(|question| question.question.as_str()).collect();
         assert_eq!(texts.iter().collect::<HashSet<_>>().len(), 15);
         let easy = |range: Range<usize>| {
             texts[range].iter().filter(|text| text.starts_with("easy")).count()
@@ -148,14 +165,14 @@ mod tests {
     fn curriculum_phases_share_training_steps() {
         let phases = [vec![share(0, 3)], vec![share(0, 2)], vec![share(0, 1)]];
         let curriculum = Curriculum::draw(vec![file("easy", 6)], &phases, 1).unwrap();
-        let of = |steps| {
-            (0..steps).map(|step| curriculum.phase(step, steps).1.start).collect::<Vec<_>>()
+        let starts = |steps| {
+            (0..steps).map(|step| curriculum.phase(step, steps).questions.start).collect::<Vec<_>>()
         };
-        assert_eq!(of(6), [0, 0, 3, 3, 5, 5]);
-        assert_eq!(of(7), [0, 0, 0, 3, 3, 5, 5]);
-        assert_eq!(of(2), [0, 3], "a run that is too short for them all");
-        assert_eq!(curriculum.phase(3, 6), (2..4, 3..5));
-        let whole = Curriculum::of_one(file("easy", 4).1);
-        assert_eq!(whole.phase(5, 9), (0..9, 0..4));
+        assert_eq!(starts(6), [0, 0, 3, 3, 5, 5]);
+        assert_eq!(starts(7), [0, 0, 0, 3, 3, 5, 5]);
+        assert_eq!(starts(2), [0, 3], "a run that is too short for them all");
+        assert_eq!(curriculum.phase(3, 6), Phase { steps: 2..4, questions: 3..5 });
+        let single = Curriculum::single_phase(file("easy", 4).1);
+        assert_eq!(single.phase(5, 9), Phase { steps: 0..9, questions: 0..4 });
     }
 }

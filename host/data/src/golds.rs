@@ -1,28 +1,29 @@
-//! Gold answers, in whatever shape a trainer's dataset has them.
+//! The golds in a trainer's label, in the shapes of common datasets.
 
 use corver_core::question::split_golds;
 use serde_json::{Map, Value, json};
 
 use crate::record::question;
 
-/// Where a record may hold what is again golds in any shape.
+/// Keys of a label whose value is again a label of any shape.
 const NESTED: [&str; 4] = ["ground_truth", "target", "golds", "text"];
 
-/// The gold answers of a label. None where it is null, or an empty text or list.
+/// Returns the golds of a label; none if it is null, or an empty text or list.
 ///
-/// A text is separated by `;`, as in a question file, or is the JSON of a list. A list has one gold
-/// each; blank ones are ignored. An object is a record of a question file, with or without its
-/// question, or holds its golds as verl's sets, Search-R1's or SQuAD do (`NESTED`).
+/// A text is separated by `;`, as in a question file, or is the JSON of a list. Each item of a list
+/// is a gold; blank ones are ignored. An object is a record of a question file, with or without its
+/// question, or nests its golds as verl's, Search-R1's or SQuAD's sets do (`NESTED`).
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the problem if the label has none of these shapes.
 pub fn golds(label: &Value) -> Result<Vec<String>, String> {
     match label {
         Value::Null => Ok(Vec::new()),
         Value::String(text) if text.trim_start().starts_with('[') => {
             match serde_json::from_str(text) {
                 Ok(list) => golds(&list),
-                Err(_) => Ok(split_golds(text)), // only looks like one
+                // Plain text may begin with a bracket.
+                Err(_) => Ok(split_golds(text)),
             }
         }
         Value::String(text) => Ok(split_golds(text)),
@@ -31,13 +32,13 @@ pub fn golds(label: &Value) -> Result<Vec<String>, String> {
             let golds: Vec<String> = list.iter().map(gold).collect::<Result<_, _>>()?;
             Ok(golds.into_iter().filter(|gold| !gold.trim().is_empty()).collect())
         }
-        Value::Object(record) => of_record(record),
+        Value::Object(record) => record_golds(record),
     }
 }
 
-/// The question that a label holds itself.
+/// Returns the question in a label, if it has one.
 #[must_use]
-pub fn asked(label: &Value) -> Option<&str> {
+pub fn question_in(label: &Value) -> Option<&str> {
     label.get("question").or_else(|| label.get("problem")).and_then(Value::as_str)
 }
 
@@ -49,15 +50,17 @@ fn gold(value: &Value) -> Result<String, String> {
     }
 }
 
-fn of_record(record: &Map<String, Value>) -> Result<Vec<String>, String> {
+fn record_golds(record: &Map<String, Value>) -> Result<Vec<String>, String> {
     if let Some(nested) = NESTED.iter().find_map(|key| record.get(*key)) {
         return golds(nested);
     }
-    let mut record = match record.contains_key("value") {
-        true => json!({ "answer": record }),
-        false => Value::Object(record.clone()),
+    // TriviaQA's `answer`, without the record around it.
+    let mut record = if record.contains_key("value") {
+        json!({ "answer": record })
+    } else {
+        Value::Object(record.clone())
     };
-    if asked(&record).is_none() {
+    if question_in(&record).is_none() {
         record["question"] = json!("");
     }
     question(record)
@@ -94,6 +97,6 @@ mod tests {
         for label in [json!([["a"]]), json!({"style": "rule"}), json!({"answers": 7})] {
             assert!(golds(&label).is_err(), "{label}");
         }
-        assert_eq!(asked(&json!({"problem": "q", "answer": "a"})), Some("q"));
+        assert_eq!(question_in(&json!({"problem": "q", "answer": "a"})), Some("q"));
     }
 }

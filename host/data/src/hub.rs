@@ -1,18 +1,18 @@
-//! Models and datasets that Hugging Face's own tools have downloaded.
+//! The cache of Hugging Face's own tools: models and datasets that they have downloaded.
 
 use std::path::{Path, PathBuf};
 
-/// What a repository of the hub holds.
+/// The kind of a repository of the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Weights and tokenizer.
+pub enum RepoKind {
+    /// A repository with a model's weights and tokenizer.
     Model,
-    /// Questions.
+    /// A repository with question files.
     Dataset,
 }
 
-impl Kind {
-    /// How its folder in the cache begins.
+impl RepoKind {
+    /// Returns the prefix of such repositories' folders in the cache.
     fn prefix(self) -> &'static str {
         match self {
             Self::Model => "models",
@@ -28,31 +28,20 @@ impl Kind {
     }
 }
 
-/// The newest snapshot of `OWNER/NAME` in the cache; `None` where there is none, or the text is no
-/// such name.
-pub fn snapshot(kind: Kind, name: &str) -> Option<PathBuf> {
-    let repository =
-        cache()?.join(format!("{}--{}", kind.prefix(), repository(name)?.replace('/', "--")));
-    let commit = std::fs::read_to_string(repository.join("refs/main")).ok()?;
-    Some(repository.join("snapshots").join(commit.trim())).filter(|snapshot| snapshot.is_dir())
+/// Returns the newest snapshot of `OWNER/NAME` in the cache. `None`: it is not there, or the text
+/// is no such name.
+pub fn snapshot(kind: RepoKind, name: &str) -> Option<PathBuf> {
+    let name = repository_name(name)?.replace('/', "--");
+    let folder = cache()?.join(format!("{}--{name}", kind.prefix()));
+    let commit = std::fs::read_to_string(folder.join("refs/main")).ok()?;
+    let snapshot = folder.join("snapshots").join(commit.trim());
+    snapshot.is_dir().then_some(snapshot)
 }
 
-/// What is said of a file or folder that is not there: how to get it, where the setting can have
-/// been a name.
-pub fn missing(kind: Kind, path: &Path) -> String {
-    let here = std::env::current_dir().unwrap_or_default();
-    let is_file = || {
-        path.extension().is_some_and(|extension| {
-            ["json", "jsonl", "parquet"].iter().any(|file| extension == *file)
-        })
-    };
-    let name = path
-        .strip_prefix(here)
-        .ok()
-        .and_then(Path::to_str)
-        .and_then(repository)
-        .filter(|_| !is_file());
-    match name.zip(cache()) {
+/// Returns the message about a file or folder that does not exist. If the path may be meant as
+/// `OWNER/NAME`, the message has the command that downloads it.
+pub fn missing_message(kind: RepoKind, path: &Path) -> String {
+    match name_in(path).zip(cache()) {
         Some((name, cache)) => {
             format!(
                 "there is no {}, and no {name} in {}; `{} {name}` gets it",
@@ -65,21 +54,42 @@ pub fn missing(kind: Kind, path: &Path) -> String {
     }
 }
 
-/// `OWNER/NAME`, in characters that the hub allows.
-fn repository(text: &str) -> Option<&str> {
-    let (owner, name) = text.split_once('/')?;
-    let is_name = |part: &str| {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(allowed)
-    };
-    (is_name(owner) && is_name(name)).then_some(text)
+/// Returns the `OWNER/NAME` that an absolute path was made of, unless it is a question file's.
+fn name_in(path: &Path) -> Option<&str> {
+    let extension = path.extension().unwrap_or_default();
+    if ["json", "jsonl", "parquet"].iter().any(|of_file| extension == *of_file) {
+        return None;
+    }
+    let here = std::env::current_dir().unwrap_or_default();
+    repository_name(path.strip_prefix(here).ok()?.to_str()?)
 }
 
-/// As `huggingface_hub` looks for it.
+/// Returns the text if it is `OWNER/NAME`, in characters that the hub allows.
+fn repository_name(text: &str) -> Option<&str> {
+    let (owner, name) = text.split_once('/')?;
+    (is_hub_name(owner) && is_hub_name(name)).then_some(text)
+}
+
+fn is_hub_name(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+}
+
+/// Returns the folder of the cache, by the rules of `huggingface_hub`.
 fn cache() -> Option<PathBuf> {
-    let set =
-        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    set("HF_HUB_CACHE")
-        .or_else(|| Some(set("HF_HOME").or_else(|| Some(home()?.join("huggingface")))?.join("hub")))
+    if let Some(cache) = path_variable("HF_HUB_CACHE") {
+        return Some(cache);
+    }
+    if let Some(home) = path_variable("HF_HOME") {
+        return Some(home.join("hub"));
+    }
+    let user_cache = match path_variable("XDG_CACHE_HOME") {
+        Some(folder) => folder,
+        None => path_variable("HOME")?.join(".cache"),
+    };
+    Some(user_cache.join("huggingface/hub"))
+}
+
+fn path_variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }

@@ -1,11 +1,13 @@
-//! Question files: where they are, what they hold, and what of them belongs in a training pool.
+//! Question files: finding them, reading them, and making a training pool of them.
 //!
 //! ```text
 //! hub           OWNER/NAME ─▶ a folder that Hugging Face's tools have downloaded
-//! place         a file, or a split of a dataset's folder ─▶ files
+//! location      a file, or a split of a dataset's folder ─▶ files
 //! record        a file ─▶ questions, in the layouts of published sets
-//! golds         a trainer's label ─▶ gold answers
+//! golds         a trainer's label ─▶ golds
 //! curriculum    question sets ─▶ the phases of a run
+//! duplicates    questions that are equal or nearly equal
+//! grounding     questions that the corpus has no text about
 //! pool          question sets ─▶ a training pool: without duplicates, and grounded in a corpus
 //! ```
 
@@ -14,12 +16,12 @@ pub mod duplicates;
 pub mod golds;
 pub mod grounding;
 pub mod hub;
-pub mod place;
+pub mod location;
 pub mod pool;
 pub mod record;
 
-pub use curriculum::{Curriculum, Share, TooFew};
+pub use curriculum::{Curriculum, PhaseShare, TooFewQuestions};
 pub use grounding::{Grounding, GroundingError};
-pub use place::{DatasetError, QuestionPlace};
-pub use pool::{Dropped, Entry, Finding, Pool, PoolSettings, Reason, Source, Summary, pool};
-pub use record::{Answers, QuestionError, QuestionRecord, read_questions};
+pub use location::QuestionLocation;
+pub use pool::{PoolSettings, PoolSummary, QuestionPool, SourceFile, pool};
+pub use record::{GoldsField, QuestionError, QuestionRecord, read_questions};

@@ -1,61 +1,61 @@
-//! The candidate pool that a policy's questions are filtered from (paper, App. datasets): sound
-//! questions that the corpus speaks of, each once, and none that an evaluation asks. The paper also
-//! lets a language model rephrase questions; that is not done here.
+//! The candidate pool from which a policy's questions are filtered (paper, App. datasets):
+//! well-formed questions that are grounded in the corpus, without duplicates and without questions
+//! of the evaluation sets. The paper also has a language model rephrase questions; CorVer does not.
 
 use std::collections::BTreeMap;
 
 use corver_core::Question;
 use serde::Serialize;
 
-use super::duplicates::{Match, Seen, prints};
-use super::grounding::{Grounding, GroundingError, Missing};
+use super::duplicates::{DuplicateIndex, DuplicateMatch, normalize_questions};
+use super::grounding::{Grounding, GroundingError, UngroundedPart};
 
-/// Questions of one file.
+/// The questions of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
-    /// Its name.
+pub struct SourceFile {
+    /// Name of the file.
     pub file: String,
-    /// In order.
+    /// Questions in the order of the file.
     pub questions: Vec<Question>,
 }
 
-/// What a pool takes.
+/// The criteria of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PoolSettings {
-    /// The least Jaccard similarity of near duplicates, above 0 and at most 1.
+    /// Least Jaccard similarity of near duplicates, above 0 and at most 1.
     pub near: f64,
-    /// Characters of the longest question.
+    /// Longest text of a question, characters.
     pub max_chars: usize,
 }
 
 impl Default for PoolSettings {
-    /// At 0.85, a question of six words and more may gain or lose one, and one of up to twelve may
-    /// not exchange one for another: that would be another name or year. The longest question of
-    /// NQ-Open has about 100 characters.
+    /// At 0.85, questions of six words or more are near duplicates if one has one word more. If one
+    /// word is replaced by another, such as a name or a year, questions of up to twelve words are
+    /// not. The longest question of NQ-Open has about 100 characters.
     fn default() -> Self {
         Self { near: 0.85, max_chars: 300 }
     }
 }
 
-/// Why a question is not in the pool.
+/// The reason for dropping a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
-    /// It has no word.
+pub enum DropReason {
+    /// The text has no word.
     NoText,
-    /// It is absurdly long.
+    /// The text is longer than the limit.
     TooLong,
-    /// It has no gold.
+    /// The question has no gold, or blank ones.
     NoGold,
     /// An evaluation set has the same question.
     InEvaluation,
     /// An evaluation set has nearly the same question.
     NearEvaluation,
-    /// No title of its record occurs in the corpus.
+    /// No title of the record occurs in the corpus.
     TitleNotFound,
-    /// Its words do not occur together in the corpus.
+    /// The words do not occur together in the corpus.
     WordsNotFound,
-    /// Its words occur together, but not with a gold.
+    /// The words occur together, but not with a gold.
     AnswerNotFound,
     /// The pool has the same question.
     Duplicate,
@@ -63,16 +63,16 @@ pub enum Reason {
     NearDuplicate,
 }
 
-impl Reason {
-    /// For a table.
+impl DropReason {
+    /// Returns the label of a table's row.
     #[must_use]
     pub fn describe(self) -> &'static str {
         match self {
             Self::NoText => "without text",
             Self::TooLong => "too long",
             Self::NoGold => "without a gold",
-            Self::InEvaluation => "asked by an evaluation set",
-            Self::NearEvaluation => "nearly asked by an evaluation set",
+            Self::InEvaluation => "in an evaluation set",
+            Self::NearEvaluation => "nearly the same as one in an evaluation set",
             Self::TitleNotFound => "title not in the corpus",
             Self::WordsNotFound => "words not together in the corpus",
             Self::AnswerNotFound => "words not with a gold in the corpus",
@@ -82,191 +82,231 @@ impl Reason {
     }
 }
 
-/// A question where it was found.
+/// A question with its file and record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Entry<'a> {
+pub struct PoolEntry<'a> {
     /// Name of the file.
     pub file: &'a str,
-    /// Counted from 1.
+    /// Number of the record, counted from 1.
     pub record: usize,
-    /// The question.
+    /// Question; only the text is serialised.
     #[serde(serialize_with = "text")]
     pub question: &'a Question,
 }
 
-/// Of a question, a file of findings needs the text.
 fn text<S: serde::Serializer>(question: &&Question, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&question.question)
 }
 
-/// Why a question was dropped.
+/// The reason for dropping a question, with the evidence.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Finding<'a> {
-    /// In a word.
-    pub reason: Reason,
-    /// The question that it duplicates.
+pub struct DropFinding<'a> {
+    /// Reason for the drop.
+    pub reason: DropReason,
+    /// Question that this one duplicates, if it is a duplicate.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub of: Option<Entry<'a>>,
-    /// Jaccard similarity of the two.
+    #[serde(rename = "of")]
+    pub duplicate_of: Option<PoolEntry<'a>>,
+    /// Jaccard similarity to that question, 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub similarity: Option<f64>,
-    /// The query that found nothing.
+    /// Query without a match, if the question is ungrounded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query: Option<String>,
 }
 
-/// A question that is not in the pool.
+/// A question that is not in the pool, with the reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Dropped<'a> {
-    /// The question.
+pub struct DroppedQuestion<'a> {
+    /// Question with its file and record.
     #[serde(flatten)]
-    pub entry: Entry<'a>,
-    /// Why.
+    pub entry: PoolEntry<'a>,
+    /// Reason for the drop, with the evidence.
     #[serde(flatten)]
-    pub finding: Finding<'a>,
+    pub finding: DropFinding<'a>,
 }
 
-/// Every question that was read, kept or dropped, in order.
+/// The questions of a pool and the dropped ones, each in the order in which they were read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Pool<'a> {
-    /// The pool.
-    pub kept: Vec<Entry<'a>>,
-    /// What is not in it.
-    pub dropped: Vec<Dropped<'a>>,
+pub struct QuestionPool<'a> {
+    /// Questions of the pool.
+    pub retained: Vec<PoolEntry<'a>>,
+    /// Dropped questions with their reasons.
+    pub dropped: Vec<DroppedQuestion<'a>>,
 }
 
-/// How many questions of each kind there are.
+/// Numbers of questions that a pool retains and drops.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Summary {
-    /// In all files.
+pub struct PoolSummary {
+    /// Number of questions in all files.
     pub read: usize,
-    /// In the pool.
-    pub kept: usize,
-    /// Not in it, by reason.
-    pub dropped: BTreeMap<Reason, usize>,
-    /// By file, in order: how many were read, and how many of them kept.
-    pub files: Vec<(String, usize, usize)>,
+    /// Number of questions in the pool.
+    #[serde(rename = "kept")]
+    pub retained: usize,
+    /// Number of dropped questions by reason.
+    pub dropped: BTreeMap<DropReason, usize>,
+    /// Numbers of questions by file, in order.
+    pub files: Vec<FileCounts>,
 }
 
-/// Makes a pool of the questions of all sources. Of questions that are the same, the first is kept:
-/// the order of the sources decides. `not_in` are evaluation sets. Without `grounding`, no corpus
-/// is asked.
+/// Numbers of questions of a file, serialised as `[file, read, retained]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileCounts {
+    /// Name of the file.
+    pub file: String,
+    /// Number of questions in the file.
+    pub read: usize,
+    /// Number of those that are in the pool.
+    pub retained: usize,
+}
+
+impl Serialize for FileCounts {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (&self.file, self.read, self.retained).serialize(serializer)
+    }
+}
+
+/// Makes a pool of the questions of all sources. Of duplicates, the first in the order of the
+/// sources is retained. `not_in` are evaluation sets. Without `grounding`, no corpus is searched.
 ///
 /// # Errors
-/// Where the corpus cannot be asked.
+/// Fails if a count fails.
 pub fn pool<'a>(
-    sources: &'a [Source],
-    not_in: &'a [Source],
+    sources: &'a [SourceFile],
+    not_in: &'a [SourceFile],
     settings: &PoolSettings,
     grounding: Option<&mut Grounding<'_>>,
-) -> Result<Pool<'a>, GroundingError> {
-    let (read, evaluated) = (entries(sources), entries(not_in));
-    let prints = prints(read.iter().chain(&evaluated).map(|entry| entry.question));
-    let (prints, evaluated_prints) = prints.split_at(read.len());
+) -> Result<QuestionPool<'a>, GroundingError> {
+    let entries = pool_entries(sources);
+    let evaluation = pool_entries(not_in);
+    // Words are ranked over all questions: only then can the two sets be compared.
+    let normalized =
+        normalize_questions(entries.iter().chain(&evaluation).map(|entry| entry.question));
+    let (normalized, normalized_evaluation) = normalized.split_at(entries.len());
 
-    let mut findings: Vec<Option<Finding<'_>>> = read
-        .iter()
-        .zip(prints)
-        .map(|(entry, print)| unsound(entry.question, &print.text, settings))
-        .collect();
-    let mut asked = Seen::new(settings.near);
-    evaluated_prints.iter().for_each(|print| asked.add(print));
-    for number in left(&findings) {
-        let of_evaluation = [Reason::InEvaluation, Reason::NearEvaluation];
-        findings[number] = asked
-            .find(&prints[number])
-            .map(|found| repeated(found, evaluated[found.number], of_evaluation));
+    let mut findings: Vec<Option<DropFinding<'_>>> = Vec::with_capacity(entries.len());
+    for (entry, normalized) in entries.iter().zip(normalized) {
+        findings.push(malformed(entry.question, &normalized.text, settings));
     }
-    // Grounded first: what the corpus does not know must not stand in the way of another wording
-    // that it does.
-    if let Some(grounding) = grounding {
-        let numbers = left(&findings);
-        let questions: Vec<&Question> =
-            numbers.iter().map(|&number| read[number].question).collect();
-        for (number, missing) in numbers.into_iter().zip(grounding.check(&questions)?) {
-            findings[number] =
-                missing.map(|(missing, query)| ungrounded(missing, query.to_string()));
+    let mut evaluation_index = DuplicateIndex::new(settings.near);
+    for question in normalized_evaluation {
+        evaluation_index.add(question);
+    }
+    for number in without_finding(&findings) {
+        if let Some(found) = evaluation_index.find(&normalized[number]) {
+            let reasons = [DropReason::InEvaluation, DropReason::NearEvaluation];
+            findings[number] = Some(duplicate(found, evaluation[found.number], reasons));
         }
     }
-    let (mut kept, mut seen) = (Vec::new(), Seen::new(settings.near));
-    for number in left(&findings) {
-        let of_pool = [Reason::Duplicate, Reason::NearDuplicate];
-        match seen.find(&prints[number]) {
-            Some(found) => findings[number] = Some(repeated(found, kept[found.number], of_pool)),
-            None => {
-                seen.add(&prints[number]);
-                kept.push(read[number]);
+    // Grounding comes before the search for duplicates: an ungrounded question must not displace
+    // another wording that is grounded.
+    if let Some(grounding) = grounding {
+        let numbers = without_finding(&findings);
+        let questions: Vec<&Question> =
+            numbers.iter().map(|&number| entries[number].question).collect();
+        for (number, part) in numbers.into_iter().zip(grounding.check(&questions)?) {
+            if let Some((part, query)) = part {
+                findings[number] = Some(ungrounded(part, query.to_string()));
             }
         }
     }
-    let dropped = read
-        .into_iter()
-        .zip(findings)
-        .filter_map(|(entry, finding)| Some(Dropped { entry, finding: finding? }));
-    Ok(Pool { kept, dropped: dropped.collect() })
+    let mut retained = Vec::new();
+    let mut retained_index = DuplicateIndex::new(settings.near);
+    for number in without_finding(&findings) {
+        match retained_index.find(&normalized[number]) {
+            Some(found) => {
+                let reasons = [DropReason::Duplicate, DropReason::NearDuplicate];
+                findings[number] = Some(duplicate(found, retained[found.number], reasons));
+            }
+            None => {
+                retained_index.add(&normalized[number]);
+                retained.push(entries[number]);
+            }
+        }
+    }
+    let mut dropped = Vec::new();
+    for (entry, finding) in entries.into_iter().zip(findings) {
+        if let Some(finding) = finding {
+            dropped.push(DroppedQuestion { entry, finding });
+        }
+    }
+    Ok(QuestionPool { retained, dropped })
 }
 
-impl Pool<'_> {
-    /// The figures of a pool that was made of these.
+impl QuestionPool<'_> {
+    /// Counts the questions of a pool that was made of `sources`.
     #[must_use]
-    pub fn summary(&self, sources: &[Source]) -> Summary {
+    pub fn summary(&self, sources: &[SourceFile]) -> PoolSummary {
         let mut dropped = BTreeMap::new();
-        self.dropped.iter().for_each(|one| *dropped.entry(one.finding.reason).or_default() += 1);
-        let file = |source: &Source| {
-            let kept = self.kept.iter().filter(|entry| entry.file == source.file).count();
-            (source.file.clone(), source.questions.len(), kept)
-        };
-        let read = self.kept.len() + self.dropped.len();
-        Summary { read, kept: self.kept.len(), dropped, files: sources.iter().map(file).collect() }
+        for question in &self.dropped {
+            *dropped.entry(question.finding.reason).or_default() += 1;
+        }
+        let mut files = Vec::with_capacity(sources.len());
+        for SourceFile { file, questions } in sources {
+            let retained = self.retained.iter().filter(|entry| entry.file == file).count();
+            files.push(FileCounts { file: file.clone(), read: questions.len(), retained });
+        }
+        PoolSummary {
+            read: self.retained.len() + self.dropped.len(),
+            retained: self.retained.len(),
+            dropped,
+            files,
+        }
     }
 }
 
-fn entries(sources: &[Source]) -> Vec<Entry<'_>> {
-    sources.iter().flat_map(|Source { file, questions }| numbered(file, questions)).collect()
+fn pool_entries(sources: &[SourceFile]) -> Vec<PoolEntry<'_>> {
+    let mut entries = Vec::new();
+    for SourceFile { file, questions } in sources {
+        for (index, question) in questions.iter().enumerate() {
+            entries.push(PoolEntry { file, record: index + 1, question });
+        }
+    }
+    entries
 }
 
-fn numbered<'a>(file: &'a str, questions: &'a [Question]) -> impl Iterator<Item = Entry<'a>> {
-    questions.iter().enumerate().map(move |(index, question)| Entry {
-        file,
-        record: index + 1,
-        question,
-    })
-}
-
-/// The questions that nothing was found against.
-fn left(findings: &[Option<Finding<'_>>]) -> Vec<usize> {
+/// Returns the numbers of the questions that no check has dropped so far.
+fn without_finding(findings: &[Option<DropFinding<'_>>]) -> Vec<usize> {
     (0..findings.len()).filter(|&number| findings[number].is_none()).collect()
 }
 
-fn unsound(
+fn malformed(
     question: &Question,
-    normalised: &str,
+    normalized_text: &str,
     settings: &PoolSettings,
-) -> Option<Finding<'static>> {
-    let reason = if normalised.is_empty() {
-        Reason::NoText
+) -> Option<DropFinding<'static>> {
+    let reason = if normalized_text.is_empty() {
+        DropReason::NoText
     } else if question.question.chars().count() > settings.max_chars {
-        Reason::TooLong
+        DropReason::TooLong
     } else if question.golds.iter().all(|gold| gold.trim().is_empty()) {
-        Reason::NoGold
+        DropReason::NoGold
     } else {
         return None;
     };
-    Some(Finding { reason, of: None, similarity: None, query: None })
+    Some(DropFinding { reason, duplicate_of: None, similarity: None, query: None })
 }
 
-fn repeated<'a>(found: Match, of: Entry<'a>, [same, near]: [Reason; 2]) -> Finding<'a> {
-    let reason = if found.same_text { same } else { near };
-    Finding { reason, of: Some(of), similarity: Some(found.similarity), query: None }
+fn duplicate<'a>(
+    found: DuplicateMatch,
+    original: PoolEntry<'a>,
+    [same, near]: [DropReason; 2],
+) -> DropFinding<'a> {
+    DropFinding {
+        reason: if found.same_text { same } else { near },
+        duplicate_of: Some(original),
+        similarity: Some(found.similarity),
+        query: None,
+    }
 }
 
-fn ungrounded(missing: Missing, query: String) -> Finding<'static> {
-    let reason = match missing {
-        Missing::Title => Reason::TitleNotFound,
-        Missing::Words => Reason::WordsNotFound,
-        Missing::Answer => Reason::AnswerNotFound,
+fn ungrounded(part: UngroundedPart, query: String) -> DropFinding<'static> {
+    let reason = match part {
+        UngroundedPart::Title => DropReason::TitleNotFound,
+        UngroundedPart::Words => DropReason::WordsNotFound,
+        UngroundedPart::Answer => DropReason::AnswerNotFound,
     };
-    Finding { reason, of: None, similarity: None, query: Some(query) }
+    DropFinding { reason, duplicate_of: None, similarity: None, query: Some(query) }
 }
 
 #[cfg(test)]
@@ -279,11 +319,14 @@ mod tests {
         Question { question: text.into(), golds: vec![gold.into()], ..Question::default() }
     }
 
-    fn source(file: &str, questions: impl IntoIterator<Item = Question>) -> Source {
-        Source { file: file.into(), questions: questions.into_iter().collect() }
+    fn source(file: &str, questions: impl IntoIterator<Item = Question>) -> SourceFile {
+        SourceFile { file: file.into(), questions: questions.into_iter().collect() }
     }
 
-    fn ungrounded_pool<'a>(sources: &'a [Source], not_in: &'a [Source]) -> Pool<'a> {
+    fn ungrounded_pool<'a>(
+        sources: &'a [SourceFile],
+        not_in: &'a [SourceFile],
+    ) -> QuestionPool<'a> {
         pool(sources, not_in, &PoolSettings::default(), None).unwrap()
     }
 
@@ -305,31 +348,40 @@ mod tests {
             [question("Who wrote Iliad?", "Homer"), question("who painted guernica", "Picasso")],
         );
         let eval = source("eval", [question("What is the capital of Peru?", "Lima")]);
-        let (sources, not_in) = ([nq, web], [eval]);
+        let sources = [nq, web];
+        let not_in = [eval];
         let pool = ungrounded_pool(&sources, &not_in);
         let reasons: Vec<_> = pool
             .dropped
             .iter()
-            .map(|one| (one.entry.file, one.entry.record, one.finding.reason))
+            .map(|dropped| (dropped.entry.file, dropped.entry.record, dropped.finding.reason))
             .collect();
         let expected = [
-            ("nq", 2, Reason::NoText),
-            ("nq", 3, Reason::TooLong),
-            ("nq", 4, Reason::NoGold),
-            ("nq", 5, Reason::InEvaluation),
-            ("webq", 1, Reason::Duplicate),
+            ("nq", 2, DropReason::NoText),
+            ("nq", 3, DropReason::TooLong),
+            ("nq", 4, DropReason::NoGold),
+            ("nq", 5, DropReason::InEvaluation),
+            ("webq", 1, DropReason::Duplicate),
         ];
         assert_eq!(reasons, expected);
-        let of = |n: usize| pool.dropped[n].finding.of.map(|entry| (entry.file, entry.record));
-        assert_eq!((of(3), of(4)), (Some(("eval", 1)), Some(("nq", 1))));
+        let original =
+            |n: usize| pool.dropped[n].finding.duplicate_of.map(|entry| (entry.file, entry.record));
+        assert_eq!((original(3), original(4)), (Some(("eval", 1)), Some(("nq", 1))));
         let summary = pool.summary(&sources);
         assert_eq!(
-            (summary.read, summary.kept, summary.files[1].clone()),
-            (7, 2, ("webq".into(), 2, 1))
+            serde_json::to_string(&summary).unwrap(),
+            concat!(
+                r#"{"read":7,"kept":2,"dropped":{"no_text":1,"too_long":1,"no_gold":1,"#,
+                r#""in_evaluation":1,"duplicate":1},"files":[["nq",5,1],["webq",2,1]]}"#
+            )
         );
         assert_eq!(
             serde_json::to_string(&pool.dropped[4]).unwrap(),
-            r#"{"file":"webq","record":1,"question":"Who wrote Iliad?","reason":"duplicate","of":{"file":"nq","record":1,"question":"who wrote the iliad"},"similarity":1.0}"#
+            concat!(
+                r#"{"file":"webq","record":1,"question":"Who wrote Iliad?","reason":"duplicate","#,
+                r#""of":{"file":"nq","record":1,"question":"who wrote the iliad"},"#,
+                r#""similarity":1.0}"#
+            )
         );
     }
 
@@ -337,35 +389,42 @@ mod tests {
         ("[b-f]( [b-f]){0,7}|[.]{0,2}", "[xyz ]").prop_map(|(text, gold)| question(&text, &gold))
     }
 
-    fn any_source(file: &'static str) -> impl Strategy<Value = Source> {
+    fn any_source(file: &'static str) -> impl Strategy<Value = SourceFile> {
         proptest::collection::vec(any_question(), 0..30)
             .prop_map(move |questions| source(file, questions))
     }
 
     proptest! {
         #[test]
-        fn pooling_loses_no_question_and_is_idempotent(one in any_source("one"), two in any_source("two"), eval in any_source("eval")) {
-            let (sources, not_in) = ([one, two], [eval]);
-            let first = ungrounded_pool(&sources, &not_in);
-            let mut all: Vec<_> = first.kept.iter().chain(first.dropped.iter().map(|one| &one.entry))
-                .map(|entry| (entry.file, entry.record)).collect();
-            all.sort_unstable();
-            let read: Vec<_> = entries(&sources).iter().map(|entry| (entry.file, entry.record)).collect();
-            prop_assert_eq!(all, read);
+        fn pooling_loses_no_question_and_is_idempotent(
+            first in any_source("first"),
+            second in any_source("second"),
+            eval in any_source("eval"),
+        ) {
+            let sources = [first, second];
+            let not_in = [eval];
+            let pool = ungrounded_pool(&sources, &not_in);
+            let mut pooled: Vec<PoolEntry<'_>> = pool.retained.clone();
+            pooled.extend(pool.dropped.iter().map(|dropped| dropped.entry));
+            pooled.sort_unstable_by_key(|entry| (entry.file, entry.record));
+            prop_assert_eq!(pooled, pool_entries(&sources));
             // A pool of a pool drops nothing.
-            let again = [source("pool", first.kept.iter().map(|entry| entry.question.clone()))];
+            let retained = pool.retained.iter().map(|entry| entry.question.clone());
+            let again = [source("pool", retained)];
             prop_assert!(ungrounded_pool(&again, &not_in).dropped.is_empty());
         }
 
-        /// What comes later changes nothing about what is kept of an earlier file.
         #[test]
-        fn earlier_pool_file_takes_precedence(one in any_source("one"), two in any_source("two")) {
-            let alone = [one.clone()];
-            let both = [one, two];
-            let kept_alone: Vec<_> = ungrounded_pool(&alone, &[]).kept.iter().map(|entry| entry.record).collect();
-            let pool = ungrounded_pool(&both, &[]);
-            let kept: Vec<_> = pool.kept.iter().filter(|entry| entry.file == "one").map(|entry| entry.record).collect();
-            prop_assert_eq!(kept, kept_alone);
+        fn earlier_pool_file_takes_precedence(
+            first in any_source("first"),
+            second in any_source("second"),
+        ) {
+            let alone = [first.clone()];
+            let both = [first, second];
+            let expected = ungrounded_pool(&alone, &[]).retained;
+            let mut retained = ungrounded_pool(&both, &[]).retained;
+            retained.retain(|entry| entry.file == "first");
+            prop_assert_eq!(retained, expected);
         }
     }
 }

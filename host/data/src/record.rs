@@ -12,20 +12,20 @@ use serde_json::Value;
 /// First bytes of a Parquet file.
 const PARQUET: &[u8] = b"PAR1";
 
-/// A question as a question file has it: what [`question`] reads as the same question.
+/// A question in CorVer's own layout, which [`question`] reads back as the same question.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct QuestionRecord<'a> {
-    /// The user message.
+    /// Text of the question, which is the user message.
     pub question: &'a str,
-    /// The golds.
+    /// Golds; may be empty.
     pub answers: &'a [String],
-    /// Where the answer was found.
+    /// Title of the document with the answer, if known; `;` separates several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<&'a str>,
-    /// How often people look for what it asks about.
+    /// Popularity of the subject, if known; PopQA has the monthly views of its article.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub popularity: Option<u64>,
-    /// Texts that hold the answer.
+    /// Texts that contain the answer; may be empty.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub evidence: &'a [String],
 }
@@ -42,33 +42,44 @@ impl<'a> From<&'a Question> for QuestionRecord<'a> {
     }
 }
 
-/// Why a question file cannot be used.
+/// A failure to find or read a question set.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuestionError {
-    /// A file that cannot be read.
-    #[error("cannot read the question file {}: {source}", path.display())]
+    /// A file or folder that cannot be read.
+    #[error("failed to {action} {}: {source}", path.display())]
     Io {
-        /// Path of the file.
+        /// Verb and object of the call: "read the question file", …
+        action: &'static str,
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A Parquet file that cannot be read.
     #[error(transparent)]
     Parquet(#[from] corver_corpus::Error),
-    /// A file without questions, or with a record that is none.
+    /// A location that names no question files or several splits, or a file with a malformed record
+    /// or without questions.
     #[error("{0}")]
-    InvalidQuestions(String),
+    Invalid(String),
 }
 
-/// The fields of all layouts: see [`question`].
+impl QuestionError {
+    /// Returns a function for `map_err` that adds action and path to an operating system error.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// The fields of all layouts; see [`question`].
 #[derive(Deserialize)]
 struct Record {
     #[serde(alias = "problem")]
     question: String,
-    answers: Option<Answers>,
-    answer: Option<Answer>,
+    answers: Option<GoldsField>,
+    answer: Option<AnswerField>,
     aliases: Option<Vec<String>>,
     possible_answers: Option<PossibleAnswers>,
     best_answer: Option<String>,
@@ -77,69 +88,72 @@ struct Record {
     title: Option<String>,
     #[serde(alias = "s_pop")]
     popularity: Option<u64>,
-    evidence: Option<Evidence>,
-    context: Option<Context>,
+    evidence: Option<EvidenceField>,
+    context: Option<ContextField>,
 }
 
-/// Texts that hold the answer.
+/// Texts that contain the answer.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "`evidence` is neither a string nor a list of strings")]
-enum Evidence {
-    One(String),
+enum EvidenceField {
+    Text(String),
     Listed(Vec<String>),
 }
 
-/// HotpotQA's paragraphs, each a list of sentences; another set's `context` is of another form, and
-/// ignored.
+/// HotpotQA's paragraphs, each a list of sentences. A `context` of another form is ignored.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Context {
+enum ContextField {
     Columns { title: Vec<String>, sentences: Vec<Vec<String>> },
     Rows(Vec<(String, Vec<String>)>),
     Other(serde::de::IgnoredAny),
 }
 
-/// One text per paragraph, its title first.
-fn evidence(evidence: Option<Evidence>, context: Option<Context>) -> Vec<String> {
-    let paragraph =
-        |(title, sentences): (String, Vec<String>)| format!("{title}: {}", sentences.concat());
-    match (evidence, context) {
-        (Some(Evidence::One(text)), _) => vec![text],
-        (Some(Evidence::Listed(texts)), _) => texts,
-        (None, Some(Context::Columns { title, sentences })) => {
-            title.into_iter().zip(sentences).map(paragraph).collect()
+/// Returns one text per paragraph, which begins with its title.
+fn evidence_texts(evidence: Option<EvidenceField>, context: Option<ContextField>) -> Vec<String> {
+    let rows = match (evidence, context) {
+        (Some(EvidenceField::Text(text)), _) => return vec![text],
+        (Some(EvidenceField::Listed(texts)), _) => return texts,
+        (None, Some(ContextField::Columns { title, sentences })) => {
+            title.into_iter().zip(sentences).collect()
         }
-        (None, Some(Context::Rows(rows))) => rows.into_iter().map(paragraph).collect(),
-        (None, Some(Context::Other(_)) | None) => Vec::new(),
+        (None, Some(ContextField::Rows(rows))) => rows,
+        (None, Some(ContextField::Other(_)) | None) => Vec::new(),
+    };
+    let mut paragraphs = Vec::with_capacity(rows.len());
+    for (title, sentences) in rows {
+        paragraphs.push(format!("{title}: {}", sentences.concat()));
     }
+    paragraphs
 }
 
-/// Gold answers in a file.
+/// The golds of a record, in one of two shapes.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(
     untagged,
     expecting = "`answers` is neither a string (golds separated by `;`) nor a list of strings"
 )]
-pub enum Answers {
-    /// `;` separates them, blank ones are ignored.
+pub enum GoldsField {
+    /// Golds separated by `;`. Blank ones are ignored.
     Separated(String),
-    /// As they are.
+    /// A list of golds, taken literally.
     Listed(Vec<String>),
 }
 
-/// An evaluation set's text, NQ-Open's list, TriviaQA's entity.
+/// The text of an evaluation set, the list of NQ-Open, or the entity of TriviaQA.
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "`answer` is neither a string nor a list of strings nor an object with `value` and `aliases`"
+    expecting = "`answer` is neither a string nor a list of strings nor an object with `value` and \
+                 `aliases`"
 )]
-enum Answer {
-    One(String),
+enum AnswerField {
+    Text(String),
     Listed(Vec<String>),
     Entity { value: String, aliases: Vec<String> },
 }
 
-/// PopQA's: JSON within JSON, or the list itself.
+/// PopQA's golds: a list as JSON text, or the list itself.
 #[derive(Deserialize)]
 #[serde(
     untagged,
@@ -150,16 +164,17 @@ enum PossibleAnswers {
     Listed(Vec<String>),
 }
 
-impl Answers {
-    /// One by one. An empty list says that there are none.
+impl GoldsField {
+    /// Returns the golds. An empty list is valid: the question has none.
     ///
     /// # Errors
-    /// A text that holds none.
+    /// Fails if a text has no gold.
     pub fn golds(self) -> Result<Vec<String>, String> {
         match self {
-            Self::Separated(golds) => Some(split_golds(&golds))
-                .filter(|golds| !golds.is_empty())
-                .ok_or_else(|| NO_GOLD.to_owned()),
+            Self::Separated(text) => {
+                let golds = split_golds(&text);
+                if golds.is_empty() { Err(NO_GOLD.to_owned()) } else { Ok(golds) }
+            }
             Self::Listed(golds) => Ok(golds),
         }
     }
@@ -176,55 +191,56 @@ impl PossibleAnswers {
     }
 }
 
-/// What is said of a record that names none.
+/// Message about a record with a blank text of golds.
 const NO_GOLD: &str = "no gold answer; a question that has none says `\"answers\": []`";
 
 /// Reads the questions of a file: a JSON list, one JSON object per line, or Parquet, in any layout
 /// that [`question`] knows.
 ///
 /// # Errors
-/// If the file cannot be read or a record lacks a field; the message names the record.
+/// Fails if the file cannot be read, has no question, or a record lacks a field. The message names
+/// the record.
 pub fn read_questions(path: &Path) -> Result<Vec<Question>, QuestionError> {
-    let io = |source| QuestionError::Io { path: path.to_owned(), source };
-    if is_parquet(path).map_err(io)? {
+    let read = || QuestionError::io("read the question file", path);
+    if is_parquet(path).map_err(read())? {
         let records: Vec<Value> =
             corver_corpus::parquet_records(path)?.collect::<Result<_, _>>()?;
         return questions(path, records);
     }
-    let text = std::fs::read_to_string(path).map_err(io)?;
+    let text = std::fs::read_to_string(path).map_err(read())?;
     questions(path, records(path, &text)?)
 }
 
-/// Returns true if a file is Parquet, by its name or by its first bytes.
+/// True if a file is Parquet, by its extension or by its first bytes.
 fn is_parquet(path: &Path) -> io::Result<bool> {
     let mut start = Vec::new();
     File::open(path)?.take(PARQUET.len() as u64).read_to_end(&mut start)?;
     Ok(start == PARQUET || path.extension().is_some_and(|extension| extension == "parquet"))
 }
 
-/// The questions of a file's records, in order.
+/// Returns the questions of a file's records, in order. `path` is for messages.
 ///
 /// # Errors
-/// Where there is no record, or one lacks a field; the message names it.
+/// Fails if there is no record, or one lacks a field. The message names the record.
 pub fn questions(
     path: &Path,
     records: impl IntoIterator<Item = Value>,
 ) -> Result<Vec<Question>, QuestionError> {
-    let numbered = |(index, record)| {
-        question(record).map_err(|problem| {
-            QuestionError::InvalidQuestions(format!(
+    let mut questions = Vec::new();
+    for record in records {
+        questions.push(question(record).map_err(|problem| {
+            QuestionError::Invalid(format!(
                 "{}: record {}: {problem}; a record has `question` with `answers` (a list, or one \
                  text separated by `;`), or with `answer` and `aliases`, or is as a published set \
                  has it (docs/real-models.md)",
                 path.display(),
-                index + 1
+                questions.len() + 1
             ))
-        })
-    };
-    let questions = records.into_iter().enumerate().map(numbered).collect::<Result<Vec<_>, _>>()?;
+        })?);
+    }
     if questions.is_empty() {
         let problem = format!("{} holds no question", path.display());
-        return Err(QuestionError::InvalidQuestions(problem));
+        return Err(QuestionError::Invalid(problem));
     }
     Ok(questions)
 }
@@ -234,23 +250,26 @@ fn records(path: &Path, text: &str) -> Result<Vec<Value>, QuestionError> {
         return serde_json::from_str(text).map_err(|error| {
             let path = path.display();
             let problem = format!("{path} is not a JSON list of questions: {error}");
-            QuestionError::InvalidQuestions(problem)
+            QuestionError::Invalid(problem)
         });
     }
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let record = |(index, line)| {
-        serde_json::from_str(line).map_err(|error| {
-            QuestionError::InvalidQuestions(format!(
+    let mut records = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        records.push(serde_json::from_str(line).map_err(|error| {
+            QuestionError::Invalid(format!(
                 "{}:{}: {error}; a question file is a JSON list, or one JSON object per line",
                 path.display(),
                 index + 1
             ))
-        })
-    };
-    lines.map(record).collect()
+        })?);
+    }
+    Ok(records)
 }
 
-/// The question of one record, or what is wrong with it. The layouts, by what gives the golds:
+/// Reads the question of a record. The fields with the golds decide the layout:
 ///
 /// | layout | fields |
 /// | --- | --- |
@@ -266,19 +285,19 @@ fn records(path: &Path, text: &str) -> Result<Vec<Value>, QuestionError> {
 ///
 /// Any of them may have `evidence`, a text or a list of texts.
 ///
-/// Other fields are ignored, and fields that are null are not there. A record that fits several
-/// lines is read as the first.
+/// Other fields are ignored, and a null field counts as absent. If several layouts fit, the first
+/// one applies.
 ///
 /// # Errors
-/// What is missing or wrong.
+/// Returns the problem if a field is missing or malformed.
 pub fn question(record: Value) -> Result<Question, String> {
     let record: Record = serde_json::from_value(record).map_err(|error| error.to_string())?;
     let golds = match record {
         Record { answers: Some(answers), .. } => answers.golds()?,
         Record { answer: Some(answer), aliases, .. } => match answer {
-            Answer::One(answer) => prepend_unique(answer, aliases.unwrap_or_default()),
-            Answer::Listed(golds) => golds,
-            Answer::Entity { value, aliases: of_entity } => prepend_unique(value, of_entity),
+            AnswerField::Text(answer) => prepend_unique(answer, aliases.unwrap_or_default()),
+            AnswerField::Listed(golds) => golds,
+            AnswerField::Entity { value, aliases: of_entity } => prepend_unique(value, of_entity),
         },
         Record { possible_answers: Some(answers), .. } => answers.golds()?,
         Record { best_answer: Some(best), correct_answers: Some(correct), .. } => {
@@ -286,7 +305,7 @@ pub fn question(record: Value) -> Result<Question, String> {
         }
         _ => return Err("missing field `answers`".to_owned()),
     };
-    let evidence = evidence(record.evidence, record.context);
+    let evidence = evidence_texts(record.evidence, record.context);
     Ok(Question {
         question: record.question,
         golds,
@@ -336,13 +355,24 @@ mod tests {
     fn question_reads_published_dataset_layouts() {
         let nq = json!({"question": "where is the Eiffel Tower", "answer": ["Paris", "in Paris"]});
         assert_eq!(golds(nq), ["Paris", "in Paris"]);
-        let web = json!({"url": "http://…/en/paris", "question": "what is the capital of france?", "answers": ["Paris"]});
+        let web = json!({
+            "url": "http://…/en/paris", "question": "what is the capital of france?",
+            "answers": ["Paris"],
+        });
         assert_eq!(golds(web), ["Paris"]);
-        let trivia = json!({"question": "q", "question_id": "tc_1", "search_results": {"title": ["x"]}, "answer": {
-            "value": "Paris", "aliases": ["Lutetia", "Paris"], "normalized_aliases": ["paris"], "type": "WikipediaEntity"}});
+        let trivia = json!({
+            "question": "q", "question_id": "tc_1", "search_results": {"title": ["x"]},
+            "answer": {
+                "value": "Paris", "aliases": ["Lutetia", "Paris"],
+                "normalized_aliases": ["paris"], "type": "WikipediaEntity",
+            },
+        });
         assert_eq!(golds(trivia), ["Paris", "Lutetia"]);
-        let pop = json!({"id": 1, "question": "What is George Rankin's occupation?", "s_pop": 142, "o_pop": 25_692,
-            "s_wiki_title": "George Rankin", "possible_answers": r#"["politician", "political leader"]"#});
+        let pop = json!({
+            "id": 1, "question": "What is George Rankin's occupation?", "s_pop": 142,
+            "o_pop": 25_692, "s_wiki_title": "George Rankin",
+            "possible_answers": r#"["politician", "political leader"]"#,
+        });
         let pop = question(pop).unwrap();
         assert_eq!(
             (pop.golds.len(), pop.popularity, pop.title.as_deref()),
@@ -352,8 +382,10 @@ mod tests {
             golds(json!({"metadata": "{}", "problem": "Who?", "answer": "Michio Sugeno"})),
             ["Michio Sugeno"]
         );
-        let truthful = json!({"type": "Adversarial", "question": "q", "best_answer": "No", "correct_answers": ["Never", "No"],
-            "incorrect_answers": ["Yes"]});
+        let truthful = json!({
+            "type": "Adversarial", "question": "q", "best_answer": "No",
+            "correct_answers": ["Never", "No"], "incorrect_answers": ["Yes"],
+        });
         assert_eq!(golds(truthful), ["No", "Never"]);
     }
 
@@ -378,7 +410,10 @@ mod tests {
 
     #[test]
     fn null_fields_count_as_absent() {
-        let row = json!({"question": "q", "answers": null, "answer": "a", "aliases": null, "title": null, "s_pop": null});
+        let row = json!({
+            "question": "q", "answers": null, "answer": "a", "aliases": null, "title": null,
+            "s_pop": null,
+        });
         assert_eq!(question(row).unwrap().golds, ["a"]);
     }
 
@@ -404,12 +439,12 @@ mod tests {
     fn json_list_and_lines_read_equal_questions() {
         let path = Path::new("questions");
         let read = |text: &str| questions(path, records(path, text)?);
-        let (one, two) =
-            (r#"{"question": "q", "answers": "a"}"#, r#"{"question": "r", "answer": "b"}"#);
+        let one = r#"{"question": "q", "answers": "a"}"#;
+        let two = r#"{"question": "r", "answer": "b"}"#;
         let list = read(&format!("[{one}, {two}]")).unwrap();
         assert_eq!(list.len(), 2);
         assert_eq!(read(&format!("{one}\r\n\n{two}")).unwrap(), list);
-        for (text, told) in [
+        for (text, start) in [
             (format!("{one}\n\nno"), "questions:3: "),
             (format!("[{one}"), "questions is not a JSON list of questions: "),
             (format!("{one}\n{{}}"), "questions: record 2: "),
@@ -417,7 +452,7 @@ mod tests {
             ("[]".to_owned(), "questions holds no question"),
         ] {
             let error = read(&text).unwrap_err().to_string();
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(start), "{error}");
         }
     }
 
@@ -435,8 +470,8 @@ mod tests {
             ),
             (json!({"question": "x", "best_answer": "a"}), "`answers`"),
         ] {
-            let told = question(record.clone()).unwrap_err();
-            assert!(told.contains(problem), "{record}: {told}");
+            let message = question(record.clone()).unwrap_err();
+            assert!(message.contains(problem), "{record}: {message}");
         }
     }
 }

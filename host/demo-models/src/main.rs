@@ -1,5 +1,5 @@
-//! Makes the demo's models anew: the policy, which knows the world imperfectly, and the extractor,
-//! which reads its sentences.
+//! Trains the demo's models: the policy, which knows the world imperfectly, and the extractor, which
+//! reads its sentences.
 
 mod extractor;
 mod policy;
@@ -10,53 +10,51 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
-use corver_inference::extract::{Device, Extractor, RuntimeLibrary};
+use corver_inference::extract::{Device, OnnxExtractor, RuntimeLibrary};
 use serde::Serialize;
 use tracing_subscriber::EnvFilter;
 
 use crate::training::Training;
 
-/// Trains the two models of corver-host's built-in demo from nothing and prints how good they are,
-/// as JSON.
+/// Train the two models of corver-host's built-in demo from scratch, and print their quality as JSON.
 ///
-/// The shipped files, in host/demo/assets/policy and host/demo/assets/extractor, were made with the
-/// default options. Whoever changes the world or its wording makes both anew; the tests say when
-/// that is needed. Everything runs on the CPU. RUST_LOG=corver_learn=debug shows the loss of every
-/// step.
+/// The shipped files, in host/demo/assets/policy and host/demo/assets/extractor, are results of the
+/// default options. After a change of the demo's world or wording, train both again; the tests fail
+/// until then. Training runs on the CPU. RUST_LOG=corver_learn=debug logs the loss of every step.
 #[derive(Debug, Parser)]
 #[command(name = "corver-demo-models", version)]
-struct Arguments {
+struct DemoModelsArguments {
     #[command(subcommand)]
-    command: Command,
+    model: DemoModel,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    /// The policy and its tokenizer, as a Hugging Face folder.
+enum DemoModel {
+    /// Train the policy and its tokenizer; write a Hugging Face folder.
     ///
     /// Writes config.json, generation_config.json, model.safetensors, tokenizer.json and
     /// tokenizer_config.json. Takes less than 10 minutes on two cores.
-    Policy(Options),
-    /// The extractor and its tokenizer.
+    Policy(TrainingOptions),
+    /// Train the extractor and its tokenizer; write a Hugging Face folder with an extractor.toml.
     ///
-    /// Writes a Hugging Face folder with an extractor.toml, then measures it on 5,000 sentences
-    /// that training never shows. Takes about 20 minutes on two cores.
-    Extractor(Options),
+    /// Then measures the extractor on 5,000 sentences that are not in the training data. Takes about
+    /// 20 minutes on two cores.
+    Extractor(TrainingOptions),
 }
 
 #[derive(Debug, Args)]
-struct Options {
-    /// Folder to write to; made where it does not exist.
+struct TrainingOptions {
+    /// Folder to write to; created if it does not exist.
     out: PathBuf,
-    /// Optimiser steps. Default: as many as the shipped model took.
+    /// Number of optimiser steps. Default: that of the shipped model.
     #[arg(long)]
     steps: Option<usize>,
-    /// Decides the examples, their order and the initial weights. Default: the shipped model's.
+    /// Seed of the examples, their order and the initial weights. Default: that of the shipped model.
     #[arg(long)]
     seed: Option<u64>,
 }
 
-impl Options {
+impl TrainingOptions {
     fn training(&self, shipped: Training) -> Training {
         Training {
             seed: self.seed.unwrap_or(shipped.seed),
@@ -67,7 +65,7 @@ impl Options {
 }
 
 fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+    let arguments = DemoModelsArguments::parse();
     tracing_subscriber::fmt()
         .with_env_filter(
             EnvFilter::try_from_default_env()
@@ -77,26 +75,28 @@ fn main() -> Result<()> {
         .with_ansi(std::io::stderr().is_terminal())
         .without_time()
         .init();
-    match arguments.command {
-        Command::Policy(options) => make_policy(&options.out, &options.training(policy::SHIPPED)),
-        Command::Extractor(options) => {
-            make_extractor(&options.out, &options.training(extractor::SHIPPED))
+    match arguments.model {
+        DemoModel::Policy(options) => {
+            train_policy(&options.out, &options.training(policy::SHIPPED))
+        }
+        DemoModel::Extractor(options) => {
+            train_extractor(&options.out, &options.training(extractor::SHIPPED))
         }
     }
 }
 
-fn make_policy(out: &Path, training: &Training) -> Result<()> {
-    let quality = policy::make(&corver_demo::demo_world(), out, training)
-        .with_context(|| format!("making the policy in {}", out.display()))?;
+fn train_policy(out: &Path, training: &Training) -> Result<()> {
+    let quality = policy::train_and_measure(&corver_demo::demo_world(), out, training)
+        .with_context(|| format!("failed to train the policy in {}", out.display()))?;
     print(&quality)
 }
 
-fn make_extractor(out: &Path, training: &Training) -> Result<()> {
-    extractor::make(out, training)
-        .with_context(|| format!("making the extractor in {}", out.display()))?;
+fn train_extractor(out: &Path, training: &Training) -> Result<()> {
+    extractor::train(out, training)
+        .with_context(|| format!("failed to train the extractor in {}", out.display()))?;
     let mut extractor = Extractor::open(
         out,
-        corver_inference::extract::Options::default(),
+        corver_inference::extract::ExtractOptions::default(),
         Device::Cpu,
         &RuntimeLibrary::find(None)?,
     )?;

@@ -1,4 +1,4 @@
-//! What the trainings of both models share.
+//! The training loop of both models.
 
 use anyhow::Result;
 use corver_learn::{Example, FitSettings, Model, fit};
@@ -9,24 +9,24 @@ use rand::seq::SliceRandom;
 /// Batches drawn together and sorted by length, so that little of a batch is padding.
 const BATCHES_PER_DRAW: usize = 8;
 
-/// How a model is trained.
+/// Settings of a training.
 #[derive(Debug, Clone, Copy)]
 pub struct Training {
-    /// Decides what the training examples are, their order, and the initial weights.
+    /// Seed of the training examples, their order, and the initial weights.
     pub seed: u64,
-    /// Optimiser steps.
+    /// Number of optimiser steps.
     pub steps: usize,
-    /// Examples per step.
+    /// Number of examples per step.
     pub batch: usize,
-    /// Peak rate.
+    /// Peak of the learning rate.
     pub learning_rate: f64,
 }
 
 impl Training {
-    /// Trains all weights of `model`. `draw` makes examples, as many as it is told.
+    /// Trains all weights of `model`. `draw` returns the given number of examples.
     ///
     /// # Errors
-    /// Where `draw` or libtorch fails.
+    /// Fails if `draw` or libtorch fails.
     pub fn run<R: Rng>(
         &self,
         model: &mut Model,
@@ -41,7 +41,7 @@ impl Training {
             learning_rate: self.learning_rate,
             ..FitSettings::default()
         };
-        let mut batches = Batches { size: self.batch, drawn: Vec::new() };
+        let mut batches = Batches { size: self.batch, ready: Vec::new() };
         let losses = fit(model, &settings, |step| {
             bar.set_position(step as u64);
             batches.next(rng, &draw)
@@ -54,9 +54,9 @@ impl Training {
 
 /// Batches of examples of similar lengths, in random order.
 struct Batches {
-    /// Examples in a batch.
+    /// Number of examples in a batch.
     size: usize,
-    drawn: Vec<Vec<Example>>,
+    ready: Vec<Vec<Example>>,
 }
 
 impl Batches {
@@ -65,12 +65,12 @@ impl Batches {
         rng: &mut R,
         draw: impl Fn(usize, &mut R) -> Result<Vec<Example>>,
     ) -> Result<Vec<Example>> {
-        if self.drawn.is_empty() {
+        if self.ready.is_empty() {
             let mut examples = draw(self.size * BATCHES_PER_DRAW, rng)?;
             examples.sort_by_key(|example| example.tokens.len());
-            self.drawn = examples.chunks(self.size).map(<[Example]>::to_vec).collect();
-            self.drawn.shuffle(rng);
+            self.ready = examples.chunks(self.size).map(<[Example]>::to_vec).collect();
+            self.ready.shuffle(rng);
         }
-        Ok(self.drawn.pop().unwrap_or_default())
+        Ok(self.ready.pop().unwrap_or_default())
     }
 }

@@ -1,43 +1,43 @@
-//! Facts → articles: what is famous stands in many of them, what is obscure in one or none.
+//! Facts → articles. A famous fact is in many articles, an obscure one in few or none.
 
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::name::pick;
-use crate::relation::Kind;
+use crate::relation::EntityKind;
 use crate::sentence::{REMARKS, pronoun};
 use crate::world::{EntityId, Fact, World};
 
 /// A document about one entity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Article {
-    /// The entity's name.
+    /// Name of the entity.
     pub title: String,
     /// Running text, one paragraph.
     pub text: String,
 }
 
 impl World {
-    /// Every article, one after another: article `n` of an entity states its facts whose fame is
-    /// more than `n`.
+    /// Returns all articles. Article `n` of an entity states its facts whose fame is more than `n`.
     ///
-    /// First articles come first, then second ones, each time in another order: neighbours are
-    /// about different entities. An index that finds a word on both sides of a match gives the
-    /// match up where one of them lies in the next document; with all articles of one entity in a
-    /// row it would hardly count any.
+    /// The first articles of all entities precede the second ones, and each round has its own order,
+    /// so that neighbours are about different entities. A compatible index drops a match that a
+    /// neighbouring document extends: it would count few facts if the articles of an entity were
+    /// adjacent.
     pub fn articles(&self) -> impl Iterator<Item = Article> + '_ {
         let most = self.facts().iter().map(|fact| fact.fame).max().unwrap_or(0);
         (0..most).flat_map(move |number| {
             let mut about: Vec<EntityId> =
-                Kind::ALL.into_iter().flat_map(|kind| self.ids(kind)).collect();
+                EntityKind::ALL.into_iter().flat_map(|kind| self.ids(kind)).collect();
             about.retain(|&id| self.facts_of(id).iter().any(|fact| fact.fame > number));
             about.shuffle(&mut self.stream(u64::from(number) << 32));
             about.into_iter().map(move |id| self.article(id, number))
         })
     }
 
-    /// Streams are independent: an article does not depend on how many others were written before.
+    /// Returns the random stream of this number. Streams are independent of each other, so that an
+    /// article does not depend on those before it.
     pub(crate) fn stream(&self, name: u64) -> ChaCha8Rng {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(1 + name);
@@ -53,7 +53,7 @@ impl World {
         let mut text = format!("This article is about the {} {}.", kind.noun(), self.name(id));
         for fact in facts {
             let tail = *pick(&fact.tails, &mut rng);
-            // Later mentions use the pronoun, as people write: a name then stands about once in an
+            // Later mentions use the pronoun, as people write: a name then occurs about once in an
             // article.
             let statement = pick(fact.relation.statements(), &mut rng);
             let subject = if statement.pattern.starts_with("{H} ") {

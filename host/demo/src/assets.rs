@@ -1,7 +1,7 @@
-//! What ships inside the binary, and how it becomes plain folders.
+//! The files that are embedded in the binary, and their unpacking.
 //!
-//! Everything downstream reads folders, so the demo takes the same road as real models: its files
-//! are unpacked once into a cache folder named by their content.
+//! All readers of models read folders. The demo is no exception: its files are unpacked once into a
+//! cache folder that is named by their content.
 
 use std::path::{Path, PathBuf};
 
@@ -10,21 +10,21 @@ use rand::Rng;
 
 use crate::article::Article;
 use crate::error::DemoError;
-use crate::phrasing::Split;
+use crate::phrasing::QuestionSplit;
 use crate::world::{World, WorldSize};
 
-/// The seed of the world that the shipped models know.
+/// Seed of the world that the shipped models know.
 pub const WORLD_SEED: u64 = 7;
 
-/// Tokens within which the demo's words count as occurring together. Its articles have about forty
-/// tokens; with the paper's 1,000 a match would reach into the neighbouring articles, and such a
-/// match is not counted.
+/// Tokens within which words of the demo's corpus count as occurring together. Its articles have
+/// about forty tokens; with the paper's 1,000, a match would extend into the neighbouring articles
+/// and not be counted.
 pub const WINDOW: u64 = 64;
 
-/// The stream that says which facts have golds; articles have the lower ones.
+/// Random stream that selects the facts with golds. Articles use lower streams.
 const GOLDS: u64 = u64::MAX - 1;
 
-/// Every shipped file: its place below the unpacked folder and its content.
+/// Path in the unpacked folder, and content, of every file.
 const FILES: [(&str, &[u8]); 9] = [
     ("policy/config.json", include_bytes!("../assets/policy/config.json")),
     ("policy/generation_config.json", include_bytes!("../assets/policy/generation_config.json")),
@@ -37,25 +37,26 @@ const FILES: [(&str, &[u8]); 9] = [
     ("extractor/tokenizer.json", include_bytes!("../assets/extractor/tokenizer.json")),
 ];
 
-/// Where the unpacked demo lies.
+/// Folders of the unpacked models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DemoPaths {
-    /// A Hugging Face folder; its `tokenizer.json` also serves the index of the demo corpus.
+    /// Hugging Face folder of the policy. Its `tokenizer.json` is also that of the demo's index.
     pub policy: PathBuf,
-    /// A Hugging Face folder with an extractor.toml.
+    /// Hugging Face folder of the extractor, with an extractor.toml.
     pub extractor: PathBuf,
 }
 
-/// Unpacks the shipped files below `cache` unless they are there already, whole and unchanged.
+/// Unpacks the embedded files to a folder in `cache`. Files that are there already and unchanged are
+/// not written.
 ///
 /// # Errors
-/// Where the folder cannot be written.
+/// Fails if a file cannot be written.
 pub fn materialise(cache: &Path) -> Result<DemoPaths, DemoError> {
     let folder = cache.join(format!("demo-{}", &content_hash()[..16]));
     for (name, content) in FILES {
         let path = folder.join(name);
-        // Comparing the few megabytes costs milliseconds, and repairs a folder that was edited.
-        if std::fs::read(&path).is_ok_and(|there| there == content) {
+        // The comparison of a few megabytes takes milliseconds, and repairs an edited folder.
+        if std::fs::read(&path).is_ok_and(|existing| existing == content) {
             continue;
         }
         std::fs::create_dir_all(corver_files::parent(&path))
@@ -65,12 +66,12 @@ pub fn materialise(cache: &Path) -> Result<DemoPaths, DemoError> {
     Ok(DemoPaths { policy: folder.join("policy"), extractor: folder.join("extractor") })
 }
 
-/// Names the content of all shipped files, in hexadecimal.
+/// Returns the hash of all embedded files, in hexadecimal.
 #[must_use]
 pub fn content_hash() -> String {
     let mut hasher = blake3::Hasher::new();
     for (name, content) in FILES {
-        // The length marks where one file ends and the next begins.
+        // The length separates the files.
         hasher
             .update(name.as_bytes())
             .update(&(content.len() as u64).to_le_bytes())
@@ -79,30 +80,32 @@ pub fn content_hash() -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-/// The world that the shipped models know.
+/// Returns the world that the shipped models know.
 #[must_use]
 pub fn demo_world() -> World {
     World::generate(WORLD_SEED, &WorldSize::default())
 }
 
-/// Questions to train on and questions to measure with: the same facts in different phrasings. For
-/// half of the facts, the questions to train on have no gold.
+/// Returns the training and the evaluation questions: the same facts in different phrasings. For half
+/// of the facts, the training questions have no gold.
 #[must_use]
 pub fn demo_questions() -> (Vec<Question>, Vec<Question>) {
     let world = demo_world();
     let mut rng = world.stream(GOLDS);
-    let train = world.facts().iter().flat_map(|fact| {
+    let mut train = Vec::new();
+    for fact in world.facts() {
         let has_golds = rng.random_bool(0.5);
-        let without = |question| Question { golds: Vec::new(), ..question };
-        let asked = world.questions_of(fact, Split::Train);
-        asked
-            .map(move |question| if has_golds { question } else { without(question) })
-            .collect::<Vec<_>>()
-    });
-    (train.collect(), world.questions(Split::HeldOut))
+        for mut question in world.questions_of(fact, QuestionSplit::Train) {
+            if !has_golds {
+                question.golds.clear();
+            }
+            train.push(question);
+        }
+    }
+    (train, world.questions(QuestionSplit::HeldOut))
 }
 
-/// The corpus that the demo's counts come from.
+/// Returns the demo's corpus.
 #[must_use]
 pub fn demo_corpus() -> Vec<Article> {
     demo_world().articles().collect()
@@ -130,13 +133,13 @@ mod tests {
         assert!(
             train
                 .chunks(6)
-                .all(|of_fact| of_fact.iter().all(|asked| asked.golds == of_fact[0].golds))
+                .all(|of_fact| of_fact.iter().all(|question| question.golds == of_fact[0].golds))
         );
         assert!(eval.iter().all(|question| !question.golds.is_empty()));
     }
 
     #[test]
-    fn unpacking_is_repeatable_and_repairs_what_was_damaged() {
+    fn unpacking_is_repeatable_and_repairs_damaged_files() {
         let cache = tempfile::tempdir().unwrap();
         let paths = materialise(cache.path()).unwrap();
         let config = paths.policy.join("config.json");

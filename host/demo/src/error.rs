@@ -1,23 +1,23 @@
-//! What can go wrong with the demo.
+//! Errors of the demo.
 
 use std::path::PathBuf;
 
-/// Why the demo cannot be used.
+/// A failure to unpack the demo or to configure its models.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
-    /// A file or folder cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    /// A file or folder that cannot be written.
+    #[error("failed to write {}: {source}", path.display())]
     Write {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// Its world is to answer wrongly less often than never, or more often than always.
+    /// A rate of wrong answers that is not from 0 to 1.
     #[error("a rate of errors is from 0 to 1, not {got}")]
     ErrorRate {
-        /// What was asked for.
+        /// Rate of wrong answers, as configured.
         got: f64,
     },
 }

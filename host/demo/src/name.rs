@@ -1,16 +1,15 @@
 //! Invented names: two capitalised words each, built from syllables.
 //!
-//! A word is shared by a few entities of one kind, so that a single word tells little and only the
-//! words of a pair together tell much, as in a real encyclopaedia. No word begins another word: an
-//! index that looks words up by their tokens would count the longer word as an occurrence of the
-//! shorter one.
+//! A few entities of a kind share each word, so that a single word identifies none and the two words
+//! of a name together do, as in a real encyclopaedia. No word is a prefix of another: an index, which
+//! searches token by token, would count the longer word as an occurrence of the shorter one.
 
 use std::collections::{BTreeSet, HashSet};
 
 use rand::Rng;
 use rand::seq::IndexedRandom;
 
-use crate::relation::Kind;
+use crate::relation::EntityKind;
 
 const ONSETS: [&str; 24] = [
     "b", "br", "c", "d", "dr", "f", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "r", "s", "st",
@@ -26,10 +25,10 @@ const CITY_WORDS: [&str; 6] = ["Port", "Mount", "Fort", "Lake", "Upper", "Old"];
 const COUNTRY_WORDS: [&str; 4] = ["Republic", "Islands", "Kingdom", "Union"];
 const COMPANY_WORDS: [&str; 5] = ["Press", "Works", "Studios", "Foundry", "Brothers"];
 
-/// Entities of one kind that share an invented word, on average.
+/// Mean number of entities of a kind that share an invented word.
 const SHARED_BY: usize = 3;
 
-/// Hands out names; no two are equal.
+/// A generator of names, all of whose words are prefix-free.
 pub(crate) struct Namer {
     words: BTreeSet<String>,
 }
@@ -40,28 +39,33 @@ impl Namer {
         Self { words: fixed.into_iter().flatten().map(|&word| word.to_owned()).collect() }
     }
 
-    /// `count` different names for entities of one kind.
-    pub(crate) fn names(&mut self, kind: Kind, count: usize, rng: &mut impl Rng) -> Vec<String> {
-        // A person takes both words from such pools, everything else one; a pool is large enough
-        // that the pairs last, and the fixed words are few, so their pools must not shrink below
-        // `count / fixed`.
+    /// Returns `count` distinct names for entities of a kind.
+    pub(crate) fn names(
+        &mut self,
+        kind: EntityKind,
+        count: usize,
+        rng: &mut impl Rng,
+    ) -> Vec<String> {
+        // A person's words both come from invented pools, and of other names one word does. Pools
+        // must be large enough for `count` distinct pairs: with few fixed words, words are shared
+        // by fewer entities.
         let fixed = fixed_words(kind);
         let share = if fixed.is_empty() { SHARED_BY } else { SHARED_BY.min(fixed.len() / 2) };
         let pool_size = (count / share).max(4) + 2;
         let firsts = self.invent(pool_size, rng);
         let lasts = if fixed.is_empty() { self.invent(pool_size, rng) } else { Vec::new() };
-        let mut taken = HashSet::with_capacity(count);
+        let mut used = HashSet::with_capacity(count);
         let mut names = Vec::with_capacity(count);
         while names.len() < count {
             let invented = pick(&firsts, rng);
             let name = match kind {
-                Kind::Person => format!("{invented} {}", pick(&lasts, rng)),
-                Kind::Film | Kind::City => format!("{} {invented}", pick(fixed, rng)),
-                Kind::Book | Kind::Country | Kind::Company => {
+                EntityKind::Person => format!("{invented} {}", pick(&lasts, rng)),
+                EntityKind::Film | EntityKind::City => format!("{} {invented}", pick(fixed, rng)),
+                EntityKind::Book | EntityKind::Country | EntityKind::Company => {
                     format!("{invented} {}", pick(fixed, rng))
                 }
             };
-            if taken.insert(name.clone()) {
+            if used.insert(name.clone()) {
                 names.push(name);
             }
         }
@@ -89,18 +93,18 @@ impl Namer {
     }
 }
 
-fn fixed_words(kind: Kind) -> &'static [&'static str] {
+fn fixed_words(kind: EntityKind) -> &'static [&'static str] {
     match kind {
-        Kind::Person => &[],
-        Kind::Film => &FILM_WORDS,
-        Kind::Book => &BOOK_WORDS,
-        Kind::City => &CITY_WORDS,
-        Kind::Country => &COUNTRY_WORDS,
-        Kind::Company => &COMPANY_WORDS,
+        EntityKind::Person => &[],
+        EntityKind::Film => &FILM_WORDS,
+        EntityKind::Book => &BOOK_WORDS,
+        EntityKind::City => &CITY_WORDS,
+        EntityKind::Country => &COUNTRY_WORDS,
+        EntityKind::Company => &COMPANY_WORDS,
     }
 }
 
-/// Two syllables mostly, three at times, and a closing sound; capitalised.
+/// Returns a capitalised word of two syllables, or sometimes three, and a coda.
 fn word(rng: &mut impl Rng) -> String {
     let mut word = String::new();
     let num_syllables = if rng.random_bool(0.85) { 2 } else { 3 };
@@ -113,10 +117,10 @@ fn word(rng: &mut impl Rng) -> String {
     word
 }
 
-/// One item of a list, each as likely.
+/// Returns an item of a list, each with the same probability.
 ///
 /// # Panics
-/// Where the list is empty.
+/// Panics if the list is empty.
 pub fn pick<'a, T>(items: &'a [T], rng: &mut impl Rng) -> &'a T {
     items.choose(rng).expect("a list to draw from has at least one item")
 }
@@ -132,7 +136,7 @@ mod tests {
     fn names_are_two_capitalised_words_and_differ() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         let mut namer = Namer::new();
-        for kind in Kind::ALL {
+        for kind in EntityKind::ALL {
             let names = namer.names(kind, 60, &mut rng);
             assert_eq!(names.iter().collect::<HashSet<_>>().len(), 60);
             for name in &names {
@@ -152,7 +156,7 @@ mod tests {
         let mut namer = Namer::new();
         namer.invent(3000, &mut rng);
         let words: Vec<&String> = namer.words.iter().collect();
-        // Sorted: a word that begins others stands directly before one of them.
+        // In sorted order, a prefix of other words directly precedes one of them.
         assert!(words.windows(2).all(|pair| !pair[1].starts_with(pair[0].as_str())));
     }
 }

@@ -4,32 +4,32 @@ use corver_core::Question;
 
 use crate::world::{EntityId, Fact, World};
 
-/// Which phrasings of a question to use.
+/// The phrasings of a question, by their use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Split {
-    /// What the policy is trained on.
+pub enum QuestionSplit {
+    /// Phrasings that the policy is trained on.
     Train,
-    /// What accuracy is measured on; never trained on.
+    /// Phrasings for evaluation, which are never trained on.
     HeldOut,
 }
 
 impl World {
-    /// The questions of a fact, one per phrasing of the split. Their evidence is all that is true
-    /// of the subject and of each answer, in a text each.
+    /// Returns the questions of a fact, one per phrasing of the split. Their evidence is a text with
+    /// all facts of the subject, and one for each gold.
     pub fn questions_of<'a>(
         &'a self,
         fact: &'a Fact,
-        split: Split,
+        split: QuestionSplit,
     ) -> impl Iterator<Item = Question> + 'a {
         let wording = fact.relation.wording();
         let patterns = match split {
-            Split::Train => wording.train_questions,
-            Split::HeldOut => wording.held_out_questions,
+            QuestionSplit::Train => wording.train_questions,
+            QuestionSplit::HeldOut => wording.held_out_questions,
         };
-        let evidence: Vec<String> = std::iter::once(&fact.head)
-            .chain(&fact.tails)
-            .filter_map(|&id| self.told(id))
-            .collect();
+        let mut evidence: Vec<String> = Vec::new();
+        for &id in std::iter::once(&fact.head).chain(&fact.tails) {
+            evidence.extend(self.facts_as_text(id));
+        }
         patterns.iter().map(move |pattern| Question {
             question: pattern.replace("{H}", self.name(fact.head)),
             golds: fact.tails.iter().map(|&tail| self.name(tail).to_owned()).collect(),
@@ -39,19 +39,21 @@ impl World {
         })
     }
 
-    /// Everything that is true of an entity, as sentences; `None` where there is nothing.
-    fn told(&self, id: EntityId) -> Option<String> {
-        let sentences = self.facts_of(id).iter().flat_map(|fact| {
-            fact.tails
-                .iter()
-                .map(|&tail| self.sentence_with(id, &fact.relation.statements()[0], tail).text)
-        });
-        sentences.reduce(|text, sentence| format!("{text} {sentence}"))
+    /// Returns all facts of an entity as sentences. `None`: there are none.
+    fn facts_as_text(&self, id: EntityId) -> Option<String> {
+        let mut sentences = Vec::new();
+        for fact in self.facts_of(id) {
+            for &tail in &fact.tails {
+                let statement = &fact.relation.statements()[0];
+                sentences.push(self.sentence_with(id, statement, tail).text);
+            }
+        }
+        (!sentences.is_empty()).then(|| sentences.join(" "))
     }
 
-    /// Every question of the split.
+    /// Returns all questions of the split.
     #[must_use]
-    pub fn questions(&self, split: Split) -> Vec<Question> {
+    pub fn questions(&self, split: QuestionSplit) -> Vec<Question> {
         self.facts().iter().flat_map(|fact| self.questions_of(fact, split)).collect()
     }
 }
@@ -68,7 +70,8 @@ mod tests {
         let world = World::generate(1, &WorldSize::default());
         let texts =
             |split| world.questions(split).into_iter().map(|q| q.question).collect::<HashSet<_>>();
-        let (train, held_out) = (texts(Split::Train), texts(Split::HeldOut));
+        let train = texts(QuestionSplit::Train);
+        let held_out = texts(QuestionSplit::HeldOut);
         assert_eq!(train.len(), 6 * world.facts().len());
         assert_eq!(held_out.len(), 2 * world.facts().len());
         assert!(train.is_disjoint(&held_out));
@@ -77,8 +80,8 @@ mod tests {
     #[test]
     fn question_evidence_states_golds_and_only_truths() {
         let world = World::generate(1, &WorldSize::default());
-        let truth = crate::Truth::of(&world);
-        for question in world.questions(Split::HeldOut) {
+        let truth = crate::WorldTruth::new(&world);
+        for question in world.questions(QuestionSplit::HeldOut) {
             let evidence = &question.evidence;
             assert!(
                 evidence.len() <= 3 && question.golds.iter().all(|gold| evidence[0].contains(gold)),
@@ -95,7 +98,7 @@ mod tests {
     #[test]
     fn golds_are_entity_names() {
         let world = World::generate(1, &WorldSize::default());
-        for question in world.questions(Split::Train) {
+        for question in world.questions(QuestionSplit::Train) {
             assert!(!question.golds.is_empty());
             assert!(
                 question

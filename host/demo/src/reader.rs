@@ -1,123 +1,131 @@
-//! Running text about the world, read clause by clause.
+//! Reading running text about the world, clause by clause.
 
 use std::collections::HashMap;
 
-use crate::relation::{Kind, Relation};
+use crate::clause::{Clause, PRONOUNS, StatedFact, clauses, is_name};
+use crate::relation::{EntityKind, Relation};
 use crate::sentence::REMARKS;
-use crate::stated::{Clause, PRONOUNS, Stated, clauses, is_name};
 use crate::world::World;
 
-/// Knows the names of a world, and so of whom a pronoun speaks.
+/// A reader that knows the names of a world, and so resolves pronouns.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader {
-    kinds: HashMap<String, Kind>,
+    kinds: HashMap<String, EntityKind>,
 }
 
-/// What a question asks.
+/// The subject and relation of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Asked {
-    /// Of whom.
+pub(crate) struct ParsedQuestion {
+    /// Name of the entity that the question is about.
     pub subject: String,
-    /// `None` where the question is not worded as the world's are.
+    /// Relation. `None`: the question has none of the world's phrasings.
     pub relation: Option<Relation>,
 }
 
 impl Reader {
-    pub fn of(world: &World) -> Self {
-        Self {
-            kinds: world
-                .entities()
-                .iter()
-                .map(|entity| (entity.name.clone(), entity.kind))
-                .collect(),
-        }
+    pub fn new(world: &World) -> Self {
+        let kinds = world.entities().iter().map(|entity| (entity.name.clone(), entity.kind));
+        Self { kinds: kinds.collect() }
     }
 
-    /// The clauses of a text that say something of somebody; questions and remarks do not. A
-    /// pronoun stands for the last subject of its kind before it, first of all for that of the
-    /// question, and a name alone answers the question.
-    pub fn clauses(&self, text: &str, asked: Option<&Asked>) -> Vec<Clause> {
-        let mut subjects: Vec<String> = asked.iter().map(|asked| asked.subject.clone()).collect();
-        let mut said = Vec::new();
+    /// Returns the clauses of a text that state something about an entity, without questions and
+    /// remarks. A pronoun refers to the last subject of its kind, the question's being the first
+    /// one. A bare name is the answer to the question.
+    pub fn clauses(&self, text: &str, question: Option<&ParsedQuestion>) -> Vec<Clause> {
+        let mut subjects: Vec<String> = Vec::new();
+        if let Some(question) = question {
+            subjects.push(question.subject.clone());
+        }
+        let mut statements = Vec::new();
         for sentence in sentences(text) {
-            let sentence =
-                answer(sentence, asked).unwrap_or_else(|| self.resolved(sentence, &subjects));
-            let told = clauses(&sentence);
-            let heads: Vec<&String> =
-                told.iter().flat_map(|clause| &clause.facts).map(|fact| &fact.head).collect();
-            if heads.is_empty() {
+            let sentence = answer_as_sentence(sentence, question)
+                .unwrap_or_else(|| self.resolve_pronoun(sentence, &subjects));
+            let clauses = clauses(&sentence);
+            let before = subjects.len();
+            for fact in clauses.iter().flat_map(|clause| &clause.facts) {
+                subjects.push(fact.head.clone());
+            }
+            if subjects.len() == before {
                 subjects.extend(self.names(&sentence));
-            } else {
-                subjects.extend(heads.into_iter().cloned());
             }
             if !sentence.ends_with('?') && !is_remark(&sentence) {
-                said.extend(told.into_iter().filter(|clause| self.says_something(clause)));
+                statements.extend(clauses.into_iter().filter(|clause| self.is_statement(clause)));
             }
         }
-        said
+        statements
     }
 
-    /// All facts that a text states.
-    pub fn facts(&self, text: &str, asked: Option<&Asked>) -> Vec<Stated> {
-        self.clauses(text, asked).into_iter().flat_map(|clause| clause.facts).collect()
+    /// Returns all facts that a text states.
+    pub fn facts(&self, text: &str, question: Option<&ParsedQuestion>) -> Vec<StatedFact> {
+        self.clauses(text, question).into_iter().flat_map(|clause| clause.facts).collect()
     }
 
-    /// Whom a text is about first of all, and what it asks of them.
-    pub fn asked(&self, question: &str) -> Option<Asked> {
+    /// Parses a question. `None`: it names no entity.
+    pub fn parse_question(&self, question: &str) -> Option<ParsedQuestion> {
         let question = question.trim();
-        let wording = Relation::ALL.into_iter().find_map(|relation| {
+        for relation in Relation::ALL {
             let wording = relation.wording();
-            let mut patterns = wording.train_questions.iter().chain(wording.held_out_questions);
-            let subject = patterns.find_map(|pattern| named_in(pattern, question))?;
-            Some(Asked { subject: subject.to_owned(), relation: Some(relation) })
-        });
-        wording.or_else(|| {
-            Some(Asked { subject: self.names(question).into_iter().next()?, relation: None })
-        })
-    }
-
-    /// The names of the world in a text, in order.
-    pub fn names(&self, text: &str) -> Vec<String> {
-        let bare = |word: &'_ str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
-        let words: Vec<String> = text.split_whitespace().map(bare).collect();
-        words
-            .windows(2)
-            .map(|pair| pair.join(" "))
-            .filter(|name| self.kinds.contains_key(name))
-            .collect()
-    }
-
-    fn resolved(&self, sentence: &str, subjects: &[String]) -> String {
-        let Some((pronoun, rest)) =
-            sentence.split_once(' ').filter(|(word, _)| PRONOUNS.contains(word))
-        else {
-            return sentence.to_owned();
-        };
-        let is_person = |name: &String| self.kinds.get(name) == Some(&Kind::Person);
-        match subjects.iter().rfind(|name| is_person(name) == (pronoun != "It")) {
-            Some(subject) => format!("{subject} {rest}"),
-            None => sentence.to_owned(),
+            for pattern in wording.train_questions.iter().chain(wording.held_out_questions) {
+                if let Some(subject) = named_in(pattern, question) {
+                    let subject = subject.to_owned();
+                    return Some(ParsedQuestion { subject, relation: Some(relation) });
+                }
+            }
         }
+        let subject = self.names(question).into_iter().next()?;
+        Some(ParsedQuestion { subject, relation: None })
     }
 
-    fn says_something(&self, clause: &Clause) -> bool {
+    /// Returns the names of the world in a text, in order.
+    pub fn names(&self, text: &str) -> Vec<String> {
+        let mut words = Vec::new();
+        for word in text.split_whitespace() {
+            words.push(word.trim_matches(|c: char| !c.is_alphanumeric()));
+        }
+        let mut names = Vec::new();
+        for pair in words.windows(2) {
+            let name = pair.join(" ");
+            if self.kinds.contains_key(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+
+    /// Replaces a pronoun at the beginning of a sentence by the subject that it refers to.
+    fn resolve_pronoun(&self, sentence: &str, subjects: &[String]) -> String {
+        if let Some((pronoun, rest)) = sentence.split_once(' ')
+            && PRONOUNS.contains(&pronoun)
+        {
+            for subject in subjects.iter().rev() {
+                let is_person = self.kinds.get(subject) == Some(&EntityKind::Person);
+                if is_person == (pronoun != "It") {
+                    return format!("{subject} {rest}");
+                }
+            }
+        }
+        sentence.to_owned()
+    }
+
+    fn is_statement(&self, clause: &Clause) -> bool {
         !clause.facts.is_empty() || (!is_name(&clause.text) && !self.names(&clause.text).is_empty())
     }
 }
 
-/// Names have no full stop in them, and tags end a sentence too.
+/// Returns the sentences of a text. Tags end a sentence too; names have no full stop.
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let pieces =
         text.split(['<', '>', '\n']).flat_map(|piece| piece.split_inclusive(['.', '!', '?']));
     pieces.map(str::trim).filter(|sentence| !sentence.is_empty())
 }
 
-/// The answer to a question, where the sentence is a name alone, in whole words.
-fn answer(sentence: &str, asked: Option<&Asked>) -> Option<String> {
-    let Asked { subject, relation } = asked?;
+/// Returns the statement that a bare name makes as the answer to a question. `None`: the sentence is
+/// not a bare name, or the question asks for no relation.
+fn answer_as_sentence(sentence: &str, question: Option<&ParsedQuestion>) -> Option<String> {
+    let ParsedQuestion { subject, relation } = question?;
     let name = sentence.trim_end_matches('.');
-    let answers = is_name(name) && name.contains(' ') && name != subject;
-    let (clause, _) = relation.filter(|_| answers)?.statements()[0].state(subject, name);
+    let is_answer = is_name(name) && name.contains(' ') && name != subject;
+    let (clause, _) = relation.filter(|_| is_answer)?.statements()[0].state(subject, name);
     Some(format!("{clause}."))
 }
 
@@ -125,7 +133,7 @@ fn is_remark(sentence: &str) -> bool {
     REMARKS.iter().any(|remark| named_in(remark, sentence).is_some())
 }
 
-/// The name in the place of `{H}`.
+/// Returns the name at the position of `{H}`, if the text has the form of the pattern.
 fn named_in<'a>(pattern: &str, text: &'a str) -> Option<&'a str> {
     let (before, after) = pattern.split_once("{H}")?;
     text.strip_prefix(before)?.strip_suffix(after).filter(|name| is_name(name))
@@ -134,7 +142,7 @@ fn named_in<'a>(pattern: &str, text: &'a str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Split, WorldSize};
+    use crate::{QuestionSplit, WorldSize};
 
     fn texts(clauses: &[Clause]) -> Vec<&str> {
         clauses.iter().map(|clause| clause.text.as_str()).collect()
@@ -143,8 +151,8 @@ mod tests {
     #[test]
     fn reader_finds_only_true_facts_in_articles() {
         let world = World::generate(1, &WorldSize::default());
-        let reader = Reader::of(&world);
-        let true_facts = |fact: &Stated| {
+        let reader = Reader::new(&world);
+        let true_facts = |fact: &StatedFact| {
             let of_head = |other: &&crate::Fact| {
                 world.name(other.head) == fact.head && other.relation == fact.relation
             };
@@ -165,16 +173,16 @@ mod tests {
     #[test]
     fn reader_parses_every_question() {
         let world = World::generate(1, &WorldSize::default());
-        let reader = Reader::of(&world);
+        let reader = Reader::new(&world);
         for fact in world.facts() {
-            for split in [Split::Train, Split::HeldOut] {
+            for split in [QuestionSplit::Train, QuestionSplit::HeldOut] {
                 for question in world.questions_of(fact, split) {
-                    let expected = Asked {
+                    let expected = ParsedQuestion {
                         subject: world.name(fact.head).to_owned(),
                         relation: Some(fact.relation),
                     };
                     assert_eq!(
-                        reader.asked(&question.question),
+                        reader.parse_question(&question.question),
                         Some(expected),
                         "{}",
                         question.question
@@ -182,38 +190,39 @@ mod tests {
                 }
             }
         }
-        let film = world.name(world.ids(Kind::Film).next().unwrap());
-        let other = reader.asked(&format!("Is {film} any good?")).unwrap();
+        let film = world.name(world.ids(EntityKind::Film).next().unwrap());
+        let other = reader.parse_question(&format!("Is {film} any good?")).unwrap();
         assert_eq!((other.subject.as_str(), other.relation), (film, None));
-        assert_eq!(reader.asked("Who are you?"), None);
+        assert_eq!(reader.parse_question("Who are you?"), None);
     }
 
     #[test]
     fn reader_finds_clause_subjects_and_skips_remarks() {
         let world = World::generate(1, &WorldSize::default());
-        let reader = Reader::of(&world);
-        let [film, person, city] = [Kind::Film, Kind::Person, Kind::City]
+        let reader = Reader::new(&world);
+        let [film, person, city] = [EntityKind::Film, EntityKind::Person, EntityKind::City]
             .map(|kind| world.name(world.ids(kind).next().unwrap()).to_owned());
-        let asked = Asked { subject: film.clone(), relation: Some(Relation::SetIn) };
+        let question = ParsedQuestion { subject: film.clone(), relation: Some(Relation::SetIn) };
         let text = format!(
-            "<think>Let me think about {film}. It starred {person} and is set in {city}. He was born in {city}. \
-             {film} was shot by {person} and is loved in {city}. Who directed {film}?</think><answer>{city}</answer>"
+            "<think>Let me think about {film}. It starred {person} and is set in {city}. He was \
+             born in {city}. {film} was shot by {person} and is loved in {city}. Who directed \
+             {film}?</think><answer>{city}</answer>"
         );
         let expected = [
             format!("{film} starred {person}"),
             format!("{film} is set in {city}"),
-            format!("He was born in {city}"), // nobody was spoken of whom it could mean
+            format!("He was born in {city}"), // no person was mentioned before
             format!("{film} was shot by {person}"),
             format!("{film} is loved in {city}"),
             format!("{film} is set in {city}"),
         ];
-        let said = reader.clauses(&text, Some(&asked));
-        assert_eq!(texts(&said), expected.iter().map(String::as_str).collect::<Vec<_>>());
+        let statements = reader.clauses(&text, Some(&question));
+        assert_eq!(texts(&statements), expected.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(
-            said.iter().map(|clause| clause.facts.len()).collect::<Vec<_>>(),
+            statements.iter().map(|clause| clause.facts.len()).collect::<Vec<_>>(),
             [1, 1, 0, 0, 0, 1]
         );
-        assert!(reader.clauses("I don't know. Let me think.", Some(&asked)).is_empty());
-        assert!(reader.clauses(&city, None).is_empty(), "a name alone says nothing");
+        assert!(reader.clauses("I don't know. Let me think.", Some(&question)).is_empty());
+        assert!(reader.clauses(&city, None).is_empty(), "a bare name states nothing");
     }
 }

@@ -1,13 +1,13 @@
-//! What can be said in this world: kinds of entity, relations between them, and their wording.
+//! The kinds of entities, the relations between them, and their wordings.
 //!
-//! One table row per relation. `{H}` stands for the entity that has the property, `{T}` for its
-//! value. A statement's triplet follows its surface, as a real extractor's does: the entity named
-//! first is the head, and the relation is the wording between.
+//! Each relation has a table. In its patterns, `{H}` is the entity that has the property and `{T}`
+//! the value. A statement's triplet follows the text, as a real extractor's does: the first entity
+//! is the head, and the words between the two are the relation.
 
-/// What an entity is.
+/// The kind of an entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names say it")]
-pub enum Kind {
+pub enum EntityKind {
     Person,
     Film,
     Book,
@@ -16,12 +16,12 @@ pub enum Kind {
     Company,
 }
 
-impl Kind {
-    /// Every kind, in the order in which a world lists its entities.
+impl EntityKind {
+    /// All kinds, in the order of a world's entities.
     pub const ALL: [Self; 6] =
         [Self::Person, Self::Film, Self::Book, Self::City, Self::Country, Self::Company];
 
-    /// The common noun.
+    /// Returns the common noun, in the singular.
     #[must_use]
     pub fn noun(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// A property that entities of one kind have.
+/// A property of the entities of a kind, whose value is another entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "the names say it; `kinds` gives the direction")]
 pub enum Relation {
@@ -46,18 +46,18 @@ pub enum Relation {
     Published,
     BornIn,
     Married,
-    LiesIn,
+    LocatedIn,
     Capital,
     Founded,
     BasedIn,
 }
 
-/// One way to state a fact, without the full stop.
+/// A way to state a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statement {
-    /// With `{H}` and `{T}` once each.
+    /// Clause with `{H}` and `{T}` once each, without a full stop.
     pub pattern: &'static str,
-    /// The triplet's relation, as it stands in the pattern.
+    /// Relation of the triplet, which is a part of the pattern.
     pub relation: &'static str,
 }
 
@@ -65,21 +65,21 @@ const fn statement(pattern: &'static str, relation: &'static str) -> Statement {
     Statement { pattern, relation }
 }
 
-/// Everything that the crate knows about one relation.
+/// The kinds and wordings of a relation.
 pub(crate) struct Wording {
-    pub head: Kind,
-    pub tail: Kind,
-    /// The first two begin with `{H}` and go on with a verb, so that two of them can share a
+    pub head: EntityKind,
+    pub tail: EntityKind,
+    /// Ways to state it. The first two are `{H}` followed by a verb, so that two of them can share a
     /// subject.
     pub statements: &'static [Statement],
-    /// With `{H}`; the policy learns to answer these.
+    /// Questions with `{H}` that the policy is trained on.
     pub train_questions: &'static [&'static str],
-    /// With `{H}`; kept for evaluation.
+    /// Questions with `{H}` for evaluation alone.
     pub held_out_questions: &'static [&'static str],
 }
 
 impl Relation {
-    /// Every relation.
+    /// All relations, in the order of a world's facts.
     pub const ALL: [Self; 11] = [
         Self::Directed,
         Self::Starred,
@@ -88,20 +88,20 @@ impl Relation {
         Self::Published,
         Self::BornIn,
         Self::Married,
-        Self::LiesIn,
+        Self::LocatedIn,
         Self::Capital,
         Self::Founded,
         Self::BasedIn,
     ];
 
-    /// The kind that has the property and the kind of its value.
+    /// Returns the kind that has the property, and the kind of its value.
     #[must_use]
-    pub fn kinds(self) -> (Kind, Kind) {
+    pub fn kinds(self) -> (EntityKind, EntityKind) {
         let wording = self.wording();
         (wording.head, wording.tail)
     }
 
-    /// The ways to state it.
+    /// Returns the ways to state the relation.
     #[must_use]
     pub fn statements(self) -> &'static [Statement] {
         self.wording().statements
@@ -116,7 +116,7 @@ impl Relation {
             Self::Published => &PUBLISHED,
             Self::BornIn => &BORN_IN,
             Self::Married => &MARRIED,
-            Self::LiesIn => &LIES_IN,
+            Self::LocatedIn => &LOCATED_IN,
             Self::Capital => &CAPITAL,
             Self::Founded => &FOUNDED,
             Self::BasedIn => &BASED_IN,
@@ -125,8 +125,8 @@ impl Relation {
 }
 
 static DIRECTED: Wording = Wording {
-    head: Kind::Film,
-    tail: Kind::Person,
+    head: EntityKind::Film,
+    tail: EntityKind::Person,
     statements: &[
         statement("{H} was directed by {T}", "was directed by"),
         statement("{H} had the director {T}", "had the director"),
@@ -148,8 +148,8 @@ static DIRECTED: Wording = Wording {
 };
 
 static STARRED: Wording = Wording {
-    head: Kind::Film,
-    tail: Kind::Person,
+    head: EntityKind::Film,
+    tail: EntityKind::Person,
     statements: &[
         statement("{H} starred {T}", "starred"),
         statement("{H} featured {T} in the leading role", "featured"),
@@ -168,8 +168,8 @@ static STARRED: Wording = Wording {
 };
 
 static SET_IN: Wording = Wording {
-    head: Kind::Film,
-    tail: Kind::City,
+    head: EntityKind::Film,
+    tail: EntityKind::City,
     statements: &[
         statement("{H} is set in {T}", "is set in"),
         statement("{H} takes place in {T}", "takes place in"),
@@ -188,8 +188,8 @@ static SET_IN: Wording = Wording {
 };
 
 static WROTE: Wording = Wording {
-    head: Kind::Book,
-    tail: Kind::Person,
+    head: EntityKind::Book,
+    tail: EntityKind::Person,
     statements: &[
         statement("{H} was written by {T}", "was written by"),
         statement("{H} had the author {T}", "had the author"),
@@ -211,8 +211,8 @@ static WROTE: Wording = Wording {
 };
 
 static PUBLISHED: Wording = Wording {
-    head: Kind::Book,
-    tail: Kind::Company,
+    head: EntityKind::Book,
+    tail: EntityKind::Company,
     statements: &[
         statement("{H} was published by {T}", "was published by"),
         statement("{H} had the publisher {T}", "had the publisher"),
@@ -234,8 +234,8 @@ static PUBLISHED: Wording = Wording {
 };
 
 static BORN_IN: Wording = Wording {
-    head: Kind::Person,
-    tail: Kind::City,
+    head: EntityKind::Person,
+    tail: EntityKind::City,
     statements: &[
         statement("{H} was born in {T}", "was born in"),
         statement("{H} came from {T}", "came from"),
@@ -254,8 +254,8 @@ static BORN_IN: Wording = Wording {
 };
 
 static MARRIED: Wording = Wording {
-    head: Kind::Person,
-    tail: Kind::Person,
+    head: EntityKind::Person,
+    tail: EntityKind::Person,
     statements: &[
         statement("{H} married {T}", "married"),
         statement("{H} was the spouse of {T}", "was the spouse of"),
@@ -273,9 +273,9 @@ static MARRIED: Wording = Wording {
     held_out_questions: &["To whom was {H} married?", "Which person was the spouse of {H}?"],
 };
 
-static LIES_IN: Wording = Wording {
-    head: Kind::City,
-    tail: Kind::Country,
+static LOCATED_IN: Wording = Wording {
+    head: EntityKind::City,
+    tail: EntityKind::Country,
     statements: &[
         statement("{H} lies in {T}", "lies in"),
         statement("{H} is a city of {T}", "is a city of"),
@@ -294,8 +294,8 @@ static LIES_IN: Wording = Wording {
 };
 
 static CAPITAL: Wording = Wording {
-    head: Kind::Country,
-    tail: Kind::City,
+    head: EntityKind::Country,
+    tail: EntityKind::City,
     statements: &[
         statement("{H} has the capital {T}", "has the capital"),
         statement("{H} is governed from {T}", "is governed from"),
@@ -317,8 +317,8 @@ static CAPITAL: Wording = Wording {
 };
 
 static FOUNDED: Wording = Wording {
-    head: Kind::Company,
-    tail: Kind::Person,
+    head: EntityKind::Company,
+    tail: EntityKind::Person,
     statements: &[
         statement("{H} was founded by {T}", "was founded by"),
         statement("{H} had the founder {T}", "had the founder"),
@@ -340,8 +340,8 @@ static FOUNDED: Wording = Wording {
 };
 
 static BASED_IN: Wording = Wording {
-    head: Kind::Company,
-    tail: Kind::City,
+    head: EntityKind::Company,
+    tail: EntityKind::City,
     statements: &[
         statement("{H} is based in {T}", "is based in"),
         statement("{H} has its seat in {T}", "has its seat in"),

@@ -1,25 +1,24 @@
-//! Sentences of the world, true or not, with the triplets that they state.
+//! Sentences of the world, true or not, with their triplets.
 //!
-//! One family of wordings serves everything: articles, the policy's reasoning and the extractor's
-//! training data.
+//! Articles, the policy's reasoning and the extractor's training data use the same wordings.
 
 use corver_core::Triplet;
 use rand::Rng;
 
 use crate::name::pick;
-use crate::relation::{Kind, Relation, Statement};
+use crate::relation::{EntityKind, Relation, Statement};
 use crate::world::{EntityId, World};
 
-/// A sentence with what an extractor should find in it.
+/// A sentence with the triplets that an extractor should find in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// Trimmed, with its punctuation.
+    /// Text with its punctuation, trimmed.
     pub text: String,
-    /// In the order of the text; the first name in the clause is the head.
+    /// Triplets in the order of the text. The first name of a clause is the head.
     pub triplets: Vec<Triplet>,
 }
 
-/// Said of an entity, with `{H}`; states no fact about two entities.
+/// Remarks about an entity `{H}`, which state no fact.
 pub(crate) const REMARKS: [&str; 8] = [
     "{H} is well known.",
     "Little has been written about {H}.",
@@ -31,7 +30,7 @@ pub(crate) const REMARKS: [&str; 8] = [
     "{H} deserves a closer look.",
 ];
 
-/// Names nobody.
+/// Sentences that name no entity.
 const EMPTY_REMARKS: [&str; 8] = [
     "I don't know.",
     "I do not know the answer.",
@@ -44,7 +43,7 @@ const EMPTY_REMARKS: [&str; 8] = [
 ];
 
 impl Statement {
-    /// The clause without its full stop, and its triplet.
+    /// Returns the clause without a full stop, and its triplet.
     #[must_use]
     pub fn state(&self, head: &str, tail: &str) -> (String, Triplet) {
         let clause = self.pattern.replace("{H}", head).replace("{T}", tail);
@@ -60,22 +59,23 @@ impl Statement {
 }
 
 impl World {
-    /// One statement in a wording of the relation.
+    /// Returns a statement about two entities as a sentence.
     #[must_use]
     pub fn sentence_with(&self, head: EntityId, statement: &Statement, tail: EntityId) -> Sample {
         let (clause, triplet) = statement.state(self.name(head), self.name(tail));
         Sample { text: format!("{clause}."), triplets: vec![triplet] }
     }
 
-    /// Any sentence of the family, about entities drawn at random, whether it is true or not: one
-    /// fact (half of them), two facts, a pronoun for the subject, a remark, a question, a refusal
-    /// or a bare name.
+    /// Returns a random sentence about random entities, true or not: one fact (half of them), two
+    /// facts, a pronoun as the subject, a remark, a question, a refusal or a bare name.
     pub fn sentence(&self, rng: &mut impl Rng) -> Sample {
         match rng.random_range(0..20) {
             0..10 => self.one_fact(rng),
             10..13 => self.two_facts(rng),
             13 => self.pronoun_fact(rng),
-            14..16 => nothing(pick(&REMARKS, rng).replace("{H}", self.name(self.any_entity(rng)))),
+            14..16 => without_triplets(
+                pick(&REMARKS, rng).replace("{H}", self.name(self.random_entity(rng))),
+            ),
             16..18 => {
                 let relation = *pick(&Relation::ALL, rng);
                 let wording = relation.wording();
@@ -84,12 +84,15 @@ impl World {
                 } else {
                     wording.held_out_questions
                 };
-                nothing(pick(questions, rng).replace("{H}", self.name(self.any(wording.head, rng))))
+                without_triplets(
+                    pick(questions, rng)
+                        .replace("{H}", self.name(self.random_id(wording.head, rng))),
+                )
             }
-            18 => nothing((*pick(&EMPTY_REMARKS, rng)).to_owned()),
+            18 => without_triplets((*pick(&EMPTY_REMARKS, rng)).to_owned()),
             _ => {
                 let stop = if rng.random_bool(0.2) { "." } else { "" };
-                nothing(format!("{}{stop}", self.name(self.any_entity(rng))))
+                without_triplets(format!("{}{stop}", self.name(self.random_entity(rng))))
             }
         }
     }
@@ -99,16 +102,13 @@ impl World {
         Sample { text: format!("{clause}."), triplets: vec![triplet] }
     }
 
-    /// Two clauses joined by “and”, or two verbs of one subject.
+    /// Returns two clauses joined by “and”, or two verbs of one subject.
     fn two_facts(&self, rng: &mut impl Rng) -> Sample {
         if rng.random_bool(0.5) {
-            let (first, second) = (self.clause(rng), self.clause(rng));
-            let text = format!(
-                "{first}, and {second}.",
-                first = first.0,
-                second = mid_sentence(&second.0)
-            );
-            return Sample { text, triplets: vec![first.1, second.1] };
+            let (first, first_triplet) = self.clause(rng);
+            let (second, second_triplet) = self.clause(rng);
+            let text = format!("{first}, and {}.", mid_sentence(&second));
+            return Sample { text, triplets: vec![first_triplet, second_triplet] };
         }
         let first = *pick(&Relation::ALL, rng);
         let same_head: Vec<Relation> = Relation::ALL
@@ -116,51 +116,53 @@ impl World {
             .filter(|relation| relation.kinds().0 == first.kinds().0)
             .collect();
         let second = *pick(&same_head, rng);
-        let head = self.any(first.kinds().0, rng);
-        let [(one, one_triplet), (two, two_triplet)] = [first, second].map(|relation| {
-            let statement = pick(&relation.statements()[..2], rng);
-            statement.state(self.name(head), self.name(self.any(relation.kinds().1, rng)))
-        });
-        // The first two statements of a relation begin with the head and go on with a verb.
-        let verb_phrase = &two[self.name(head).len()..];
+        let head = self.random_id(first.kinds().0, rng);
+        let [(first_clause, first_triplet), (second_clause, second_triplet)] =
+            [first, second].map(|relation| {
+                let statement = pick(&relation.statements()[..2], rng);
+                let tail = self.random_id(relation.kinds().1, rng);
+                statement.state(self.name(head), self.name(tail))
+            });
+        // The first two statements of a relation are the head followed by a verb.
+        let verb_phrase = &second_clause[self.name(head).len()..];
         Sample {
-            text: format!("{one} and{verb_phrase}."),
-            triplets: vec![one_triplet, two_triplet],
+            text: format!("{first_clause} and{verb_phrase}."),
+            triplets: vec![first_triplet, second_triplet],
         }
     }
 
     fn pronoun_fact(&self, rng: &mut impl Rng) -> Sample {
         let relation = *pick(&Relation::ALL, rng);
         let (head_kind, tail_kind) = relation.kinds();
-        let subject = pronoun(head_kind, self.any(head_kind, rng));
+        let subject = pronoun(head_kind, self.random_id(head_kind, rng));
         let statement = pick(&relation.statements()[..2], rng);
-        let (clause, triplet) = statement.state(subject, self.name(self.any(tail_kind, rng)));
+        let (clause, triplet) = statement.state(subject, self.name(self.random_id(tail_kind, rng)));
         Sample { text: format!("{clause}."), triplets: vec![triplet] }
     }
 
     fn clause(&self, rng: &mut impl Rng) -> (String, Triplet) {
         let relation = *pick(&Relation::ALL, rng);
         let (head_kind, tail_kind) = relation.kinds();
-        let (head, tail) = (self.any(head_kind, rng), self.any(tail_kind, rng));
+        let head = self.random_id(head_kind, rng);
+        let tail = self.random_id(tail_kind, rng);
         pick(relation.statements(), rng).state(self.name(head), self.name(tail))
     }
 
-    fn any_entity(&self, rng: &mut impl Rng) -> EntityId {
-        self.any(*pick(&Kind::ALL, rng), rng)
+    fn random_entity(&self, rng: &mut impl Rng) -> EntityId {
+        self.random_id(*pick(&EntityKind::ALL, rng), rng)
     }
 }
 
-/// “He”, “She” or “It”; a person keeps one of them everywhere.
-pub(crate) fn pronoun(kind: Kind, id: EntityId) -> &'static str {
+/// Returns “He”, “She” or “It”. An entity always has the same pronoun.
+pub(crate) fn pronoun(kind: EntityKind, id: EntityId) -> &'static str {
     match (kind, id.0 % 2) {
-        (Kind::Person, 0) => "She",
-        (Kind::Person, _) => "He",
+        (EntityKind::Person, 0) => "She",
+        (EntityKind::Person, _) => "He",
         _ => "It",
     }
 }
 
-/// Every name and every way to begin a sentence, as texts of their own, for the tokenizer to learn
-/// from.
+/// Returns texts with every name and every beginning of a sentence, to train a tokenizer on.
 pub fn text_for_vocabulary(world: &World) -> impl Iterator<Item = String> + '_ {
     let names = world
         .entities()
@@ -170,11 +172,11 @@ pub fn text_for_vocabulary(world: &World) -> impl Iterator<Item = String> + '_ {
     names.chain(remarks)
 }
 
-fn nothing(text: String) -> Sample {
+fn without_triplets(text: String) -> Sample {
     Sample { text, triplets: Vec::new() }
 }
 
-/// Lower-cases a leading article; names stay.
+/// Returns a clause with a leading article in lower case, as within a sentence.
 #[must_use]
 pub fn mid_sentence(clause: &str) -> String {
     clause.strip_prefix("The ").map_or_else(|| clause.to_owned(), |rest| format!("the {rest}"))

@@ -1,49 +1,52 @@
-//! What is true of the world. No reward that counts knows it: evaluations do, and the demo's own
-//! verifiers ([`crate::answers`]).
+//! The truth of sentences about the world. Evaluations and the demo's backends ([`crate::answers`])
+//! use it; rewards from counts do not.
 
 use std::collections::HashSet;
 
-use crate::stated::{Stated, clauses};
+use crate::clause::{StatedFact, clauses};
 use crate::world::World;
 
-/// Decides sentences of the world's family of wordings.
+/// All facts of a world, to decide sentences in its wordings.
 #[derive(Debug, Clone)]
-pub struct Truth {
-    facts: HashSet<Stated>,
+pub struct WorldTruth {
+    facts: HashSet<StatedFact>,
 }
 
-impl Truth {
-    /// Everything that is true of a world.
+impl WorldTruth {
+    /// Collects the facts of a world.
     #[must_use]
-    pub fn of(world: &World) -> Self {
-        let facts = world.facts().iter().flat_map(|fact| {
-            let name = |id| world.name(id).to_owned();
-            let stated = move |&tail| Stated {
-                head: name(fact.head),
-                relation: fact.relation,
-                tail: name(tail),
-            };
-            fact.tails.iter().map(stated)
-        });
-        Self { facts: facts.collect() }
+    pub fn new(world: &World) -> Self {
+        let mut facts = HashSet::new();
+        for fact in world.facts() {
+            for &tail in &fact.tails {
+                facts.insert(StatedFact {
+                    head: world.name(fact.head).to_owned(),
+                    relation: fact.relation,
+                    tail: world.name(tail).to_owned(),
+                });
+            }
+        }
+        Self { facts }
     }
 
-    /// Whether all that a sentence states is true; `None` where it states no fact, or, beside true
-    /// ones, something that cannot be decided: of a pronoun, or in other words. What is stated of a
-    /// name that nobody has is false.
+    /// True if all facts of a sentence are true. `None`: it states no fact, or true ones and a clause
+    /// that cannot be decided, because its subject is a pronoun or its wording is unknown. A fact
+    /// about an unknown name is false.
     #[must_use]
     pub fn is_true(&self, sentence: &str) -> Option<bool> {
         if sentence.ends_with('?') {
             return None;
         }
-        // True where any reading is: “A starred in B” is read as “B starred A” too.
-        let truth = |facts: Vec<Stated>| {
-            facts.iter().map(|fact| self.facts.contains(fact)).reduce(|one, other| one || other)
-        };
-        let truths = clauses(sentence).into_iter().map(|clause| truth(clause.facts));
-        truths.reduce(|one, other| {
-            if one == Some(false) || other == Some(false) { Some(false) } else { one.and(other) }
-        })?
+        let mut is_decided = true;
+        for clause in clauses(sentence) {
+            if clause.facts.is_empty() {
+                is_decided = false;
+            // One reading suffices: “A starred in B” is also read as “B starred A”.
+            } else if !clause.facts.iter().any(|fact| self.facts.contains(fact)) {
+                return Some(false);
+            }
+        }
+        is_decided.then_some(true)
     }
 }
 
@@ -53,14 +56,14 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
+    use crate::clause::PRONOUNS;
     use crate::sentence::mid_sentence;
-    use crate::stated::PRONOUNS;
-    use crate::{Kind, Relation, WorldSize};
+    use crate::{EntityKind, Relation, WorldSize};
 
     #[test]
     fn truth_accepts_every_wording_and_rejects_wrong_tails() {
         let world = World::generate(1, &WorldSize::default());
-        let truth = Truth::of(&world);
+        let truth = WorldTruth::new(&world);
         for fact in world.facts() {
             let tail_kind = fact.relation.kinds().1;
             let wrong = world
@@ -84,8 +87,8 @@ mod tests {
     #[test]
     fn coordinated_verb_shares_first_subject() {
         let world = World::generate(1, &WorldSize::default());
-        let truth = Truth::of(&world);
-        let film = world.ids(Kind::Film).next().unwrap();
+        let truth = WorldTruth::new(&world);
+        let film = world.ids(EntityKind::Film).next().unwrap();
         let [directed, set_in] = [Relation::Directed, Relation::SetIn].map(|relation| {
             world.facts_of(film).iter().find(|fact| fact.relation == relation).unwrap()
         });
@@ -100,7 +103,7 @@ mod tests {
     #[test]
     fn truth_is_unknown_without_statement() {
         let world = World::generate(1, &WorldSize::default());
-        let truth = Truth::of(&world);
+        let truth = WorldTruth::new(&world);
         for text in [
             "",
             "I don't know.",

@@ -1,4 +1,4 @@
-//! Entities and facts from a seed.
+//! Entities and facts, drawn from a seed.
 
 use std::ops::Range;
 
@@ -7,36 +7,35 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::name::{Namer, pick};
-use crate::relation::{Kind, Relation};
+use crate::relation::{EntityKind, Relation};
 
 /// Index of an entity in its world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntityId(pub(crate) u32);
 
-/// Something with a name.
+/// A named thing of the world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entity {
-    /// What it is.
-    pub kind: Kind,
-    /// Two capitalised words.
+    /// Kind of the entity.
+    pub kind: EntityKind,
+    /// Name: two capitalised words.
     pub name: String,
 }
 
-/// One true statement of the world.
+/// A true fact of the world.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
-    /// Who has the property.
+    /// Entity that has the property.
     pub head: EntityId,
-    /// Which property.
+    /// Property that the fact is about.
     pub relation: Relation,
-    /// Its values; each one alone answers the question. Never empty.
+    /// Values, at least one. Each is an answer to the question.
     pub tails: Vec<EntityId>,
-    /// In how many articles it stands: 0 for what nobody wrote down, up to 32 for what everybody
-    /// knows.
+    /// Number of articles that state the fact, 0 to 32.
     pub fame: u32,
 }
 
-/// How many entities of each kind a world has.
+/// The number of entities of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "one number per kind")]
 pub struct WorldSize {
@@ -49,14 +48,14 @@ pub struct WorldSize {
 }
 
 impl Default for WorldSize {
-    /// The shipped demo: 332 facts.
+    /// The size of the shipped demo, which has 332 facts.
     fn default() -> Self {
         Self { people: 64, films: 36, books: 28, cities: 30, countries: 10, companies: 16 }
     }
 }
 
 impl WorldSize {
-    /// A world of the demo's proportions with at least `facts` facts.
+    /// Returns the size of a world with the demo's proportions and at least `facts` facts.
     #[must_use]
     pub fn with_facts(facts: usize) -> Self {
         let base = Self::default();
@@ -71,7 +70,7 @@ impl WorldSize {
         }
     }
 
-    /// How many facts a world of this size has.
+    /// Returns the number of facts of a world of this size.
     #[must_use]
     pub fn num_facts(&self) -> usize {
         let married = self.people / MARRIED_ONE_IN * 2;
@@ -84,47 +83,47 @@ impl WorldSize {
             + 2 * self.companies
     }
 
-    fn of(&self, kind: Kind) -> usize {
+    fn count(&self, kind: EntityKind) -> usize {
         match kind {
-            Kind::Person => self.people,
-            Kind::Film => self.films,
-            Kind::Book => self.books,
-            Kind::City => self.cities,
-            Kind::Country => self.countries,
-            Kind::Company => self.companies,
+            EntityKind::Person => self.people,
+            EntityKind::Film => self.films,
+            EntityKind::Book => self.books,
+            EntityKind::City => self.cities,
+            EntityKind::Country => self.countries,
+            EntityKind::Company => self.companies,
         }
     }
 }
 
-/// Entities of a kind below which there are too few to confuse one with another.
+/// Fewest entities of a kind: with fewer, a wrong answer is too likely to be right by chance.
 pub const MIN_OF_A_KIND: usize = 8;
 
-/// One couple for this many people.
+/// Number of people per couple.
 const MARRIED_ONE_IN: usize = 4;
 
-/// A fictional encyclopaedia.
+/// A fictional encyclopaedia: entities and the facts about them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct World {
     pub(crate) seed: u64,
     entities: Vec<Entity>,
-    /// Entities of one kind stand together, in the order of [`Kind::ALL`].
-    by_kind: [Range<u32>; Kind::ALL.len()],
-    /// Sorted by head.
+    /// Ranges of the entities of each kind, in the order of [`EntityKind::ALL`].
+    by_kind: [Range<u32>; EntityKind::ALL.len()],
+    /// Facts, sorted by head.
     facts: Vec<Fact>,
 }
 
 impl World {
-    /// The world of a seed; equal arguments give equal worlds, on every machine.
+    /// Generates a world. Equal arguments give equal worlds on every machine.
     ///
     /// # Panics
-    /// Where a kind has fewer than [`MIN_OF_A_KIND`] entities or more than fit into `u32`.
+    /// Panics if a kind has fewer than [`MIN_OF_A_KIND`] entities or more than fit into `u32`.
     #[must_use]
     pub fn generate(seed: u64, size: &WorldSize) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut namer = Namer::new();
         let mut entities = Vec::new();
-        let by_kind = Kind::ALL.map(|kind| {
-            let count = size.of(kind);
+        let by_kind = EntityKind::ALL.map(|kind| {
+            let count = size.count(kind);
             assert!(
                 count >= MIN_OF_A_KIND,
                 "a world needs {MIN_OF_A_KIND} or more of {kind:?}, not {count}"
@@ -148,16 +147,15 @@ impl World {
                 _ => self.draw_values(relation, &mut facts, rng),
             }
         }
-        // A capital lies in its country.
-        let capitals: Vec<(EntityId, EntityId)> = facts
-            .iter()
-            .filter(|f| f.relation == Relation::Capital)
-            .map(|f| (f.tails[0], f.head))
-            .collect();
-        for (city, country) in capitals {
-            let lies_in =
-                facts.iter_mut().find(|f| f.relation == Relation::LiesIn && f.head == city);
-            lies_in.expect("every city lies in a country").tails = vec![country];
+        // A capital is in its country.
+        let mut capitals = facts.clone();
+        capitals.retain(|fact| fact.relation == Relation::Capital);
+        for capital in capitals {
+            let city = capital.tails[0];
+            let location = facts
+                .iter_mut()
+                .find(|fact| fact.relation == Relation::LocatedIn && fact.head == city);
+            location.expect("every city is in a country").tails = vec![capital.head];
         }
         facts.sort_by_key(|fact| (fact.head, fact.relation));
         facts
@@ -169,7 +167,7 @@ impl World {
         for head in self.ids(head_kind) {
             let mut tails: Vec<EntityId> = Vec::with_capacity(num_tails);
             while tails.len() < num_tails {
-                let tail = self.any(tail_kind, rng);
+                let tail = self.random_id(tail_kind, rng);
                 if !tails.contains(&tail) {
                     tails.push(tail);
                 }
@@ -179,7 +177,7 @@ impl World {
     }
 
     fn draw_couples(&self, facts: &mut Vec<Fact>, rng: &mut impl Rng) {
-        let mut people: Vec<EntityId> = self.ids(Kind::Person).collect();
+        let mut people: Vec<EntityId> = self.ids(EntityKind::Person).collect();
         people.shuffle(rng);
         for couple in people.chunks_exact(2).take(people.len() / MARRIED_ONE_IN) {
             for (head, tail) in [(couple[0], couple[1]), (couple[1], couple[0])] {
@@ -194,9 +192,9 @@ impl World {
     }
 
     fn draw_capitals(&self, facts: &mut Vec<Fact>, rng: &mut impl Rng) {
-        let mut cities: Vec<EntityId> = self.ids(Kind::City).collect();
+        let mut cities: Vec<EntityId> = self.ids(EntityKind::City).collect();
         cities.shuffle(rng);
-        for (head, city) in self.ids(Kind::Country).zip(cities) {
+        for (head, city) in self.ids(EntityKind::Country).zip(cities) {
             facts.push(Fact {
                 head,
                 relation: Relation::Capital,
@@ -206,50 +204,50 @@ impl World {
         }
     }
 
-    /// Every entity.
+    /// Returns all entities, kind by kind.
     #[must_use]
     pub fn entities(&self) -> &[Entity] {
         &self.entities
     }
 
-    /// Every fact, sorted by head.
+    /// Returns all facts, sorted by head.
     #[must_use]
     pub fn facts(&self) -> &[Fact] {
         &self.facts
     }
 
-    /// The entity behind an id of this world.
+    /// Returns the entity with an id of this world.
     #[must_use]
     pub fn entity(&self, id: EntityId) -> &Entity {
         &self.entities[id.0 as usize]
     }
 
-    /// An entity's name.
+    /// Returns the name of an entity.
     #[must_use]
     pub fn name(&self, id: EntityId) -> &str {
         &self.entity(id).name
     }
 
-    /// The entities of one kind.
-    pub fn ids(&self, kind: Kind) -> impl ExactSizeIterator<Item = EntityId> + use<> {
+    /// Returns the ids of the entities of a kind.
+    pub fn ids(&self, kind: EntityKind) -> impl ExactSizeIterator<Item = EntityId> + use<> {
         self.by_kind[kind as usize].clone().map(EntityId)
     }
 
-    /// What is true of an entity.
+    /// Returns the facts whose head is an entity.
     #[must_use]
     pub fn facts_of(&self, head: EntityId) -> &[Fact] {
         &self.facts[self.fact_numbers(head)]
     }
 
-    /// Where [`World::facts_of`] stand in [`World::facts`].
+    /// Returns the range of [`World::facts_of`] in [`World::facts`].
     #[must_use]
     pub fn fact_numbers(&self, head: EntityId) -> Range<usize> {
         let start = self.facts.partition_point(|fact| fact.head < head);
         start..self.facts.partition_point(|fact| fact.head <= head)
     }
 
-    /// Any entity of a kind, each as likely.
-    pub fn any(&self, kind: Kind, rng: &mut impl Rng) -> EntityId {
+    /// Returns a random entity of a kind, each with the same probability.
+    pub fn random_id(&self, kind: EntityKind, rng: &mut impl Rng) -> EntityId {
         EntityId(rng.random_range(self.by_kind[kind as usize].clone()))
     }
 }
@@ -258,7 +256,7 @@ fn u32_len(len: usize) -> u32 {
     u32::try_from(len).expect("a world has fewer than 2^32 entities")
 }
 
-/// How many articles state a fact: a tenth are stated nowhere, three tenths in 16 to 32 articles.
+/// Draws the fame of a fact: a tenth of the facts are in no article, three tenths in 16 to 32.
 fn draw_fame(rng: &mut impl Rng) -> u32 {
     let articles = pick(
         &[
@@ -308,12 +306,12 @@ mod tests {
     fn capital_lies_in_its_country() {
         let world = World::generate(5, &WorldSize::default());
         for fact in world.facts().iter().filter(|fact| fact.relation == Relation::Capital) {
-            let lies_in = world
+            let location = world
                 .facts_of(fact.tails[0])
                 .iter()
-                .find(|fact| fact.relation == Relation::LiesIn)
+                .find(|fact| fact.relation == Relation::LocatedIn)
                 .unwrap();
-            assert_eq!(lies_in.tails, [fact.head]);
+            assert_eq!(location.tails, [fact.head]);
         }
     }
 

@@ -1,4 +1,4 @@
-//! A server as something to sample from.
+//! A server as a sampler.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -6,37 +6,37 @@ use std::path::Path;
 use std::time::Duration;
 
 use corver_core::{BoxError, Decoding, Question, Rollout, Sampler, Sampling};
-use corver_http::Patience;
+use corver_http::RetryPolicy;
 use corver_pretrained::{Dialogue, PretrainedError};
 
-use crate::adapters::{AdapterPlace, Adapters};
-use crate::batch::draw_all;
-use crate::draw::{Completion, Draw, Stop, seed_of_request};
+use crate::adapters::{AdapterFolder, Adapters};
+use crate::batch::sample_all;
 use crate::error::{EngineError, Result};
-use crate::probe::{self, LogProbs};
-use crate::server::{Server, unexpected};
+use crate::probe::{LogProbKind, detect_log_probs};
+use crate::request::{EngineCompletion, SampleRequest, StopCondition, request_seed};
+use crate::server::{EngineServer, unexpected};
 use crate::settings::EngineSettings;
 
-/// What a model's configuration says of its ids and lengths.
+/// Limits of a model, from its configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModelShape {
-    /// Rows of the embedding.
+    /// Rows of the embedding; every token id is below it.
     pub vocab_size: usize,
-    /// Tokens of prompt and completion together.
+    /// Most tokens of prompt and completion together.
     pub max_positions: usize,
 }
 
-/// Asked again and again while completions are drawn: whether to go on.
+/// Callback during sampling; `Break` stops it.
 type Watch = dyn FnMut(Decoding) -> ControlFlow<()>;
 
-/// A server that draws completions, of its base model or of the adapter that was published last.
+/// A server that samples from its base model, or from the adapter that was published last.
 pub struct Engine {
-    server: Server,
+    server: EngineServer,
     model: String,
     concurrency: usize,
     dialogue: Dialogue,
     shape: ModelShape,
-    log_probs: LogProbs,
+    log_probs: LogProbKind,
     adapters: Option<Adapters>,
     watch: Box<Watch>,
 }
@@ -50,27 +50,36 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+/// Destination of the rollouts of a sampling call.
+struct RolloutSink<'a> {
+    /// Rollouts of each question; `None` until they arrive.
+    groups: Vec<Option<Vec<Rollout>>>,
+    on_finished: &'a mut dyn FnMut(usize, &Rollout),
+}
+
 impl Engine {
-    /// Finds the server, and finds out what it serves and which log-probabilities it gives.
-    /// `dialogue` makes prompts and reads completions; `shape` is that of the model whose tokenizer
-    /// it has.
+    /// Connects to the server, and checks its model and its log-probabilities.
+    ///
+    /// `dialogue` renders prompts and reads completions. `shape` is that of the model whose
+    /// tokenizer it has.
     ///
     /// # Errors
-    /// A server that is away, serves another model, or gives no token ids or log-probabilities.
+    /// Fails if the server does not respond, serves another model, or returns no token ids or
+    /// log-probabilities.
     pub fn open(settings: &EngineSettings, dialogue: Dialogue, shape: ModelShape) -> Result<Self> {
-        let server = Server::new(settings)?;
+        let server = EngineServer::new(settings)?;
         let model = settings.model.clone();
-        // At the start nobody waits: whoever started the run is there to start the server.
+        // Without retries: the user who starts the run can start the server.
         let served = server.models(&Patience::new(Duration::ZERO, None))?;
         let Some(base) = served.iter().find(|served| served.id == model) else {
             return Err(server.no_model(&model, &served));
         };
         let max_positions =
-            base.max_model_len.map_or(shape.max_positions, |most| most.min(shape.max_positions));
+            base.max_model_len.map_or(shape.max_positions, |len| len.min(shape.max_positions));
         let question =
             Question { question: "Who?".into(), golds: Vec::new(), ..Question::default() };
         let prompt = dialogue.prompts(&[question], &Sampling::greedy(1))?.remove(0);
-        let log_probs = probe::log_probs(&server, &model, &prompt)?;
+        let log_probs = detect_log_probs(&server, &model, &prompt)?;
         tracing::info!(url = server.url(), model, ?log_probs, max_positions, "found the engine");
         Ok(Self {
             server,
@@ -84,10 +93,10 @@ impl Engine {
         })
     }
 
-    /// See [`Dialogue::check_prompts`].
+    /// Checks that the prompts of these questions are not too long.
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`Dialogue::check_prompts`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
         Ok(self.dialogue.check_prompts(questions, sampling)?)
     }
@@ -95,18 +104,18 @@ impl Engine {
     /// Claims a folder for the adapters of a run.
     ///
     /// # Errors
-    /// A folder that another process uses, or that cannot be written.
-    pub fn publish_into(&mut self, place: AdapterPlace) -> Result<()> {
-        self.adapters = Some(Adapters::open(place, &self.server)?);
+    /// Fails if another process uses the folder, or it cannot be written.
+    pub fn claim_adapter_folder(&mut self, folder: AdapterFolder) -> Result<()> {
+        self.adapters = Some(Adapters::open(folder, &self.server)?);
         Ok(())
     }
 
-    /// From now on completions are drawn with the adapter that `write` puts into a folder, in
-    /// PEFT's layout; the version before it is unloaded and its folder deleted.
+    /// Makes the server sample with a new adapter, which `write` puts into a folder in PEFT's
+    /// layout. The previous adapter is unloaded and its folder deleted.
     ///
     /// # Errors
-    /// An adapter that cannot be written, or that the server does not load; no folder of
-    /// [`Self::publish_into`].
+    /// Fails if the adapter cannot be written, the server does not load it, or there is no folder
+    /// of [`Self::claim_adapter_folder`].
     pub fn publish(
         &mut self,
         write: impl FnOnce(&Path) -> std::result::Result<(), BoxError>,
@@ -119,60 +128,60 @@ impl Engine {
         }
     }
 
-    /// The adapter that completions are drawn with, by the server's name for it.
+    /// Returns the server's name of the current adapter; `None` if the base model samples.
     #[must_use]
     pub fn adapter(&self) -> Option<&str> {
         self.adapters.as_ref()?.current()
     }
 
-    /// From now on questions are put under this system prompt; an empty one sends none.
+    /// Sets the system prompt of all questions; an empty one sends none.
     pub fn set_system_prompt(&mut self, prompt: &str) {
         self.dialogue.set_system_prompt(prompt);
     }
 
-    /// From now on `watch` hears of every sampling several times a second, and can break it off
-    /// ([`EngineError::Stopped`]) as soon as the requests that are under way have ended.
+    /// Sets a callback that sampling calls several times a second and that can stop it
+    /// ([`EngineError::Stopped`]). Requests in flight are finished first.
     pub fn set_watch(&mut self, watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static) {
         self.watch = Box::new(watch);
     }
 
-    fn sample_groups(
+    fn sample_rollouts(
         &mut self,
         questions: &[Question],
         sampling: &Sampling,
         seed: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>> {
-        if !self.log_probs.fit(sampling.temperature) {
+        if !self.log_probs.fits(sampling.temperature) {
             return Err(EngineError::Unusable(format!(
-                "the engine {} gives log-probabilities of temperature 1, and rollout.temperature \
-                 is {}: start vLLM with --logprobs-mode processed_logprobs (SGLang without \
-                 SGLANG_RETURN_ORIGINAL_LOGPROB)",
+                "the engine {} returns log-probabilities of temperature 1, and \
+                 rollout.temperature is {}: start vLLM with --logprobs-mode processed_logprobs \
+                 (SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB)",
                 self.server.url(),
                 sampling.temperature
             )));
         }
         let prompts = self.dialogue.prompts(questions, sampling)?;
         self.check_room(questions, &prompts)?;
-        let mut groups = vec![None; questions.len()];
-        match self.draw_missing(&prompts, sampling, seed, &mut groups, on_finished) {
-            // The server was started anew meanwhile; once is enough to find that out.
+        let mut sink = RolloutSink { groups: vec![None; questions.len()], on_finished };
+        match self.sample_missing(&prompts, sampling, seed, &mut sink) {
+            // The server was restarted and has lost the adapter. The second call loads it again,
+            // and fails if the server loses it once more.
             Err(EngineError::NoModel(_)) if self.adapters.is_some() => {
-                self.draw_missing(&prompts, sampling, seed, &mut groups, on_finished)?;
+                self.sample_missing(&prompts, sampling, seed, &mut sink)?;
             }
-            drawn => drawn?,
+            result => result?,
         }
-        Ok(groups.into_iter().flatten().flatten().collect())
+        Ok(sink.groups.into_iter().flatten().flatten().collect())
     }
 
-    /// Draws the groups that are not there yet, and hands each to `on_finished` as it arrives.
-    fn draw_missing(
+    /// Samples the groups that have not arrived yet.
+    fn sample_missing(
         &mut self,
         prompts: &[Vec<u32>],
         sampling: &Sampling,
         seed: u64,
-        groups: &mut [Option<Vec<Rollout>>],
-        on_finished: &mut dyn FnMut(usize, &Rollout),
+        sink: &mut RolloutSink<'_>,
     ) -> Result<()> {
         let Self { server, dialogue, shape, watch, .. } = self;
         let model = match &self.adapters {
@@ -184,51 +193,64 @@ impl Engine {
         };
         let tokenizer = dialogue.tokenizer();
         let group = sampling.num_generations;
-        let draw = |question: usize| Draw {
-            model,
-            prompt: &prompts[question],
-            // Greedy completions are one and the same, and vLLM refuses to draw several.
-            number: if sampling.temperature == 0.0 { 1 } else { group },
-            max_tokens: sampling
-                .max_completion_length
-                .min(shape.max_positions - prompts[question].len()),
-            sampling,
-            stop: Stop { tokens: tokenizer.stop_tokens(), texts: tokenizer.stop_texts() },
-            seed: seed_of_request(seed, question),
-            alternatives: 0,
-        };
-        let missing = (0..groups.len()).filter(|&question| groups[question].is_none());
-        let draws: Vec<(usize, Draw<'_>)> =
-            missing.map(|question| (question, draw(question))).collect();
-        let (rows, limit) = (groups.len() * group, sampling.max_completion_length);
-        let ended_rows = Cell::new(rows - draws.len() * group);
-        let mut look = || watch(Decoding { tokens: None, limit, ended: ended_rows.get(), rows });
-        draw_all(server, draws, self.concurrency, &mut look, &mut |question, completions| {
-            let rollouts = rollouts(dialogue, question, completions, group)
-                .and_then(|rollouts| check_ids(server, shape.vocab_size, rollouts))?;
-            for (n, rollout) in rollouts.iter().enumerate() {
-                on_finished(question * group + n, rollout);
+        let mut requests = Vec::new();
+        for (question, prompt) in prompts.iter().enumerate() {
+            if sink.groups[question].is_some() {
+                continue;
             }
-            ended_rows.set(ended_rows.get() + group);
-            groups[question] = Some(rollouts);
-            Ok(())
-        })
+            let request = SampleRequest {
+                model,
+                prompt,
+                // Greedy completions are equal, and vLLM refuses to sample several.
+                number: if sampling.temperature == 0.0 { 1 } else { group },
+                max_tokens: sampling.max_completion_length.min(shape.max_positions - prompt.len()),
+                sampling,
+                stop: StopCondition {
+                    tokens: tokenizer.stop_tokens(),
+                    texts: tokenizer.stop_texts(),
+                },
+                seed: request_seed(seed, question),
+                alternatives: 0,
+            };
+            requests.push((question, request));
+        }
+        let rows = prompts.len() * group;
+        let limit = sampling.max_completion_length;
+        let ended_rows = Cell::new(rows - requests.len() * group);
+        sample_all(
+            server,
+            requests,
+            self.concurrency,
+            &mut || watch(Decoding { tokens: None, limit, ended: ended_rows.get(), rows }),
+            &mut |question, completions| {
+                let rollouts = rollouts(dialogue, question, completions, group)?;
+                check_ids(server, shape.vocab_size, &rollouts)?;
+                for (n, rollout) in rollouts.iter().enumerate() {
+                    (sink.on_finished)(question * group + n, rollout);
+                }
+                ended_rows.set(ended_rows.get() + group);
+                sink.groups[question] = Some(rollouts);
+                Ok(())
+            },
+        )
     }
 
-    /// That a token fits behind every prompt.
+    /// Checks that every prompt leaves room for a token.
     fn check_room(&self, questions: &[Question], prompts: &[Vec<u32>]) -> Result<()> {
-        let most = self.shape.max_positions;
-        match questions.iter().zip(prompts).find(|(_, prompt)| prompt.len() >= most) {
-            None => Ok(()),
-            Some((question, prompt)) => Err(PretrainedError::InvalidInput(format!(
-                "the prompt of {:?} has {} tokens; the engine {} takes {most}, completion included \
-                 (--max-model-len)",
-                question.question,
-                prompt.len(),
-                self.server.url()
-            ))
-            .into()),
+        let max_positions = self.shape.max_positions;
+        for (question, prompt) in questions.iter().zip(prompts) {
+            if prompt.len() >= max_positions {
+                return Err(PretrainedError::InvalidInput(format!(
+                    "the prompt of {:?} has {} tokens; the engine {} takes {max_positions}, \
+                     completion included (--max-model-len)",
+                    question.question,
+                    prompt.len(),
+                    self.server.url()
+                ))
+                .into());
+            }
         }
+        Ok(())
     }
 }
 
@@ -241,44 +263,44 @@ impl Drop for Engine {
 }
 
 impl Sampler for Engine {
-    /// Hands over the group of a question as soon as it has arrived, while others are drawn.
+    /// Samples with concurrent requests. `on_finished` receives the group of a question as soon as
+    /// it arrives.
     fn sample(
         &mut self,
         questions: &[Question],
         sampling: &Sampling,
         seed: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
-    ) -> std::result::Result<Vec<Rollout>, BoxError> {
-        Ok(self.sample_groups(questions, sampling, seed, on_finished)?)
+    ) -> std::result::Result<Vec<Rollout>, PartError> {
+        Ok(self.sample_rollouts(questions, sampling, seed, on_finished)?)
     }
 }
 
-/// A question's group; the one completion of a greedy sampling stands for all.
+/// Turns the completions of a question into its group. A single greedy completion is repeated.
 fn rollouts(
     dialogue: &Dialogue,
     question: usize,
-    completions: Vec<Completion>,
+    completions: Vec<EngineCompletion>,
     group: usize,
 ) -> Result<Vec<Rollout>> {
-    let rollout = |Completion { tokens, log_probs, finished, .. }| {
-        // A stop token may be the last one that fits.
-        let finished = finished || dialogue.tokenizer().ends(&tokens)?;
-        Ok(dialogue.rollout(question, tokens, log_probs, finished)?)
-    };
-    let rollouts = completions.into_iter().map(rollout).collect::<Result<Vec<_>>>()?;
+    let mut rollouts = Vec::with_capacity(completions.len());
+    for EngineCompletion { tokens, log_probs, finished, .. } in completions {
+        // A stop token may be the last one that fits; the server then reports the length limit.
+        let ends = finished || dialogue.tokenizer().ends(&tokens)?;
+        rollouts.push(dialogue.rollout(question, tokens, log_probs, ends)?);
+    }
     Ok(rollouts.into_iter().cycle().take(group).collect())
 }
 
-/// That the model has every token of the rollouts.
-fn check_ids(server: &Server, vocab_size: usize, rollouts: Vec<Rollout>) -> Result<Vec<Rollout>> {
-    match rollouts.iter().flat_map(|rollout| &rollout.tokens).find(|&&id| id as usize >= vocab_size)
-    {
-        None => Ok(rollouts),
-        Some(id) => Err(unexpected(
-            server.url(),
-            &format!(
+/// Checks that the model has every token of the rollouts.
+fn check_ids(server: &EngineServer, vocab_size: usize, rollouts: &[Rollout]) -> Result<()> {
+    for rollout in rollouts {
+        if let Some(id) = rollout.tokens.iter().find(|&&id| id as usize >= vocab_size) {
+            let problem = format!(
                 "the token {id}, where policy.model has {vocab_size}: it serves another model"
-            ),
-        )),
+            );
+            return Err(unexpected(server.url(), &problem));
+        }
     }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Errors with what the reader needs to change.
+//! Errors of this crate.
 
 use std::path::PathBuf;
 
@@ -6,49 +6,49 @@ use corver_core::BoxError;
 use corver_http::UrlError;
 use corver_pretrained::PretrainedError;
 
-/// Errors of an engine.
+/// An error of an engine.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// An address that cannot be used.
+    /// The address of the server cannot be used.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// A key that would be seen, no folder for the adapters, or one that another run uses.
+    /// A key would be sent unencrypted, or no folder for the adapters is free.
     #[error("{0}")]
     InvalidSettings(String),
-    /// A server that gave no usable answer for as long as one is waited for.
+    /// The server has not responded in time, in spite of retries.
     #[error("{0}")]
-    Away(String),
-    /// A server that understood and will not do it; asking again is of no use.
+    Unreachable(String),
+    /// The server refuses the request; a retry is useless.
     #[error("the engine {url} refuses: {message}")]
     Refused {
-        /// Address that was asked.
+        /// Address of the request.
         url: String,
         /// Message of the server.
         message: String,
     },
-    /// A server without the model, or that no longer has the adapter.
+    /// The server does not have the model, or has lost the adapter.
     #[error("{0}")]
     NoModel(String),
-    /// Answers that no rollout can be made of, or an adapter that the server does not load: it has
-    /// to be started otherwise.
+    /// The server must be started with other options: its replies are not rollouts, or it does not
+    /// load an adapter.
     #[error("{0}")]
     Unusable(String),
-    /// An adapter that cannot be written.
-    #[error("writing the adapter {}", path.display())]
+    /// The adapter cannot be written into the folder `path`.
+    #[error("failed to write the adapter {}", path.display())]
     WriteAdapter {
-        /// Path of its folder.
+        /// Folder of the adapter.
         path: PathBuf,
-        /// Error of its writer.
-        source: BoxError,
+        /// Error of the policy.
+        source: PartError,
     },
-    /// A file, a prompt or a completion that cannot be read or written.
+    /// A file, a prompt or a completion cannot be read or written.
     #[error(transparent)]
     Pretrained(#[from] PretrainedError),
-    /// A sampling that its watcher broke off.
-    #[error("stopped, as asked")]
+    /// The caller's watch stopped sampling.
+    #[error("stopped by the caller")]
     Stopped,
 }
 
-/// Shorthand of this crate.
+/// A result with an [`EngineError`].
 pub type Result<T> = std::result::Result<T, EngineError>;

@@ -1,30 +1,30 @@
 //! Rollouts from an inference server: vLLM or SGLang, over HTTP.
 //!
 //! ```text
-//! server        one server: its routes, its models, patience with it
-//! draw          what is drawn from one prompt: a request;  vllm, sglang: in the words of each API
-//! batch         many of them at a time
-//! probe         which log-probabilities the server gives, found out before a run
-//! adapters      LoRA adapters: a folder and a name for each version, the former one unloaded
-//! engine        the whole of it, as core's Sampler
+//! server        one server: routes, models, retries
+//! request       a request for completions of one prompt;  vllm, sglang: its form in each API
+//! batch         concurrent requests
+//! probe         detects the temperature of the server's log-probabilities, before a run
+//! adapters      LoRA adapters: a folder and a name for each version
+//! engine        all of it as core's Sampler
 //! ```
 //!
-//! Tokens go in and tokens come out: a text is never tokenised twice. Every setting of a request is
-//! sent, so that nothing of the server's own defaults (a model's generation_config.json, say)
-//! decides a draw.
+//! Requests and replies hold token ids, so no text is tokenised twice. Every sampling setting is in
+//! the request, so that no default of the server (a model's generation_config.json, say) decides a
+//! draw.
 
 mod adapters;
 mod batch;
-mod draw;
 mod engine;
 mod error;
 mod probe;
+mod request;
 mod server;
 mod settings;
 mod sglang;
 mod vllm;
 
-pub use adapters::{AdapterPlace, copy_adapter};
+pub use adapters::{AdapterFolder, copy_adapter};
 pub use engine::{Engine, ModelShape};
 pub use error::{EngineError, Result};
-pub use settings::{EngineSettings, Kind};
+pub use settings::{EngineApi, EngineSettings};

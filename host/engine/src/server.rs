@@ -1,39 +1,41 @@
-//! One server: its routes, its models, and patience with it.
+//! One server: its routes, its models, and retries.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use corver_http::{Answer, Client, Failure, FirstFailure, Host, Patience, Token, Unanswered};
+use corver_http::{
+    AttemptError, Client, FirstFailure, Host, HttpResponse, RequestError, RetryPolicy, Token,
+};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::draw::{Completion, Draw, Unusable};
 use crate::error::{EngineError, Result};
-use crate::settings::{EngineSettings, Kind};
+use crate::request::{EngineCompletion, InvalidReply, SampleRequest};
+use crate::settings::{EngineApi, EngineSettings};
 use crate::{sglang, vllm};
 
-/// Bytes of a reply that are read. A token takes some 150: this is a group of 16 with 100,000
+/// Longest reply that is read, bytes. A token takes some 150: this is a group of 16 with 100,000
 /// tokens each.
 const REPLY_BYTES: u64 = 256 << 20;
 
-/// A server that was found.
+/// A client of one server.
 #[derive(Debug)]
-pub(crate) struct Server {
-    kind: Kind,
+pub(crate) struct EngineServer {
+    api: EngineApi,
     root: String,
     model: String,
     token: Option<Token>,
     timeout: Duration,
-    patience: Patience,
+    patience: RetryPolicy,
     generate: Client,
 }
 
-/// What a server serves.
+/// A model that a server has.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct ServedModel {
-    /// A base model's name, or an adapter's.
+    /// Name of a base model or of an adapter.
     pub(crate) id: String,
-    /// Tokens of prompt and completion together; adapters have their model's.
+    /// Most tokens of prompt and completion together; `None` for an adapter.
     pub(crate) max_model_len: Option<usize>,
 }
 
@@ -42,143 +44,149 @@ struct ModelList {
     data: Vec<ServedModel>,
 }
 
-/// How a request ended that was answered.
-pub(crate) enum Reply<T> {
+/// The result of a request that the server has processed.
+pub(crate) enum ServerReply<T> {
     Done(T),
-    /// The status 404: nothing here has this name.
+    /// Status 404 with this message: the server has no such model or adapter.
     NotFound(String),
 }
 
-impl Server {
+impl EngineServer {
     pub(crate) fn new(settings: &EngineSettings) -> Result<Self> {
-        let EngineSettings { kind, url, model, token, concurrency, timeout, patience } =
+        let EngineSettings { api, url, model, token, concurrency, timeout, patience } =
             settings.clone();
-        let host = Host::of(&url)?;
+        let host = Host::from_url(&url)?;
         let root = url.trim_end_matches('/').to_owned();
         if token.is_some() && !host.is_encrypted && !host.is_loopback() {
             return Err(EngineError::InvalidSettings(format!(
-                "the key of the engine (engine.token_file) would go to {root} unencrypted: use \
-                 https://, or a tunnel from localhost"
+                "the key of the engine (engine.token_file) would be sent to {root} unencrypted; \
+                 use https://, or a tunnel from localhost"
             )));
         }
-        let route = match kind {
-            Kind::Vllm => "/v1/completions",
-            Kind::Sglang => "/generate",
+        let route = match api {
+            EngineApi::Vllm => "/v1/completions",
+            EngineApi::Sglang => "/generate",
         };
         let generate =
             Client::new(&format!("{root}{route}"), concurrency, timeout, token.as_ref())?;
-        let patience = Patience::new(patience, None);
         Ok(Self {
-            kind,
+            api,
             root,
             model,
             token,
             timeout,
-            patience,
+            patience: Patience::new(patience, None),
             generate: generate.with_answers_of(REPLY_BYTES),
         })
     }
 
-    /// The address that errors name.
+    /// Returns the address for error messages.
     pub(crate) fn url(&self) -> &str {
         &self.root
     }
 
-    /// Returns the error of a server without this model, or one that no longer has this adapter.
+    /// Returns the error of a server without this model or adapter.
     pub(crate) fn no_model(&self, model: &str, served: &[ServedModel]) -> EngineError {
-        let names: Vec<&str> = served.iter().map(|served| served.id.as_str()).collect();
-        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let ids: Vec<&str> = served.iter().map(|served| served.id.as_str()).collect();
+        let names = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
         EngineError::NoModel(format!(
             "the engine {} has no model {model:?} (engine.model); it has {names}",
             self.root
         ))
     }
 
-    /// The base model and its adapters.
+    /// Requests the list of the base model and its adapters.
     pub(crate) fn models(&self, patience: &Patience) -> Result<Vec<ServedModel>> {
         let client = self.client("/v1/models")?;
-        let read = |answer: &Answer| {
-            let list: Option<ModelList> = serde_json::from_slice(&answer.body).ok();
-            list.map(|list| list.data).ok_or_else(|| answer.refusal())
-        };
-        let list = patience.ask(client.url(), &FirstFailure::<()>::default(), || {
-            answered(client.get()?).and_then(|answer| read(&answer))
+        let models = patience.ask(client.url(), &FirstFailure::<()>::default(), || {
+            let answer = check_status(client.get()?)?;
+            match serde_json::from_slice::<ModelList>(&answer.body) {
+                Ok(list) => Ok(list.data),
+                Err(_) => Err(answer.refusal()),
+            }
         });
-        Ok(list.map_err(|unanswered| failed(client.url(), unanswered))?.unwrap_or_default())
+        Ok(models.map_err(|failure| request_error(client.url(), failure))?.unwrap_or_default())
     }
 
-    /// As [`Self::models`], with the patience of the settings.
-    pub(crate) fn models_now(&self) -> Result<Vec<ServedModel>> {
-        self.models(&self.patience)
+    /// Returns true if the server has a model or adapter with this name.
+    pub(crate) fn has_model(&self, name: &str) -> Result<bool> {
+        Ok(self.models(&self.patience)?.iter().any(|model| model.id == name))
     }
 
-    /// The completions of one prompt; `None` where another request of the batch failed first. It is
-    /// not tried again once `stop` is set.
-    pub(crate) fn draw(
+    /// Requests the completions of one prompt; `None` if another request of the batch has failed
+    /// first. There is no retry after `stop` is set.
+    pub(crate) fn sample(
         &self,
-        draw: &Draw<'_>,
+        request: &SampleRequest<'_>,
         batch: &FirstFailure<EngineError>,
         stop: &AtomicBool,
-    ) -> Result<Option<Reply<Vec<Completion>>>> {
-        let request = match self.kind {
-            Kind::Vllm => vllm::request(draw),
-            Kind::Sglang => sglang::request(draw, &self.model),
+    ) -> Result<Option<ServerReply<Vec<EngineCompletion>>>> {
+        let body = match self.api {
+            EngineApi::Vllm => vllm::body(request),
+            EngineApi::Sglang => sglang::body(request, &self.model),
         };
         let url = self.generate.url();
         let reply = self.patience.ask(url, batch, || match stop.load(Ordering::Relaxed) {
-            false => post(&self.generate, &request),
-            true => Err(Failure::Refused("stopped, as asked".into())),
+            false => post(&self.generate, &body),
+            true => Err(Failure::Refused(EngineError::Stopped.to_string())),
         });
-        let answer = match reply.map_err(|unanswered| failed(url, unanswered))? {
+        let answer = match reply.map_err(|failure| request_error(url, failure))? {
             None => return Ok(None),
-            Some(Reply::NotFound(message)) => return Ok(Some(Reply::NotFound(message))),
-            Some(Reply::Done(answer)) => answer,
+            Some(ServerReply::NotFound(message)) => {
+                return Ok(Some(ServerReply::NotFound(message)));
+            }
+            Some(ServerReply::Done(answer)) => answer,
         };
-        let completions = match self.kind {
-            Kind::Vllm => vllm::read(&answer.body, draw),
-            Kind::Sglang => sglang::read(&answer.body, draw),
-        };
-        let completions = completions.map_err(|unusable| match unusable {
-            Unusable::Lacks { what, remedy } => {
+        let completions = match self.api {
+            EngineApi::Vllm => vllm::read(&answer.body, request),
+            EngineApi::Sglang => sglang::read(&answer.body, request),
+        }
+        .map_err(|invalid| match invalid {
+            InvalidReply::Lacks { what, remedy } => {
                 EngineError::Unusable(format!("the engine {url} answered without {what}: {remedy}"))
             }
-            Unusable::Unexpected(problem) => unexpected(url, &problem),
+            InvalidReply::Unexpected(problem) => unexpected(url, &problem),
         })?;
-        match completions.iter().find_map(|completion| problem_of(completion, draw)) {
-            Some(problem) => Err(unexpected(url, &problem)),
-            None => Ok(Some(Reply::Done(completions))),
+        for completion in &completions {
+            if let Some(problem) = find_problem(completion, request) {
+                return Err(unexpected(url, &problem));
+            }
         }
+        Ok(Some(ServerReply::Done(completions)))
     }
 
-    /// Has the server load the adapter of a folder, by the path that it sees.
-    pub(crate) fn load_adapter(&self, name: &str, path: &str) -> Result<Reply<()>> {
-        self.about_adapters(
-            "load_lora_adapter",
-            &json!({ "lora_name": name, "lora_path": path }),
-            &self.patience,
-        )
+    /// Requests that the server load the adapter of a folder; `path` is the server's path of it.
+    pub(crate) fn load_adapter(&self, name: &str, path: &str) -> Result<ServerReply<()>> {
+        let body = json!({ "lora_name": name, "lora_path": path });
+        self.post_adapter_request("load_lora_adapter", &body, &self.patience)
     }
 
-    /// Has the server forget an adapter.
-    pub(crate) fn unload_adapter(&self, name: &str, patience: &Patience) -> Result<Reply<()>> {
-        self.about_adapters("unload_lora_adapter", &json!({ "lora_name": name }), patience)
+    /// Requests that the server unload an adapter.
+    pub(crate) fn unload_adapter(
+        &self,
+        name: &str,
+        patience: &Patience,
+    ) -> Result<ServerReply<()>> {
+        let body = json!({ "lora_name": name });
+        self.post_adapter_request("unload_lora_adapter", &body, patience)
     }
 
-    fn about_adapters(
+    fn post_adapter_request(
         &self,
         action: &str,
-        request: &Value,
+        body: &Value,
         patience: &Patience,
-    ) -> Result<Reply<()>> {
-        let client = self.client(&match self.kind {
-            Kind::Vllm => format!("/v1/{action}"),
-            Kind::Sglang => format!("/{action}"),
+    ) -> Result<ServerReply<()>> {
+        let client = self.client(&match self.api {
+            EngineApi::Vllm => format!("/v1/{action}"),
+            EngineApi::Sglang => format!("/{action}"),
         })?;
         let reply =
-            patience.ask(client.url(), &FirstFailure::<()>::default(), || post(&client, request));
-        match reply.map_err(|unanswered| failed(client.url(), unanswered))? {
-            Some(Reply::NotFound(message)) => Ok(Reply::NotFound(message)),
-            Some(Reply::Done(_)) | None => Ok(Reply::Done(())), // nothing fails beside it
+            patience.ask(client.url(), &FirstFailure::<()>::default(), || post(&client, body));
+        match reply.map_err(|failure| request_error(client.url(), failure))? {
+            Some(ServerReply::NotFound(message)) => Ok(ServerReply::NotFound(message)),
+            // `None` cannot occur: no other request is in the batch.
+            Some(ServerReply::Done(_)) | None => Ok(ServerReply::Done(())),
         }
     }
 
@@ -187,51 +195,51 @@ impl Server {
     }
 }
 
-/// What is wrong with a completion, whichever server drew it.
-fn problem_of(completion: &Completion, draw: &Draw<'_>) -> Option<String> {
-    let (tokens, log_probs) = (completion.tokens.len(), completion.log_probs.len());
+/// Describes the first inconsistency of a completion; `None` if it is usable.
+fn find_problem(completion: &EngineCompletion, request: &SampleRequest<'_>) -> Option<String> {
+    let tokens = completion.tokens.len();
+    let log_probs = completion.log_probs.len();
     if tokens != log_probs {
         return Some(format!("{tokens} tokens with {log_probs} log-probabilities"));
     }
-    if tokens > draw.max_tokens {
+    if tokens > request.max_tokens {
         return Some(format!(
-            "a completion of {tokens} tokens, where at most {} were asked for",
-            draw.max_tokens
+            "a completion of {tokens} tokens, but the request allows at most {}",
+            request.max_tokens
         ));
     }
-    let odd = completion.log_probs.iter().find(|log_prob| !log_prob.is_finite());
-    odd.map(|log_prob| format!("a token whose log-probability is {log_prob}"))
+    let invalid = completion.log_probs.iter().find(|log_prob| !log_prob.is_finite())?;
+    Some(format!("a token whose log-probability is {invalid}"))
 }
 
-fn post(client: &Client, request: &Value) -> std::result::Result<Reply<Answer>, Failure> {
-    let answer = client.post(request)?;
+fn post(client: &Client, body: &Value) -> std::result::Result<ServerReply<Answer>, Failure> {
+    let answer = client.post(body)?;
     if answer.is_not_found() {
         let Failure::Refused(message) = answer.refusal() else { unreachable!("a refusal") };
-        return Ok(Reply::NotFound(message));
+        return Ok(ServerReply::NotFound(message));
     }
-    answered(answer).map(Reply::Done)
+    check_status(answer).map(ServerReply::Done)
 }
 
-fn answered(answer: Answer) -> std::result::Result<Answer, Failure> {
+fn check_status(answer: Answer) -> std::result::Result<Answer, Failure> {
     match answer.passing() {
-        Some(passing) => Err(passing),
+        Some(transient) => Err(transient),
         None if answer.is_success() => Ok(answer),
-        None => Err(answer.refusal()),
+        None => Err(AttemptError::Refused(answer.refusal_message())),
     }
 }
 
-fn failed(url: &str, unanswered: Unanswered) -> EngineError {
-    match unanswered {
+fn request_error(url: &str, failure: Unanswered) -> EngineError {
+    match failure {
         Unanswered::Refused(message) => EngineError::Refused { url: url.to_owned(), message },
-        Unanswered::GaveUp { attempts, seconds, last } => EngineError::Away(format!(
+        Unanswered::GaveUp { attempts, seconds, last } => EngineError::Unreachable(format!(
             "the engine {url} did not answer in {attempts} attempts and {seconds:.0} s \
              (engine.patience_s); at last: {last}"
         )),
     }
 }
 
-/// Returns the error of an answer that is not what the API's documents say, or that belongs to
-/// something else.
+/// Returns the error of a reply that contradicts the API or the request.
 pub(crate) fn unexpected(url: &str, problem: &str) -> EngineError {
-    EngineError::Unusable(format!("the engine {url} answered what was not expected: {problem}"))
+    EngineError::Unusable(format!("the engine {url} sent an unexpected reply: {problem}"))
 }

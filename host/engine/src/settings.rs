@@ -1,33 +1,33 @@
-//! Which server, and how it is asked.
+//! Settings of a server and of the requests to it.
 
 use std::time::Duration;
 
 use corver_http::Token;
 
-/// Whose API a server speaks.
+/// The API of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// vLLM: `/v1/completions`.
+pub enum EngineApi {
+    /// Route `/v1/completions` of vLLM.
     Vllm,
-    /// SGLang: `/generate`.
+    /// Route `/generate` of SGLang.
     Sglang,
 }
 
-/// A server, and how it is asked.
+/// A server, and limits of the requests to it.
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
-    /// Whose API it speaks.
-    pub kind: Kind,
-    /// Its root, such as `http://localhost:8000`.
+    /// API of the server.
+    pub api: EngineApi,
+    /// Root of the server, such as `http://localhost:8000`.
     pub url: String,
-    /// The base model, by the server's name for it.
+    /// Server's name of the base model.
     pub model: String,
-    /// The key that it asks for.
+    /// API key; `None` if the server needs none.
     pub token: Option<Token>,
-    /// Requests under way at the same time; each draws all completions of a question.
+    /// Most requests in flight. Each is for all completions of a question.
     pub concurrency: usize,
-    /// That one attempt may take: all completions of a question.
+    /// Longest time of one attempt, which is for all completions of a question.
     pub timeout: Duration,
-    /// For how long a request is tried again and again.
+    /// Longest time of a request with its retries.
     pub patience: Duration,
 }

@@ -1,4 +1,4 @@
-//! The client against recorded replies of a vLLM server, and against servers that misbehave
+//! Tests of the client with recorded replies of a vLLM server, and with faulty servers
 //! (`replies/README.md`).
 
 #[path = "../../http/tests/served/mod.rs"]
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use corver_core::{LongPrompts, Question, Rollout, Sampler, Sampling};
-use corver_engine::{AdapterPlace, Engine, EngineError, EngineSettings, Kind, ModelShape};
+use corver_engine::{AdapterFolder, Engine, EngineApi, EngineError, EngineSettings, ModelShape};
 use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::{Value, json};
 
@@ -41,17 +41,17 @@ fn recorded(name: &str) -> String {
 }
 
 fn questions(number: usize) -> Vec<Question> {
-    let question = |n: usize| Question {
-        question: if n == 0 { "Who?".into() } else { format!("Who is {n}?") },
-        golds: Vec::new(),
-        ..Question::default()
-    };
-    (0..number).map(question).collect()
+    let mut questions = Vec::with_capacity(number);
+    for n in 0..number {
+        let question = if n == 0 { "Who?".into() } else { format!("Who is {n}?") };
+        questions.push(Question { question, golds: Vec::new(), ..Question::default() });
+    }
+    questions
 }
 
-fn settings(url: &str, kind: Kind) -> EngineSettings {
+fn settings(url: &str, api: EngineApi) -> EngineSettings {
     EngineSettings {
-        kind,
+        api,
         url: url.to_owned(),
         model: "demo".into(),
         token: None,
@@ -61,19 +61,19 @@ fn settings(url: &str, kind: Kind) -> EngineSettings {
     }
 }
 
-fn open_as(url: &str, kind: Kind) -> Result<Engine, EngineError> {
+fn open_as(url: &str, api: EngineApi) -> Result<Engine, EngineError> {
     let dialogue = Dialogue::new(ChatTokenizer::load(Path::new(DEMO)).unwrap());
-    Engine::open(&settings(url, kind), dialogue, SHAPE)
+    Engine::open(&settings(url, api), dialogue, SHAPE)
 }
 
 fn open(server: &Server) -> Engine {
-    open_as(&server.url, Kind::Vllm).unwrap()
+    open_as(&server.url, EngineApi::Vllm).unwrap()
 }
 
 /// Status and body of an answer.
 type Answer = (u16, String);
 
-/// Starts a server whose answers the script computes, from the route and the body of a request.
+/// Starts a server whose answers `script` computes from the route and the body of a request.
 fn serve(script: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static) -> Server {
     Server::new(move |request| {
         let (status, body) = script(request.route(), &request.body);
@@ -81,7 +81,7 @@ fn serve(script: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static) -> Ser
     })
 }
 
-/// What a vLLM server does: adapters come and go, completions are the recorded ones.
+/// A simulated vLLM server with adapters and recorded completions.
 #[derive(Default)]
 struct Vllm {
     adapters: BTreeSet<String>,
@@ -120,7 +120,7 @@ impl Vllm {
     }
 }
 
-/// The recorded reply for this request's kind, of its model and prompt.
+/// Returns the recorded reply for a request, with its model and prompt.
 fn completions(body: &Value) -> Value {
     let name = match (body["logprobs"].as_u64(), body["temperature"].as_f64()) {
         (Some(5), Some(1.0)) => "processed_1",
@@ -189,30 +189,50 @@ fn vllm_request_carries_settings_and_returns_tokens() {
         );
     }
 
-    let mut asked = server.bodies(COMPLETIONS).split_off(2); // the first two found out what the log-probabilities are
-    asked.sort_by_key(|body| body["prompt"].as_array().unwrap().len());
-    assert_ne!(asked[0]["seed"], asked[1]["seed"]);
-    asked.iter().for_each(|body| assert!(body["seed"].as_u64().unwrap() < 1 << 62));
-    let mut first = asked[0].clone();
+    // The first two requests detect the kind of the log-probabilities.
+    let mut requests = server.bodies(COMPLETIONS).split_off(2);
+    requests.sort_by_key(|body| body["prompt"].as_array().unwrap().len());
+    assert_ne!(requests[0]["seed"], requests[1]["seed"]);
+    for body in &requests {
+        assert!(body["seed"].as_u64().unwrap() < 1 << 62);
+    }
+    let mut first = requests[0].clone();
     let seed = first.as_object_mut().unwrap().remove("seed").unwrap();
     let expected = json!({
-        "model": "demo", "prompt": [1, 1014, 205, 455, 37, 2, 205, 1, 1009, 205], "n": 3, "max_tokens": 24, "min_tokens": 0,
-        "temperature": 0.7, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
-        "frequency_penalty": 0.0, "stop": [], "stop_token_ids": [0, 2], "include_stop_str_in_output": true,
-        "ignore_eos": false, "logprobs": 0, "return_token_ids": true, "return_tokens_as_token_ids": true,
-        "skip_special_tokens": false, "echo": false, "stream": false,
+        "model": "demo",
+        "prompt": [1, 1014, 205, 455, 37, 2, 205, 1, 1009, 205],
+        "n": 3,
+        "max_tokens": 24,
+        "min_tokens": 0,
+        "temperature": 0.7,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "stop": [],
+        "stop_token_ids": [0, 2],
+        "include_stop_str_in_output": true,
+        "ignore_eos": false,
+        "logprobs": 0,
+        "return_token_ids": true,
+        "return_tokens_as_token_ids": true,
+        "skip_special_tokens": false,
+        "echo": false,
+        "stream": false,
     });
     assert_eq!(first, expected);
 
     engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap();
     engine.sample(&questions(1), &GROUP, 8, &mut |_, _| ()).unwrap();
-    let asked = server.bodies(COMPLETIONS);
-    assert_eq!(asked[4]["seed"], seed, "the step's seed decides it");
-    assert_ne!(asked[5]["seed"], seed);
+    let requests = server.bodies(COMPLETIONS);
+    assert_eq!(requests[4]["seed"], seed, "the step's seed decides it");
+    assert_ne!(requests[5]["seed"], seed);
 }
 
 #[test]
-fn rollouts_are_handed_over_as_they_arrive() {
+fn rollouts_are_reported_as_they_arrive() {
     let server = vllm();
     let mut arrived = Vec::new();
     let mut on_finished = |index: usize, rollout: &Rollout| arrived.push((index, rollout.clone()));
@@ -239,8 +259,8 @@ fn max_tokens_fits_context_after_prompt() {
     assert_eq!(server.bodies(COMPLETIONS)[2]["max_tokens"], 512 - 10);
     let question = Question { question: "Who? ".repeat(300), ..questions(1).remove(0) };
     let error = error_of(open(&server).sample(&[question], &long, 7, &mut |_, _| ()));
-    let told = format!("the engine {} takes 512, completion included", server.url);
-    assert!(error.to_string().contains(&told), "{error}");
+    let message = format!("the engine {} takes 512, completion included", server.url);
+    assert!(error.to_string().contains(&message), "{error}");
 }
 
 #[test]
@@ -253,7 +273,7 @@ fn invalid_engine_replies_are_rejected() {
         ("without log-probabilities", |reply| reply["choices"][0]["logprobs"] = Value::Null),
         ("of the model \"other\", not of \"demo\"", |reply| reply["model"] = json!("other")),
         ("a prompt other than", |reply| reply["choices"][1]["prompt_token_ids"] = json!([1])),
-        ("2 completions in place of 3", |reply| {
+        ("2 completions instead of 3", |reply| {
             drop(reply["choices"].as_array_mut().unwrap().pop())
         }),
         ("of other tokens", |reply| {
@@ -270,11 +290,11 @@ fn invalid_engine_replies_are_rejected() {
             reply["choices"][0]["logprobs"]["tokens"][0] = json!("token_id:4000");
         }),
     ];
-    for (said, change) in cases {
+    for (message, change) in cases {
         let server = vllm_with(change);
         let error =
             error_of(open(&server).sample(&questions(1), &GROUP, 7, &mut |_, _| ())).to_string();
-        assert!(error.contains(said) && error.contains(&server.url), "{said}: {error}");
+        assert!(error.contains(message) && error.contains(&server.url), "{message}: {error}");
     }
 }
 
@@ -300,17 +320,18 @@ fn raw_log_probs_are_rejected_at_other_temperatures() {
 
 #[test]
 fn unreachable_server_or_wrong_model_fails_on_open() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // nobody listens any more
+    // The listener is dropped, so the port is closed.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let start = Instant::now();
-    let error = open_as(&format!("http://{port}"), Kind::Vllm).unwrap_err();
+    let error = open_as(&format!("http://{port}"), EngineApi::Vllm).unwrap_err();
     assert!(
-        matches!(&error, EngineError::Away(message) if message.contains(&port.to_string())),
+        matches!(&error, EngineError::Unreachable(message) if message.contains(&port.to_string())),
         "{error}"
     );
     assert!(start.elapsed() < Duration::from_secs(2));
 
     let server = serve(|_, _| (200, recorded("models").replace("\"demo\"", "\"llama\"")));
-    let error = open_as(&server.url, Kind::Vllm).unwrap_err();
+    let error = open_as(&server.url, EngineApi::Vllm).unwrap_err();
     assert!(
         error.to_string().contains("has no model \"demo\" (engine.model); it has llama"),
         "{error}"
@@ -319,7 +340,8 @@ fn unreachable_server_or_wrong_model_fails_on_open() {
 
 #[test]
 fn temporary_server_failure_is_retried() {
-    let (state, failures) = (Mutex::new(Vllm::default()), AtomicUsize::new(0));
+    let state = Mutex::new(Vllm::default());
+    let failures = AtomicUsize::new(0);
     let server = serve(move |route, body| {
         if route == COMPLETIONS && body["logprobs"] == 0 && failures.fetch_add(1, SeqCst) == 0 {
             return (503, r#"{"error": {"message": "loading"}}"#.into());
@@ -355,24 +377,30 @@ fn watch_callback_stops_sampling() {
 
 #[test]
 fn retry_ends_on_patience_or_stop() {
-    let (state, is_away) = (Mutex::new(Vllm::default()), Arc::new(AtomicUsize::new(0)));
-    let away = is_away.clone();
-    let server = serve(move |route, body| match away.load(SeqCst) {
+    let state = Mutex::new(Vllm::default());
+    let is_down = Arc::new(AtomicUsize::new(0));
+    let server_is_down = is_down.clone();
+    let server = serve(move |route, body| match server_is_down.load(SeqCst) {
         0 => state.lock().unwrap().answer(route, body),
         _ => (502, "bad gateway".into()),
     });
     let mut engine = open(&server);
-    is_away.store(1, SeqCst);
+    is_down.store(1, SeqCst);
     let error = error_of(engine.sample(&questions(3), &GROUP, 7, &mut |_, _| ()));
-    assert!(matches!(&*error, EngineError::Away(message) if message.contains("502")), "{error}");
+    assert!(
+        matches!(&*error, EngineError::Unreachable(message) if message.contains("502")),
+        "{error}"
+    );
     assert!(error.to_string().contains(&server.url), "{error}");
 
-    let patient =
-        EngineSettings { patience: Duration::from_secs(600), ..settings(&server.url, Kind::Vllm) };
-    is_away.store(0, SeqCst);
+    let patient = EngineSettings {
+        patience: Duration::from_secs(600),
+        ..settings(&server.url, EngineApi::Vllm)
+    };
+    is_down.store(0, SeqCst);
     let dialogue = Dialogue::new(ChatTokenizer::load(Path::new(DEMO)).unwrap());
     let mut engine = Engine::open(&patient, dialogue, SHAPE).unwrap();
-    is_away.store(1, SeqCst);
+    is_down.store(1, SeqCst);
     let start = Instant::now();
     engine.set_watch(move |_| {
         if start.elapsed() > Duration::from_secs(1) {
@@ -388,44 +416,49 @@ fn retry_ends_on_patience_or_stop() {
     );
 }
 
-fn place(folder: &Path) -> AdapterPlace {
-    AdapterPlace { here: folder.to_owned(), seen_as: folder.to_owned() }
+fn adapter_folder(folder: &Path) -> AdapterFolder {
+    AdapterFolder { local: folder.to_owned(), on_server: folder.to_owned() }
 }
 
-/// Publishes something that looks like an adapter.
+/// Publishes an empty folder, which the simulated server accepts as an adapter.
 fn publish(engine: &mut Engine) -> Result<(), EngineError> {
     engine.publish(|folder| Ok(std::fs::create_dir(folder)?))
 }
 
-fn folders(of: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(of)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.starts_with("policy-")).collect()
+fn versions(folder: &Path) -> Vec<String> {
+    let mut versions = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.starts_with("policy-") {
+            versions.push(name);
+        }
+    }
+    versions
 }
 
 #[test]
 fn adapter_versions_have_unique_names() {
-    let (server, folder) = (vllm(), tempfile::tempdir().unwrap());
+    let server = vllm();
+    let folder = tempfile::tempdir().unwrap();
     let mut names = BTreeSet::new();
     for _ in 0..2 {
-        // Another process numbers anew, and yet no name comes again.
+        // Another engine counts from 0 again, but no name is used twice.
         let mut engine = open(&server);
-        engine.publish_into(place(folder.path())).unwrap();
+        engine.claim_adapter_folder(adapter_folder(folder.path())).unwrap();
         for _ in 0..3 {
             publish(&mut engine).unwrap();
             let name = engine.adapter().unwrap().to_owned();
             assert_eq!(
-                folders(folder.path()),
+                versions(folder.path()),
                 std::slice::from_ref(&name),
-                "the former one is gone"
+                "the previous version is removed"
             );
             engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap();
             assert_eq!(server.bodies(COMPLETIONS).last().unwrap()["model"], json!(name));
             names.insert(name);
         }
         drop(engine);
-        assert!(folders(folder.path()).is_empty());
+        assert!(versions(folder.path()).is_empty());
     }
     assert_eq!(names.len(), 6);
     let unloaded: BTreeSet<String> = server
@@ -438,11 +471,15 @@ fn adapter_versions_have_unique_names() {
 
 #[test]
 fn adapter_path_is_mapped_for_server() {
-    let (server, folder) = (vllm(), tempfile::tempdir().unwrap());
+    let server = vllm();
+    let folder = tempfile::tempdir().unwrap();
     let elsewhere = folder.path().join("elsewhere");
     let mut engine = open(&server);
     engine
-        .publish_into(AdapterPlace { here: folder.path().join("here"), seen_as: elsewhere.clone() })
+        .claim_adapter_folder(AdapterFolder {
+            local: folder.path().join("here"),
+            on_server: elsewhere.clone(),
+        })
         .unwrap();
     let error = publish(&mut engine).unwrap_err();
     assert!(
@@ -450,11 +487,9 @@ fn adapter_path_is_mapped_for_server() {
             if message.contains(&format!("the adapter {}/", elsewhere.display()))),
         "{error}"
     );
-    let said = error.to_string();
-    assert!(
-        said.contains("No adapter found") && said.contains("engine.adapters_as_seen_by_server"),
-        "{said}"
-    );
+    let message = error.to_string();
+    assert!(message.contains("No adapter found"), "{message}");
+    assert!(message.contains("engine.adapters_as_seen_by_server"), "{message}");
     std::os::unix::fs::symlink(folder.path().join("here"), &elsewhere).unwrap();
     publish(&mut engine).unwrap();
 }
@@ -463,17 +498,19 @@ fn adapter_path_is_mapped_for_server() {
 fn lost_adapter_is_reloaded() {
     let state = Arc::new(Mutex::new(Vllm::default()));
     let restart_at = Arc::new(AtomicUsize::new(usize::MAX));
-    let (of_server, when, count) = (state.clone(), restart_at.clone(), AtomicUsize::new(0));
+    let server_state = state.clone();
+    let server_restart_at = restart_at.clone();
+    let count = AtomicUsize::new(0);
     let server = serve(move |route, body| {
-        let mut state = of_server.lock().unwrap();
-        if route == COMPLETIONS && count.fetch_add(1, SeqCst) == when.load(SeqCst) {
+        let mut state = server_state.lock().unwrap();
+        if route == COMPLETIONS && count.fetch_add(1, SeqCst) == server_restart_at.load(SeqCst) {
             state.adapters.clear();
         }
         state.answer(route, body)
     });
     let folder = tempfile::tempdir().unwrap();
     let mut engine = open(&server);
-    engine.publish_into(place(folder.path())).unwrap();
+    engine.claim_adapter_folder(adapter_folder(folder.path())).unwrap();
     publish(&mut engine).unwrap();
     state.lock().unwrap().adapters.clear(); // between two samplings
     engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap();
@@ -484,25 +521,28 @@ fn lost_adapter_is_reloaded() {
 
 #[test]
 fn adapter_folder_is_locked_and_stale_versions_removed() {
-    let (server, folder) = (vllm(), tempfile::tempdir().unwrap());
+    let server = vllm();
+    let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("policy-123456-000003")).unwrap();
     std::fs::write(folder.path().join("notes.txt"), "mine").unwrap();
     let mut engine = open(&server);
-    engine.publish_into(place(folder.path())).unwrap();
-    assert!(folders(folder.path()).is_empty() && folder.path().join("notes.txt").exists());
+    engine.claim_adapter_folder(adapter_folder(folder.path())).unwrap();
+    assert!(versions(folder.path()).is_empty() && folder.path().join("notes.txt").exists());
     assert_eq!(server.bodies(UNLOAD)[0]["lora_name"], "policy-123456-000003");
-    let error = open(&server).publish_into(place(folder.path())).unwrap_err();
+    let error = open(&server).claim_adapter_folder(adapter_folder(folder.path())).unwrap_err();
     assert!(error.to_string().starts_with("another run publishes its adapters in "), "{error}");
 }
 
 #[test]
 fn sglang_request_matches_its_api() {
     let folder = tempfile::tempdir().unwrap();
-    let refuses = Arc::new(AtomicUsize::new(0));
-    let refused = refuses.clone();
+    let refusals = Arc::new(AtomicUsize::new(0));
+    let server_refusals = refusals.clone();
     let server = serve(move |route, body| match route {
         "/v1/models" => (200, recorded("sglang_models")),
-        "/load_lora_adapter" if refused.load(SeqCst) > 0 => (400, recorded("sglang_refused")),
+        "/load_lora_adapter" if server_refusals.load(SeqCst) > 0 => {
+            (400, recorded("sglang_refused"))
+        }
         "/load_lora_adapter" | "/unload_lora_adapter" => (200, r#"{"success": true}"#.into()),
         "/generate" => match (
             body["top_logprobs_num"].as_u64(),
@@ -514,41 +554,52 @@ fn sglang_request_matches_its_api() {
         },
         other => panic!("no route {other}"),
     });
-    let mut engine = open_as(&server.url, Kind::Sglang).unwrap();
+    let mut engine = open_as(&server.url, EngineApi::Sglang).unwrap();
     let sampling = Sampling { num_generations: 2, ..GROUP };
     let rollouts = engine.sample(&questions(1), &sampling, 7, &mut |_, _| ()).unwrap();
     assert_eq!(rollouts[0].tokens, [4, 460, 6, 2]);
     assert_eq!(rollouts[1].log_probs, [-1.842_971_2, -0.174_292_19]);
     assert_eq!((rollouts[0].finished, rollouts[1].finished), (true, false));
 
-    let mut asked = server.bodies("/generate").pop().unwrap();
-    let seeds: Vec<u64> = (0..2)
-        .map(|n| {
-            asked["sampling_params"][n]
-                .as_object_mut()
-                .unwrap()
-                .remove("sampling_seed")
-                .unwrap()
-                .as_u64()
-                .unwrap()
-        })
-        .collect();
+    let mut body = server.bodies("/generate").pop().unwrap();
+    let mut seeds = Vec::new();
+    for parameters in body["sampling_params"].as_array_mut().unwrap() {
+        let seed = parameters.as_object_mut().unwrap().remove("sampling_seed").unwrap();
+        seeds.push(seed.as_u64().unwrap());
+    }
     assert_ne!(seeds[0], seeds[1]);
     let parameters = json!({
-        "n": 1, "max_new_tokens": 24, "min_new_tokens": 0, "temperature": 0.7, "top_p": 1.0, "top_k": -1, "min_p": 0.0,
-        "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "stop": [], "stop_token_ids": [0, 2],
-        "no_stop_trim": true, "ignore_eos": false, "skip_special_tokens": false,
+        "n": 1,
+        "max_new_tokens": 24,
+        "min_new_tokens": 0,
+        "temperature": 0.7,
+        "top_p": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "stop": [],
+        "stop_token_ids": [0, 2],
+        "no_stop_trim": true,
+        "ignore_eos": false,
+        "skip_special_tokens": false,
     });
     let prompt = json!([1, 1014, 205, 455, 37, 2, 205, 1, 1009, 205]);
     let expected = json!({
-        "input_ids": [prompt, prompt], "sampling_params": [parameters, parameters], "lora_path": [null, null],
-        "return_logprob": true, "logprob_start_len": -1, "top_logprobs_num": 0, "return_text_in_logprobs": false,
+        "input_ids": [prompt, prompt],
+        "sampling_params": [parameters, parameters],
+        "lora_path": [null, null],
+        "return_logprob": true,
+        "logprob_start_len": -1,
+        "top_logprobs_num": 0,
+        "return_text_in_logprobs": false,
         "stream": false,
     });
-    assert_eq!(asked, expected);
+    assert_eq!(body, expected);
 
-    engine.publish_into(place(folder.path())).unwrap();
-    refuses.store(1, SeqCst);
+    engine.claim_adapter_folder(adapter_folder(folder.path())).unwrap();
+    refusals.store(1, SeqCst);
     let error = publish(&mut engine).unwrap_err();
     assert!(error.to_string().contains("rank 64"), "{error}");
 }

@@ -1,40 +1,32 @@
-//! A file of completions that were written elsewhere, for `corver-host score`.
+//! Files of completions from other programs, for `corver-host score`.
 
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use corver_core::{BoxError, Extractor, Question, Rollout, Triplet};
-use corver_data::Answers;
+use corver_data::GoldsField;
 use serde::Deserialize;
 
-/// Why a file of completions cannot be used.
+/// Error of a file of completions: it cannot be read, or a line is invalid.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CompletionsError {
-    /// The file cannot be read.
-    #[error("cannot read the completions {}: {source}", path.display())]
-    Read {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the system.
-        source: std::io::Error,
-    },
-    /// The file cannot be used; the message says where and why.
-    #[error("{0}")]
-    Invalid(String),
-}
+#[error("{0}")]
+pub struct CompletionsError(String);
 
-/// Form of a line.
-const FORM: &str = r#"a line is {"question", "answers", "title", "evidence", "completion"}, where "title" and "evidence" (a list of texts) may be left out, with "triplets" as [[sentence, [[head, relation, tail], …]], …] where no extractor runs"#;
+/// Form of a line, for messages.
+const FORM: &str = concat!(
+    r#"a line is {"question", "answers", "title", "evidence", "completion"}, "#,
+    r#"where "title" and "evidence" (a list of texts) may be left out, "#,
+    r#"with "triplets" as [[sentence, [[head, relation, tail], …]], …] where no extractor runs"#,
+);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct CompletionLine {
     #[serde(default)]
     question: String,
-    answers: Answers,
+    answers: GoldsField,
     title: Option<String>,
     #[serde(default)]
     evidence: Vec<String>,
@@ -42,32 +34,32 @@ struct Line {
     triplets: Option<Vec<(String, Vec<Parts>)>>,
 }
 
-/// Head, relation, tail.
+/// Head, relation and tail of a triplet.
 type Parts = (String, String, String);
 
 /// Triplets that come with the completions, in place of an extractor.
 #[derive(Debug, Default)]
 pub struct GivenTriplets(HashMap<String, Vec<Triplet>>);
 
-/// What a file of completions holds.
-pub struct Completions {
-    /// The line that each completion stands in, counted from 1.
+/// CompletionSet of a file, with their questions.
+pub struct CompletionSet {
+    /// Line of each completion, counted from 1.
     pub lines: Vec<usize>,
-    /// One per completion.
+    /// Question of each completion.
     pub questions: Vec<Question>,
-    /// Text without tokens: each character stands for one.
+    /// CompletionSet as rollouts without tokens: each character counts as one.
     pub rollouts: Vec<Rollout>,
-    /// Present where every line gives its triplets.
+    /// Triplets of all sentences. `None`: the lines have none.
     pub triplets: Option<GivenTriplets>,
 }
 
-impl Completions {
-    /// Leaves only the completion in this line, counted from 1; `None` where there is none.
+impl CompletionSet {
+    /// Removes all completions but that of this line, counted from 1; `None` if the line has none.
     pub fn keep_line(&mut self, line: usize) -> Option<()> {
-        let place = self.lines.iter().position(|&of| of == line)?;
+        let index = self.lines.iter().position(|own| *own == line)?;
         self.lines = vec![line];
-        self.questions = vec![self.questions.swap_remove(place)];
-        self.rollouts = vec![Rollout { question: 0, ..self.rollouts.swap_remove(place) }];
+        self.questions = vec![self.questions.swap_remove(index)];
+        self.rollouts = vec![Rollout { question: 0, ..self.rollouts.swap_remove(index) }];
         Some(())
     }
 }
@@ -75,41 +67,43 @@ impl Completions {
 /// Reads completions, one JSON object per line.
 ///
 /// # Errors
-/// Where the file cannot be read, a line is malformed, or two lines contradict each other.
-pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
-    let read = |source| CompletionsError::Read { path: path.to_owned(), source };
-    let mut completions = Completions {
+/// Fails if the file cannot be read, a line is malformed, or two lines contradict each other.
+pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> {
+    let io_error = |error| {
+        CompletionsError(format!("cannot read the completions {}: {error}", path.display()))
+    };
+    let mut completions = CompletionSet {
         lines: Vec::new(),
         questions: Vec::new(),
         rollouts: Vec::new(),
         triplets: None,
     };
     let mut given = GivenTriplets::default();
-    let mut without = None;
-    for (number, text) in BufReader::new(File::open(path).map_err(read)?).lines().enumerate() {
-        let text = text.map_err(read)?;
+    let mut first_without = None;
+    let file = BufReader::new(File::open(path).map_err(io_error)?);
+    for (index, text) in file.lines().enumerate() {
+        let number = index + 1;
+        let text = text.map_err(io_error)?;
         if text.trim().is_empty() {
             continue;
         }
-        let place = format!("{}:{}", path.display(), number + 1);
-        let at = |problem: serde_json::Error| {
-            CompletionsError::Invalid(format!("{place}: {problem}; {FORM}"))
-        };
-        let line: Line = serde_json::from_str(&text).map_err(at)?;
+        let invalid =
+            |problem: String| CompletionsError(format!("{}:{number}: {problem}", path.display()));
+        let line: CompletionLine =
+            serde_json::from_str(&text).map_err(|error| invalid(format!("{error}; {FORM}")))?;
         if line.triplets.is_none() {
-            without.get_or_insert(number + 1);
+            first_without.get_or_insert(number);
         }
         for (sentence, triplets) in line.triplets.into_iter().flatten() {
             given.add(sentence, triplets).map_err(|sentence| {
-                let problem = "other triplets were given before for the sentence";
-                CompletionsError::Invalid(format!("{place}: {problem} {sentence:?}"))
+                invalid(format!("other triplets were given before for the sentence {sentence:?}"))
             })?;
         }
         let golds =
-            line.answers.golds().map_err(|problem| at(serde::de::Error::custom(problem)))?;
-        completions.lines.push(number + 1);
+            line.answers.golds().map_err(|problem| invalid(format!("{problem}; {FORM}")))?;
+        completions.lines.push(number);
         completions.rollouts.push(Rollout::of_text(completions.questions.len(), line.completion));
-        let Line { question, title, evidence, .. } = line;
+        let CompletionLine { question, title, evidence, .. } = line;
         completions.questions.push(Question {
             question,
             golds,
@@ -120,12 +114,12 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
     }
     if completions.rollouts.is_empty() {
         let problem = format!("{} holds no completion", path.display());
-        return Err(CompletionsError::Invalid(problem));
+        return Err(CompletionsError(problem));
     }
-    match without {
+    match first_without {
         None => completions.triplets = Some(given),
         Some(line) if !given.0.is_empty() => {
-            return Err(CompletionsError::Invalid(format!(
+            return Err(CompletionsError(format!(
                 "{}:{line}: this line has no \"triplets\", others have; give them in every line or \
                  in none",
                 path.display()
@@ -137,34 +131,33 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
 }
 
 impl GivenTriplets {
+    /// Adds the triplets of a sentence; fails with the sentence if it has others already.
     fn add(&mut self, sentence: String, triplets: Vec<Parts>) -> Result<(), String> {
-        let triplets: Vec<Triplet> = triplets
-            .into_iter()
-            .map(|(head, relation, tail)| Triplet { head, relation, tail })
-            .collect();
-        match self.0.get(&sentence) {
-            Some(known) if *known != triplets => Err(sentence),
-            _ => {
-                self.0.insert(sentence, triplets);
-                Ok(())
-            }
+        let mut own = Vec::with_capacity(triplets.len());
+        for (head, relation, tail) in triplets {
+            own.push(Triplet { head, relation, tail });
         }
+        if self.0.get(&sentence).is_some_and(|known| *known != own) {
+            return Err(sentence);
+        }
+        self.0.insert(sentence, own);
+        Ok(())
     }
 }
 
 impl Extractor for GivenTriplets {
     fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        let given = |sentence: &&str| {
-            let known = self.0.get(*sentence).cloned();
-            known.ok_or_else(|| {
+        let mut triplets = Vec::with_capacity(sentences.len());
+        for sentence in sentences {
+            let own = self.0.get(*sentence).ok_or_else(|| {
                 format!(
-                    "no triplets are given for the sentence {sentence:?}; where it states no fact, \
+                    "no triplets are given for the sentence {sentence:?}; if it states no fact, \
                      give [{sentence:?}, []]"
                 )
-                .into()
-            })
-        };
-        sentences.iter().map(given).collect()
+            })?;
+            triplets.push(own.clone());
+        }
+        Ok(triplets)
     }
 }
 
@@ -174,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<Completions, CompletionsError> {
+    fn read(text: &str) -> Result<CompletionSet, CompletionsError> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         read_completions(file.path())

@@ -1,4 +1,4 @@
-//! Two policies on the same questions: is the difference more than chance?
+//! Comparison of two policies on the same questions: differences, intervals and tests.
 
 use std::path::Path;
 
@@ -11,84 +11,85 @@ use statrs::distribution::{Binomial, DiscreteCDF};
 use super::grade::Grades;
 use super::graded::{GradedError, read_graded};
 
-/// Draws of the bootstrap.
+/// Number of draws of the bootstrap.
 const DRAWS: usize = 2_000;
-/// An interval leaves out this share of the draws on either side.
+/// Share of the draws outside an interval, on either side.
 const TAIL: f64 = 0.025;
 
-/// Why two evaluations cannot be compared.
+/// Error of a comparison.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiffError {
-    /// The answers cannot be read.
+    /// A file of answers cannot be read.
     #[error(transparent)]
     Graded(#[from] GradedError),
-    /// The answers do not compare; the message says why.
+    /// The answers cannot be compared; the message says why.
     #[error("{0}")]
     NotComparable(String),
 }
 
-/// What a comparison needs of a [`super::GradedAnswer`].
+/// The fields of a [`super::GradedAnswer`] that a comparison reads.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Answer {
-    /// What was asked.
+pub struct ComparedAnswer {
+    /// Text of the question.
     pub question: String,
-    /// What the answer was judged to be.
+    /// Grade of the answer.
     pub grade: Label,
-    /// See [`corver_core::Question::popularity`].
+    /// Popularity of the question's subject: see [`corver_core::Question::popularity`].
     pub popularity: Option<u64>,
-    /// See [`super::GradedAnswer::sample`].
+    /// Index among the samples of its question: see [`super::GradedAnswer::sample`].
     pub sample: Option<usize>,
 }
 
-/// Reads graded answers, one a line.
+/// Reads a file of graded answers, one per line and question.
 ///
 /// # Errors
-/// A file that cannot be read, or a line that is no answer.
-pub fn read_answers(path: &Path) -> Result<Vec<Answer>, DiffError> {
-    let answers: Vec<Answer> = read_graded(path)?;
-    match answers.iter().position(|answer| answer.sample.is_some()) {
-        Some(drawn) => Err(DiffError::NotComparable(format!(
-            "{}:{}: the answers are drawn ones, several to a question; `eval` without --samples writes \
-             what compares",
+/// Fails if the file cannot be read, a line is no answer, or a question has several samples.
+pub fn read_answers(path: &Path) -> Result<Vec<ComparedAnswer>, DiffError> {
+    let answers: Vec<ComparedAnswer> = read_graded(path)?;
+    if let Some(index) = answers.iter().position(|answer| answer.sample.is_some()) {
+        return Err(DiffError::NotComparable(format!(
+            "{}:{}: the answers are samples, several per question; `eval` without --samples \
+             writes answers that can be compared",
             path.display(),
-            drawn + 1
-        ))),
-        None => Ok(answers),
+            index + 1
+        )));
     }
+    Ok(answers)
 }
 
-/// Second minus first, with a 95 % interval of the paired bootstrap.
+/// Difference of a figure, second minus first, with a 95 % interval of the paired bootstrap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Difference {
-    /// Of all questions.
+    /// Difference on all questions.
     pub value: f64,
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// McNemar's exact test: are the questions that one alone got right split evenly?
+/// McNemar's exact test of the questions that only one policy answered correctly. The null hypothesis
+/// is that they split evenly.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct McNemar {
-    /// Questions that the first alone got right.
+    /// Questions that only the first answered correctly.
     pub only_first: u64,
-    /// Questions that the second alone got right.
+    /// Questions that only the second answered correctly.
     pub only_second: u64,
-    /// Two-sided.
+    /// Two-sided p-value, 0 to 1.
     pub p: f64,
 }
 
 impl McNemar {
-    fn of(only_first: u64, only_second: u64) -> Self {
+    fn new(only_first: u64, only_second: u64) -> Self {
         let fair = Binomial::new(0.5, only_first + only_second).expect("0.5 is a probability");
         let p = (2.0 * fair.cdf(only_first.min(only_second))).min(1.0);
         Self { only_first, only_second, p }
     }
 }
 
-/// What became of the questions that the first did not attempt (paper, “Refusal-Rate
+/// Answers of the second policy to the questions that the first did not attempt (paper, “Refusal-Rate
 /// Decomposition”).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Refusals {
@@ -98,15 +99,15 @@ pub struct Refusals {
     pub second: f64,
     /// Questions that the first did not attempt and the second did.
     pub attempted: usize,
-    /// Those of them that the second got right.
+    /// Number of these that the second answered correctly.
     pub correct: usize,
-    /// Share of right answers among those; `None` where there are none.
+    /// Share of correct answers among the attempted ones. `None`: none was attempted.
     pub subset_correct: Option<f64>,
 }
 
 impl Refusals {
-    /// Returns the decomposition by grades of all questions, and moves as in [`Diff::moves`].
-    fn of([first, second]: [Grades; 2], moves: &[[usize; 3]; 3]) -> Self {
+    /// Computes the decomposition from the grades of all questions and [`Diff::moves`].
+    fn new([first, second]: [Grades; 2], moves: &[[usize; 3]; 3]) -> Self {
         let [correct, incorrect, _] = moves[Label::NotAttempted as usize];
         let attempted = correct + incorrect;
         Self {
@@ -121,43 +122,42 @@ impl Refusals {
 
 /// Questions of similar popularity.
 ///
-/// Quarters are cut at values: the popularity of the question at each quarter of the ranking.
-/// Whoever has that popularity is in the upper quarter, so that equally popular questions are never
-/// parted, and quarters are of about the same size only. In the paper's table, too, the first has
-/// 3,257 of 13,066 questions.
+/// Quarters are split at values: the popularity of the question at each quarter of the ranking. All
+/// questions with that popularity are in the upper quarter. So equally popular questions stay
+/// together, and the quarters differ somewhat in size. In the paper's table, too, the first has 3,257
+/// of 13,066 questions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PopularityGroup {
-    /// From 1, the least popular quarter, to 4; `None`: all questions whose popularity is known.
+    /// Quarter from 1, the least popular, to 4. `None`: all questions whose popularity is known.
     pub quarter: Option<usize>,
-    /// Lowest popularity in it.
+    /// Lowest popularity in the group.
     pub from: u64,
-    /// Highest popularity in it.
+    /// Highest popularity in the group.
     pub to: u64,
-    /// Of the first and of the second.
+    /// Grades of the first and of the second policy.
     pub grades: [Grades; 2],
-    /// Of the share of right answers.
+    /// Difference of the accuracy.
     pub accuracy: Difference,
 }
 
-/// Two evaluations side by side.
+/// Comparison of two evaluations.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Diff {
-    /// Of the first and of the second.
+    /// Grades of the first and of the second policy.
     pub grades: [Grades; 2],
-    /// Of the share of right answers.
+    /// Difference of the accuracy.
     pub accuracy: Difference,
-    /// See [`Grades::f1`].
+    /// Difference of F1: see [`Grades::f1`].
     pub f1: Difference,
-    /// Of the share that was not attempted.
+    /// Difference of the share that was not attempted.
     pub not_attempted: Difference,
-    /// On right answers.
+    /// Test of the correct answers.
     pub mcnemar: McNemar,
-    /// Of the questions that the first did not attempt.
+    /// Questions that the first did not attempt.
     pub refusals: Refusals,
-    /// Questions by the first's grade, then the second's: correct, incorrect, not attempted.
+    /// Number of questions by the first's grade, then the second's: correct, incorrect, not attempted.
     pub moves: [[usize; 3]; 3],
-    /// Quarters, the least popular first, without empty ones; then all. Empty where no question has
-    /// a popularity.
+    /// Non-empty quarters, the least popular first, then all. Empty if no question has a popularity.
     pub by_popularity: Vec<PopularityGroup>,
 }
 
@@ -165,21 +165,38 @@ pub struct Diff {
 /// bootstrap.
 ///
 /// # Errors
-/// Where the questions differ, or there are none.
-pub fn diff(first: &[Answer], second: &[Answer], seed: u64) -> Result<Diff, DiffError> {
-    let other =
-        first.iter().zip(second).position(|(first, second)| first.question != second.question);
-    if let Some(n) = other {
-        let [in_first, in_second] = [first, second].map(|answers| answers[n].question.clone());
-        return Err(DiffError::NotComparable(format!(
-            "line {} answers {in_first:?} in the first file and {in_second:?} in the second; only answers to \
-             the same questions compare",
-            n + 1
-        )));
+/// Fails if the questions differ, or there are none.
+pub fn diff(
+    first: &[ComparedAnswer],
+    second: &[ComparedAnswer],
+    seed: u64,
+) -> Result<Diff, DiffError> {
+    let mut pairs = Vec::with_capacity(first.len());
+    let mut moves = [[0; 3]; 3];
+    let mut only_first = 0;
+    let mut only_second = 0;
+    for (index, (before, after)) in first.iter().zip(second).enumerate() {
+        if before.question != after.question {
+            return Err(DiffError::NotComparable(format!(
+                "line {} answers {:?} in the first file and {:?} in the second; \
+                 only answers to the same questions compare",
+                index + 1,
+                before.question,
+                after.question
+            )));
+        }
+        pairs.push([before.grade, after.grade]);
+        moves[before.grade as usize][after.grade as usize] += 1;
+        match (before.grade == Label::Good, after.grade == Label::Good) {
+            (true, false) => only_first += 1,
+            (false, true) => only_second += 1,
+            (true, true) | (false, false) => {}
+        }
     }
     if first.len() != second.len() {
         return Err(DiffError::NotComparable(format!(
-            "the first file has {} answers, the second {}; only answers to the same questions compare",
+            "the first file has {} answers, the second {}; \
+             only answers to the same questions compare",
             first.len(),
             second.len()
         )));
@@ -187,38 +204,31 @@ pub fn diff(first: &[Answer], second: &[Answer], seed: u64) -> Result<Diff, Diff
     if first.is_empty() {
         return Err(DiffError::NotComparable("there are no answers to compare".to_owned()));
     }
-    let pairs: Vec<[Label; 2]> =
-        first.iter().zip(second).map(|(first, second)| [first.grade, second.grade]).collect();
-    let mut moves = [[0; 3]; 3];
-    pairs.iter().for_each(|&[before, after]| moves[before as usize][after as usize] += 1);
+    // All figures share the draws of the bootstrap.
     let draws = draws(&pairs, seed);
-    let difference = |of: fn(&Grades) -> f64| difference(&pairs, &draws, of);
-    let right_in_one = |right: usize| {
-        let alone =
-            |pair: &&[Label; 2]| pair[right] == Label::Good && pair[1 - right] != Label::Good;
-        pairs.iter().filter(alone).count() as u64
-    };
     Ok(Diff {
         grades: grades(&pairs),
-        accuracy: difference(accuracy),
-        f1: difference(Grades::f1),
-        not_attempted: difference(|grades| grades.rate(grades.not_attempted)),
-        mcnemar: McNemar::of(right_in_one(0), right_in_one(1)),
-        refusals: Refusals::of(grades(&pairs), &moves),
+        accuracy: difference(&pairs, &draws, accuracy),
+        f1: difference(&pairs, &draws, Grades::f1),
+        not_attempted: difference(&pairs, &draws, |grades| grades.rate(grades.not_attempted)),
+        mcnemar: McNemar::new(only_first, only_second),
+        refusals: Refusals::new(grades(&pairs), &moves),
         moves,
         by_popularity: by_popularity(first, &pairs, seed),
     })
 }
 
+/// Returns the number of answers with each grade, of the first and of the second policy.
 fn grades<'a>(pairs: impl IntoIterator<Item = &'a [Label; 2]>) -> [Grades; 2] {
-    let mut both = [Grades::default(); 2];
-    for pair in pairs {
-        both.iter_mut().zip(pair).for_each(|(grades, label)| grades.add(*label));
+    let mut grades = [Grades::default(); 2];
+    for [before, after] in pairs {
+        grades[0].add(*before);
+        grades[1].add(*after);
     }
-    both
+    grades
 }
 
-/// The grades of as many questions, drawn with replacement, again and again.
+/// Returns the grades of each bootstrap draw: as many questions, drawn with replacement.
 fn draws(pairs: &[[Label; 2]], seed: u64) -> Vec<[Grades; 2]> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     (0..DRAWS)
@@ -230,15 +240,25 @@ fn accuracy(grades: &Grades) -> f64 {
     grades.rate(grades.correct)
 }
 
-fn difference(pairs: &[[Label; 2]], draws: &[[Grades; 2]], of: fn(&Grades) -> f64) -> Difference {
-    let value = |[first, second]: &[Grades; 2]| of(second) - of(first);
-    let mut drawn: Vec<f64> = draws.iter().map(value).collect();
-    drawn.sort_by(f64::total_cmp);
+/// Returns the difference of a figure on all questions, with the interval of its draws.
+fn difference(
+    pairs: &[[Label; 2]],
+    draws: &[[Grades; 2]],
+    figure: fn(&Grades) -> f64,
+) -> Difference {
+    let value = |[first, second]: &[Grades; 2]| figure(second) - figure(first);
+    let mut sorted: Vec<f64> = draws.iter().map(value).collect();
+    sorted.sort_by(f64::total_cmp);
     let cut = (TAIL * DRAWS as f64) as usize;
-    Difference { value: value(&grades(pairs)), low: drawn[cut], high: drawn[DRAWS - 1 - cut] }
+    Difference { value: value(&grades(pairs)), low: sorted[cut], high: sorted[DRAWS - 1 - cut] }
 }
 
-fn by_popularity(answers: &[Answer], pairs: &[[Label; 2]], seed: u64) -> Vec<PopularityGroup> {
+/// Groups the questions whose popularity is known by quarters of the ranking.
+fn by_popularity(
+    answers: &[ComparedAnswer],
+    pairs: &[[Label; 2]],
+    seed: u64,
+) -> Vec<PopularityGroup> {
     let mut known: Vec<(u64, [Label; 2])> = Vec::new();
     for (answer, pair) in answers.iter().zip(pairs) {
         if let Some(popularity) = answer.popularity {
@@ -259,7 +279,7 @@ fn by_popularity(answers: &[Answer], pairs: &[[Label; 2]], seed: u64) -> Vec<Pop
     groups
 }
 
-/// `known` has at least one question, and is in the order of popularity.
+/// Compares a group of questions. `known` is not empty, and is sorted by popularity.
 fn popularity_group(
     quarter: Option<usize>,
     known: &[(u64, [Label; 2])],
@@ -280,8 +300,8 @@ mod tests {
     use super::Label::{Bad, Good, NotAttempted};
     use super::*;
 
-    fn answers(grades: &[Label]) -> Vec<Answer> {
-        let answer = |(n, &grade): (usize, &Label)| Answer {
+    fn answers(grades: &[Label]) -> Vec<ComparedAnswer> {
+        let answer = |(n, &grade): (usize, &Label)| ComparedAnswer {
             question: format!("q{n}"),
             grade,
             popularity: 100u64.checked_sub(n as u64),
@@ -292,11 +312,11 @@ mod tests {
 
     #[test]
     fn mcnemar_equals_sign_test_of_discordant_answers() {
-        assert_eq!(McNemar::of(0, 0).p, 1.0);
-        assert_eq!(McNemar::of(3, 3).p, 1.0);
-        assert!((McNemar::of(0, 6).p - 2.0 / 64.0).abs() < 1e-12);
-        assert!((McNemar::of(8, 1).p - 2.0 * 10.0 / 512.0).abs() < 1e-12);
-        assert_eq!(McNemar::of(8, 1).p, McNemar::of(1, 8).p);
+        assert_eq!(McNemar::new(0, 0).p, 1.0);
+        assert_eq!(McNemar::new(3, 3).p, 1.0);
+        assert!((McNemar::new(0, 6).p - 2.0 / 64.0).abs() < 1e-12);
+        assert!((McNemar::new(8, 1).p - 2.0 * 10.0 / 512.0).abs() < 1e-12);
+        assert_eq!(McNemar::new(8, 1).p, McNemar::new(1, 8).p);
     }
 
     #[test]

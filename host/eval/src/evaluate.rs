@@ -1,4 +1,4 @@
-//! A question set, answered and graded: greedily, or several times for pass@k.
+//! Evaluation on a question set: one greedy answer per question, or several samples for pass@k.
 
 use std::collections::BTreeMap;
 
@@ -10,109 +10,105 @@ use corver_core::{
 use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 
-use super::grade::{Grades, Missing, keeps_format, missing};
-use super::truth::{FactCheck, Truth};
+use super::grade::{Grades, MissingAnswer, keeps_format, missing_answer};
+use super::truth::{FactCheck, FactChecker};
 use corver_runs::data_order::seed_of_step;
 
-/// Why an evaluation stopped.
+/// Error of an evaluation: the policy could not answer, or the sentences could not be scored.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EvaluateError {
-    /// The policy could not be sampled.
-    #[error("answering the questions")]
-    Sample(#[source] BoxError),
-    /// The sentences could not be scored.
-    #[error("scoring the answers")]
-    Score(#[source] StepError),
+#[error("{action}")]
+pub struct EvaluateError {
+    action: &'static str,
+    source: BoxError,
 }
 
-/// How a question set is evaluated.
+/// Settings of an evaluation.
 #[derive(Debug, Clone, Copy)]
 pub struct EvaluatePlan<'a> {
-    /// How the questions are answered.
+    /// Settings of sampling and batches.
     pub settings: EvaluateSettings,
-    /// Whose grader.
+    /// Authority if the graders of the paper and its published code differ.
     pub compatibility: Compatibility,
-    /// What is true, where somebody knows.
-    pub truth: Option<&'a dyn Truth>,
-    /// Decides the answers that are drawn.
+    /// Facts of the questions' world. `None`: they are not known.
+    pub facts: Option<&'a dyn FactChecker>,
+    /// Seed of the samples.
     pub seed: u64,
 }
 
-/// One graded answer.
+/// An answer with its grade.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GradedAnswer {
-    /// What it was judged to be.
+    /// Grade of the answer.
     pub grade: Label,
-    /// Why it was not attempted, where it was not.
+    /// Reason for the grade NOT_ATTEMPTED. `None`: it has another grade.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub missing: Option<Missing>,
-    /// Tokens generated.
+    pub missing: Option<MissingAnswer>,
+    /// Length of the completion, tokens.
     pub length: usize,
-    /// What was asked.
+    /// Text of the question.
     pub question: String,
-    /// Which of the answers that were drawn this is, counted from 0.
+    /// Index among the samples of its question, from 0. `None`: there is one greedy answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sample: Option<usize>,
-    /// See [`Question::popularity`].
+    /// Popularity of the question's subject: see [`Question::popularity`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub popularity: Option<u64>,
-    /// What was generated.
+    /// Text that the policy generated, tags included.
     pub completion: String,
-    /// Where the truth is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub told: Option<FactCheck>,
-    /// How the run's rule judges its sentences; empty where it was not asked.
+    /// True and false sentences. `None`: the facts are not known.
+    #[serde(rename = "told", default, skip_serializing_if = "Option::is_none")]
+    pub fact_check: Option<FactCheck>,
+    /// Sentences with the verdicts of the run's rule; empty if they were not scored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sentences: Vec<SentenceTrace>,
 }
 
-/// What a policy made of a question set; [`FIGURES`](super::FIGURES) has titles, units and meanings.
+/// Figures of a policy on a question set; [`FIGURES`](super::FIGURES) has titles, units and meanings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Correct, incorrect, not attempted.
+    /// Number of answers with each grade.
     pub grades: Grades,
-    /// Share of right answers.
+    /// Share of correct answers.
     pub accuracy: f64,
-    /// Where several answers were drawn: k → the probability that one of k is right, for powers of
-    /// two.
+    /// pass@k, the probability that one of k samples is correct, for powers of two. Empty without
+    /// samples.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pass_at: BTreeMap<usize, f64>,
-    /// Share of wrong answers.
+    /// Share of incorrect answers.
     pub incorrect_rate: f64,
-    /// Share of questions without an answer (NA), which the next three make up.
+    /// Share of questions without an answer (NA), the sum of the next three.
     pub not_attempted_rate: f64,
-    /// Share of completions that say that they do not know.
+    /// Share of completions that refuse to answer.
     pub refusal_rate: f64,
-    /// Share of completions whose tokens were used up before an answer.
+    /// Share of completions that were cut off before an answer.
     pub cut_off_rate: f64,
     /// Share of completions that ended without an answer.
     pub unformatted_rate: f64,
-    /// See [`Grades::f1`].
+    /// F1 of the grades: see [`Grades::f1`].
     pub f1: f64,
-    /// Share of completions that keep the template.
+    /// Share of completions that follow the template.
     pub format_rate: f64,
-    /// Of the sentences that a count decided, the share whose entities occur together in the corpus
-    /// at all; `None` where no count decided any.
+    /// Share of the sentences decided by a count whose entities occur together in the corpus at all.
+    /// `None`: no sentence was decided by a count.
     pub supported_rate: Option<f64>,
-    /// Sentences that a count decided.
+    /// Number of sentences that a count decided.
     pub counted_sentences: usize,
-    /// True sentences of a completion, on average; `None` where nobody knows the truth.
+    /// Mean number of true sentences in a completion. `None`: the facts are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub true_sentences: Option<f64>,
-    /// And false ones.
+    /// Mean number of false sentences in a completion. `None`: the facts are not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub false_sentences: Option<f64>,
-    /// Tokens per completion.
+    /// Mean length of a completion, tokens.
     pub mean_length: f64,
 }
 
-/// Answers `questions` and grades the answers; with `scorers`, also asks whether their sentences
-/// are supported by the corpus, unless the rule asks for more than counts: an evaluation calls no
-/// verifier. `progress` is given the number of questions answered so far.
+/// Answers `questions` and grades the answers. With `scorers`, it also scores the sentences, for the
+/// share that the corpus supports. A rule that needs capabilities is left out, because an evaluation
+/// only counts. `progress` receives the number of questions answered so far.
 ///
 /// # Errors
-/// Where a part fails.
+/// Fails if the policy cannot be sampled, or the sentences cannot be scored.
 pub fn evaluate(
     policy: &mut dyn Sampler,
     mut scorers: Option<&mut Scorers<'_, '_>>,
@@ -120,33 +116,35 @@ pub fn evaluate(
     plan: &EvaluatePlan<'_>,
     progress: &mut dyn FnMut(usize),
 ) -> Result<(Evaluation, Vec<GradedAnswer>), EvaluateError> {
-    let EvaluatePlan { settings, compatibility, truth, seed } = *plan;
+    let EvaluatePlan { settings, compatibility, facts, seed } = *plan;
     let rule = AnswerRule::of_evaluation(compatibility);
     let samples = settings.samples.max(1);
     let mut answers = Vec::with_capacity(questions.len() * samples);
     for (batch_number, batch) in questions.chunks((settings.batch / samples).max(1)).enumerate() {
         let rollouts = policy
             .sample(batch, &settings.sampling(), seed_of_step(seed, batch_number), &mut |_, _| ())
-            .map_err(EvaluateError::Sample)?;
+            .map_err(|source| EvaluateError { action: "answering the questions", source })?;
         let all_sentences = match scorers.as_deref_mut() {
             Some(scorers) if scorers.sentence_scorer.required_capabilities().is_empty() => {
-                judged(&rollouts, batch, scorers, compatibility).map_err(EvaluateError::Score)?
+                score_sentences(&rollouts, batch, scorers, compatibility).map_err(|error| {
+                    EvaluateError { action: "scoring the answers", source: error.into() }
+                })?
             }
             _ => vec![Vec::new(); rollouts.len()],
         };
-        for (n, (rollout, sentences)) in rollouts.into_iter().zip(all_sentences).enumerate() {
+        for (index, (rollout, sentences)) in rollouts.into_iter().zip(all_sentences).enumerate() {
             let Question { question, golds, popularity, .. } = &batch[rollout.question];
             let grade = rule.grade(&rollout.text, golds);
             let missing = (grade == Label::NotAttempted)
-                .then(|| missing(&rollout.text, rollout.finished, rule));
+                .then(|| missing_answer(&rollout.text, rollout.finished, rule));
             answers.push(GradedAnswer {
                 grade,
                 missing,
                 length: rollout.tokens.len(),
                 question: question.clone(),
-                sample: (samples > 1).then_some(n % samples),
+                sample: (samples > 1).then_some(index % samples),
                 popularity: *popularity,
-                told: truth.map(|truth| FactCheck::by(&rollout.text, truth, compatibility)),
+                fact_check: facts.map(|facts| FactCheck::new(&rollout.text, facts, compatibility)),
                 completion: rollout.text,
                 sentences,
             });
@@ -156,9 +154,9 @@ pub fn evaluate(
     Ok((summarize(&answers, samples, compatibility), answers))
 }
 
-/// The sentences of each completion, with what the run's rule says to them. The run's judge and
-/// format check are not asked.
-fn judged(
+/// Returns the sentences of each completion with the verdicts of the run's rule. The run's response
+/// rules are not called.
+fn score_sentences(
     rollouts: &[Rollout],
     questions: &[Question],
     scorers: &mut Scorers<'_, '_>,
@@ -177,7 +175,7 @@ fn judged(
     Ok(scored.completions.into_iter().map(|completion| completion.trace.sentences).collect())
 }
 
-/// The figures of a question set's answers, of which there are `samples` to a question.
+/// Returns the figures of graded answers, of which there are `samples` per question.
 #[must_use]
 pub fn summarize(
     answers: &[GradedAnswer],
@@ -185,66 +183,88 @@ pub fn summarize(
     compatibility: Compatibility,
 ) -> Evaluation {
     let mut grades = Grades::default();
-    answers.iter().for_each(|answer| grades.add(answer.grade));
-    let counts: Vec<u64> = answers
-        .iter()
-        .flat_map(|answer| &answer.sentences)
-        .filter_map(|sentence| sentence.verdict.as_ref()?.count)
-        .collect();
-    let share =
-        |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    let keeps_format = |answer: &&GradedAnswer| keeps_format(&answer.completion, compatibility);
-    let missing = |why| {
-        share(answers.iter().filter(|answer| answer.missing == Some(why)).count(), answers.len())
-    };
-    let told = |number: fn(&FactCheck) -> usize| {
-        let told: Option<usize> =
-            answers.iter().map(|answer| answer.told.as_ref().map(number)).sum();
-        told.map(|told| share(told, answers.len()))
-    };
+    let mut formatted = 0;
+    let mut tokens = 0;
+    let mut counted = 0;
+    let mut supported = 0;
+    for answer in answers {
+        grades.add(answer.grade);
+        formatted += usize::from(keeps_format(&answer.completion, compatibility));
+        tokens += answer.length;
+        for sentence in &answer.sentences {
+            if let Some(count) = sentence.verdict.as_ref().and_then(|verdict| verdict.count) {
+                counted += 1;
+                supported += usize::from(count > 0);
+            }
+        }
+    }
     Evaluation {
         accuracy: grades.rate(grades.correct),
         pass_at: pass_at(answers, samples),
         incorrect_rate: grades.rate(grades.incorrect),
         not_attempted_rate: grades.rate(grades.not_attempted),
-        refusal_rate: missing(Missing::Refused),
-        cut_off_rate: missing(Missing::CutOff),
-        unformatted_rate: missing(Missing::Unformatted),
+        refusal_rate: missing_rate(answers, MissingAnswer::Refused),
+        cut_off_rate: missing_rate(answers, MissingAnswer::CutOff),
+        unformatted_rate: missing_rate(answers, MissingAnswer::Unformatted),
         f1: grades.f1(),
-        format_rate: share(answers.iter().filter(keeps_format).count(), answers.len()),
-        supported_rate: (!counts.is_empty())
-            .then(|| share(counts.iter().filter(|count| **count > 0).count(), counts.len())),
-        counted_sentences: counts.len(),
-        true_sentences: told(|told| told.truths),
-        false_sentences: told(|told| told.falsehoods),
-        mean_length: share(answers.iter().map(|answer| answer.length).sum(), answers.len()),
+        format_rate: ratio(formatted, answers.len()),
+        supported_rate: (counted > 0).then(|| ratio(supported, counted)),
+        counted_sentences: counted,
+        true_sentences: mean_checked(answers, |check| check.truths),
+        false_sentences: mean_checked(answers, |check| check.falsehoods),
+        mean_length: ratio(tokens, answers.len()),
         grades,
     }
 }
 
-/// k → the mean over the questions of 1 − C(n−c, k) / C(n, k), where c of n answers are right: what
-/// k answers would contain, without the bias of counting the first k (Chen et al. 2021). Empty for
-/// one answer a question.
-fn pass_at(answers: &[GradedAnswer], samples: usize) -> BTreeMap<usize, f64> {
-    if samples < 2 || answers.is_empty() {
-        return BTreeMap::new();
+/// Returns `part` ÷ `total`; 0 if the total is 0.
+fn ratio(part: usize, total: usize) -> f64 {
+    if total == 0 { 0.0 } else { part as f64 / total as f64 }
+}
+
+/// Returns the share of answers that are missing for this reason.
+fn missing_rate(answers: &[GradedAnswer], reason: MissingAnswer) -> f64 {
+    let missing = answers.iter().filter(|answer| answer.missing == Some(reason)).count();
+    ratio(missing, answers.len())
+}
+
+/// Returns the mean over the answers of a number of checked sentences; `None` if an answer was not
+/// checked.
+fn mean_checked(answers: &[GradedAnswer], number: fn(&FactCheck) -> usize) -> Option<f64> {
+    let mut total = 0;
+    for answer in answers {
+        total += number(answer.fact_check.as_ref()?);
     }
-    let right = |of_question: &[GradedAnswer]| {
-        of_question.iter().filter(|answer| answer.grade == Label::Good).count()
-    };
-    let wrong: Vec<usize> =
-        answers.chunks(samples).map(|of_question| samples - right(of_question)).collect();
-    let all_wrong = |num_wrong: usize, k: usize| -> f64 {
-        (0..k)
-            .map(|drawn| num_wrong.saturating_sub(drawn) as f64 / (samples - drawn) as f64)
-            .product()
-    };
-    let powers = std::iter::successors(Some(1), |k| Some(2 * k)).take_while(|&k| k <= samples);
-    let mean = |k| {
-        wrong.iter().map(|&num_wrong| 1.0 - all_wrong(num_wrong, k)).sum::<f64>()
-            / wrong.len() as f64
-    };
-    powers.map(|k| (k, mean(k))).collect()
+    Some(ratio(total, answers.len()))
+}
+
+/// Returns pass@k for the powers of two up to `samples`; empty for one answer per question.
+///
+/// pass@k is the mean over the questions of 1 − C(n−c, k) / C(n, k), where c of n answers are
+/// correct. Counting the first k answers would have more variance (Chen et al. 2021).
+fn pass_at(answers: &[GradedAnswer], samples: usize) -> BTreeMap<usize, f64> {
+    let mut pass_at = BTreeMap::new();
+    if samples < 2 || answers.is_empty() {
+        return pass_at;
+    }
+    let mut wrong = Vec::with_capacity(answers.len() / samples);
+    for group in answers.chunks(samples) {
+        let correct = group.iter().filter(|answer| answer.grade == Label::Good).count();
+        wrong.push(samples - correct);
+    }
+    let mut k = 1;
+    while k <= samples {
+        let total: f64 = wrong.iter().map(|wrong| 1.0 - all_wrong(*wrong, samples, k)).sum();
+        pass_at.insert(k, total / wrong.len() as f64);
+        k *= 2;
+    }
+    pass_at
+}
+
+/// Returns the probability that `k` answers, drawn from `samples` without replacement, are all among
+/// the `wrong` ones: C(wrong, k) / C(samples, k).
+fn all_wrong(wrong: usize, samples: usize, k: usize) -> f64 {
+    (0..k).map(|drawn| wrong.saturating_sub(drawn) as f64 / (samples - drawn) as f64).product()
 }
 
 #[cfg(test)]
@@ -253,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// Says Rome or Oslo, in turns.
+    /// Answers Rome and Oslo in turns.
     struct Undecided;
 
     impl Sampler for Undecided {
@@ -265,7 +285,7 @@ mod tests {
             _: &mut dyn FnMut(usize, &Rollout),
         ) -> Result<Vec<Rollout>, BoxError> {
             let many = 0..questions.len() * sampling.num_generations;
-            let said = |n: usize| Rollout {
+            let rollout = |n: usize| Rollout {
                 question: n / sampling.num_generations,
                 text: format!(
                     "<answer>{}</answer>",
@@ -276,7 +296,7 @@ mod tests {
                 token_spans: vec![None],
                 finished: true,
             };
-            Ok(many.map(said).collect())
+            Ok(many.map(rollout).collect())
         }
     }
 
@@ -289,7 +309,7 @@ mod tests {
         };
         let settings = EvaluateSettings { samples: 4, batch: 8, ..EvaluateSettings::default() };
         let plan =
-            EvaluatePlan { settings, compatibility: Compatibility::Paper, truth: None, seed: 1 };
+            EvaluatePlan { settings, compatibility: Compatibility::Paper, facts: None, seed: 1 };
         let questions = [question("Rome"), question("Paris"), question("Oslo")];
         let mut seen = Vec::new();
         let (evaluation, answers) =

@@ -1,86 +1,77 @@
-//! How far an extractor's triplets are those that people found.
+//! Precision and recall of an extractor on annotated sentences.
 
 use std::collections::HashSet;
 use std::fs::File;
 use std::hash::Hash;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use corver_core::Triplet;
 use serde::{Deserialize, Serialize};
 
 use crate::wilson;
 
-/// A sentence and all the facts that it states.
+/// A sentence annotated with all facts that it states.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GoldSentence {
-    /// As the extractor sees it.
+    /// Text of the sentence, as the extractor receives it.
     pub sentence: String,
-    /// May be none.
+    /// Head, relation and tail of each fact; may be empty.
     pub triplets: Vec<[String; 3]>,
 }
 
-/// Why a file of gold sentences cannot be used.
+/// Error of a file of annotated sentences: it cannot be read, or a line is invalid.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GoldError {
-    /// The file cannot be read.
-    #[error("cannot read the sentences {}: {source}", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// A line is not what it should be.
-    #[error("{}:{line}: {source}; a line is {{\"sentence\": …, \"triplets\": [[head, relation, tail], …]}}", path.display())]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-}
+#[error("{0}")]
+pub struct GoldError(String);
 
-/// Reads JSONL, a [`GoldSentence`] a line; empty lines are skipped.
+/// Reads a file with one [`GoldSentence`] as JSON per line; empty lines are skipped.
 ///
 /// # Errors
-/// A file that cannot be read, or a line of another form.
+/// Fails if the file cannot be read, or a line has another form.
 pub fn read_gold(path: &Path) -> Result<Vec<GoldSentence>, GoldError> {
-    let read = |source| GoldError::Read { path: path.to_owned(), source };
+    let io_error =
+        |error| GoldError(format!("cannot read the sentences {}: {error}", path.display()));
+    let file = BufReader::new(File::open(path).map_err(io_error)?);
     let mut sentences = Vec::new();
-    for (n, line) in BufReader::new(File::open(path).map_err(read)?).lines().enumerate() {
-        let line = line.map_err(read)?;
-        if !line.trim().is_empty() {
-            let wrong = |source| GoldError::Line { path: path.to_owned(), line: n + 1, source };
-            sentences.push(serde_json::from_str(&line).map_err(wrong)?);
+    for (index, line) in file.lines().enumerate() {
+        let line = line.map_err(io_error)?;
+        if line.trim().is_empty() {
+            continue;
         }
+        sentences.push(serde_json::from_str(&line).map_err(|error| {
+            GoldError(format!(
+                "{}:{}: {error}; a line is {{\"sentence\": …, \"triplets\": \
+                 [[head, relation, tail], …]}}",
+                path.display(),
+                index + 1
+            ))
+        })?);
     }
     Ok(sentences)
 }
 
-/// What was found of what is there.
+/// Number of extracted and annotated items, and of those that are both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Found {
-    /// Found, and gold.
+pub struct MatchCounts {
+    /// Extracted items that are annotated.
     pub right: u64,
-    /// Found.
+    /// Number of extracted items.
     pub found: u64,
-    /// Gold.
+    /// Number of annotated items.
     pub gold: u64,
 }
 
-impl Found {
-    /// Share of what was found that is gold, with Wilson's 95 % interval; 1 where nothing was
-    /// found.
+impl MatchCounts {
+    /// Returns the share of extracted items that are annotated, with Wilson's 95 % interval; 1 if
+    /// nothing was extracted.
     #[must_use]
     pub fn precision(&self) -> (f64, (f64, f64)) {
         (share(self.right, self.found), wilson(self.right, self.found))
     }
 
-    /// Share of the gold that was found, with Wilson's 95 % interval; 1 where there is none.
+    /// Returns the share of annotated items that were extracted, with Wilson's 95 % interval; 1 if none
+    /// is annotated.
     #[must_use]
     pub fn recall(&self) -> (f64, (f64, f64)) {
         (share(self.right, self.gold), wilson(self.right, self.gold))
@@ -93,43 +84,44 @@ impl Found {
     }
 }
 
-fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 1.0 } else { part as f64 / whole as f64 }
+fn share(part: u64, total: u64) -> f64 {
+    if total == 0 { 1.0 } else { part as f64 / total as f64 }
 }
 
-/// Found triplets against gold ones, case and outer spaces aside.
+/// Matches between extracted and annotated triplets, without regard to case and outer spaces.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct ExtractionQuality {
-    /// Head, relation and tail.
-    pub triplets: Found,
-    /// Head and tail: what is counted together.
-    pub pairs: Found,
+    /// Matches of head, relation and tail.
+    pub triplets: MatchCounts,
+    /// Matches of head and tail, the words of a query.
+    pub pairs: MatchCounts,
 }
 
-/// Compares what was found, sentence by sentence.
+/// Compares extracted triplets with annotated ones, sentence by sentence.
 #[must_use]
 pub fn compare_triplets(gold: &[GoldSentence], found: &[Vec<Triplet>]) -> ExtractionQuality {
     let mut quality = ExtractionQuality::default();
-    for (gold_sentence, extracted) in gold.iter().zip(found) {
-        let gold_set: HashSet<[String; 3]> = gold_sentence
-            .triplets
-            .iter()
-            .map(|triplet| triplet.each_ref().map(|s| plain(s)))
-            .collect();
-        let found_set: HashSet<[String; 3]> = extracted
-            .iter()
-            .map(|triplet| [&triplet.head, &triplet.relation, &triplet.tail].map(|s| plain(s)))
-            .collect();
-        quality.triplets.add(&found_set, &gold_set);
-        let pairs = |all: &HashSet<[String; 3]>| -> HashSet<[String; 2]> {
-            all.iter().map(|[head, _, tail]| [head.clone(), tail.clone()]).collect()
-        };
-        quality.pairs.add(&pairs(&found_set), &pairs(&gold_set));
+    for (sentence, extracted) in gold.iter().zip(found) {
+        let mut gold_triplets = HashSet::new();
+        for [head, relation, tail] in &sentence.triplets {
+            gold_triplets.insert([head, relation, tail].map(|part| normalized(part)));
+        }
+        let mut found_triplets = HashSet::new();
+        for Triplet { head, relation, tail } in extracted {
+            found_triplets.insert([head, relation, tail].map(|part| normalized(part)));
+        }
+        quality.triplets.add(&found_triplets, &gold_triplets);
+        quality.pairs.add(&pairs(&found_triplets), &pairs(&gold_triplets));
     }
     quality
 }
 
-fn plain(text: &str) -> String {
+/// Returns head and tail of each triplet.
+fn pairs(triplets: &HashSet<[String; 3]>) -> HashSet<[&str; 2]> {
+    triplets.iter().map(|[head, _, tail]| [head.as_str(), tail]).collect()
+}
+
+fn normalized(text: &str) -> String {
     text.trim().to_lowercase()
 }
 
@@ -157,11 +149,11 @@ mod tests {
             vec![triplet("a", "b", "c")],
         ];
         let quality = compare_triplets(&gold, &found);
-        assert_eq!(quality.triplets, Found { right: 1, found: 3, gold: 2 });
-        assert_eq!(quality.pairs, Found { right: 2, found: 3, gold: 2 });
+        assert_eq!(quality.triplets, MatchCounts { right: 1, found: 3, gold: 2 });
+        assert_eq!(quality.pairs, MatchCounts { right: 2, found: 3, gold: 2 });
         assert_eq!(quality.pairs.recall().0, 1.0);
         assert!((quality.pairs.precision().0 - 2.0 / 3.0).abs() < 1e-12);
-        assert_eq!(Found::default().precision().0, 1.0);
+        assert_eq!(MatchCounts::default().precision().0, 1.0);
     }
 
     #[test]

@@ -2,28 +2,28 @@
 
 use super::Evaluation;
 
-/// Figure of a `T`.
+/// Declaration of a figure of a `T`: its name, unit, meaning and value.
 #[derive(Debug)]
 pub struct Figure<T> {
     /// Key in JSON; with a dot where the value is a part of another.
     pub name: &'static str,
     /// Heading of a row or column.
     pub title: &'static str,
-    /// Unit and decimals.
-    pub unit: Unit,
-    /// Direction of improvement. `None`: no arm is called better for it.
+    /// FigureUnit, which also decides the decimals.
+    pub unit: FigureUnit,
+    /// Direction of improvement. `None`: it does not make an arm better.
     pub better: Option<Direction>,
     /// Tables that have the figure.
     pub views: &'static [View],
-    /// Definition, for documents.
+    /// Definition of the figure, for documents.
     pub meaning: &'static str,
-    /// Value in the unit's base: shares from 0 to 1. `None`: not measured.
+    /// Function that returns the value in the unit's base: shares from 0 to 1. `None`: not measured.
     pub get: fn(&T) -> Option<f64>,
 }
 
-/// Unit of a figure.
+/// FigureUnit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum FigureUnit {
     /// Share; per cent with one decimal.
     Percent,
     /// Tokens with one decimal.
@@ -32,22 +32,22 @@ pub enum Unit {
     Seconds,
     /// Any currency; as many decimals as the largest value needs.
     Money,
-    /// Whole number.
+    /// Number of items, without decimals.
     Count,
-    /// Number with so many decimals.
+    /// Number with this many decimals.
     Number(usize),
 }
 
 /// Direction in which a figure improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// Larger is better.
+    /// A larger value is better.
     Up,
-    /// Smaller is better.
+    /// A smaller value is better.
     Down,
 }
 
-/// Kind of table.
+/// A kind of table with its own figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum View {
     /// A run before and after training: `train`, `report`.
@@ -59,7 +59,7 @@ pub enum View {
 }
 
 use Direction::{Down, Up};
-use Unit::{Number, Percent, Tokens};
+use FigureUnit::{Number, Percent, Tokens};
 use View::{Comparison, Evaluation as Policies, Training};
 
 type Entry = Figure<Evaluation>;
@@ -70,7 +70,7 @@ const ALL: &[View] = &[Training, Policies, Comparison];
 pub const FIGURES: &[Figure<Evaluation>] = &[
     Entry::new("accuracy", "accuracy", Percent, |one| Some(one.accuracy))
         .better(Up)
-        .means("right answers"),
+        .means("correct answers"),
     Entry::new("supported_rate", "supported", Percent, |one| one.supported_rate)
         .means("of the sentences that a count decided, those whose entities occur together at all"),
     Entry::new("true_sentences", "true sentences", Number(2), |one| one.true_sentences)
@@ -81,15 +81,15 @@ pub const FIGURES: &[Figure<Evaluation>] = &[
         .means("false sentences of an answer"),
     Entry::new("incorrect_rate", "incorrect", Percent, |one| Some(one.incorrect_rate))
         .views(&[Policies])
-        .means("wrong answers"),
+        .means("incorrect answers"),
     Entry::new("not_attempted_rate", "NA", Percent, |one| Some(one.not_attempted_rate))
         .views(&[Comparison])
         .means("questions without an answer: the next three together"),
     Entry::new("refusal_rate", "refusals", Percent, |one| Some(one.refusal_rate))
-        .means("completions that say that they do not know"),
+        .means("completions that refuse to answer"),
     Entry::new("cut_off_rate", "cut off", Percent, |one| Some(one.cut_off_rate))
         .views(&[Training, Policies])
-        .means("no answer when the tokens were used up (`eval.answers.max_completion_length`)"),
+        .means("completions cut off before an answer (`eval.answers.max_completion_length`)"),
     Entry::new("unformatted_rate", "no answer", Percent, |one| Some(one.unformatted_rate))
         .views(&[Training, Policies])
         .means("completions that ended without an answer block, or with an empty one"),
@@ -98,21 +98,25 @@ pub const FIGURES: &[Figure<Evaluation>] = &[
         .means("harmonic mean of the accuracy and the share of right ones among the answers"),
     Entry::new("format_rate", "format", Percent, |one| Some(one.format_rate))
         .views(&[Policies, Comparison])
-        .means("completions that keep the template"),
+        .means("completions that follow the template"),
     Entry::new("mean_length", "length", Tokens, |one| Some(one.mean_length))
         .means("mean length of a completion"),
 ];
 
-/// Note to the figures in [`Unit::Number`] and [`Unit::Tokens`].
+/// Note to the figures in [`FigureUnit::Number`] and [`FigureUnit::Tokens`].
 pub const OF_AN_ANSWER: &str = "sentences and length are those of an answer";
 
 /// Returns the figures of a view that at least one of the evaluations has.
 #[must_use]
 pub fn figures(view: View, evaluations: &[&Evaluation]) -> Vec<&'static Figure<Evaluation>> {
-    let is_shown = |figure: &&Figure<Evaluation>| {
-        figure.views.contains(&view) && evaluations.iter().any(|one| (figure.get)(one).is_some())
-    };
-    FIGURES.iter().filter(is_shown).collect()
+    let mut figures = Vec::new();
+    for figure in FIGURES {
+        let is_measured = evaluations.iter().any(|evaluation| (figure.get)(evaluation).is_some());
+        if figure.views.contains(&view) && is_measured {
+            figures.push(figure);
+        }
+    }
+    figures
 }
 
 impl<T> Figure<T> {
@@ -121,7 +125,7 @@ impl<T> Figure<T> {
     pub const fn new(
         name: &'static str,
         title: &'static str,
-        unit: Unit,
+        unit: FigureUnit,
         get: fn(&T) -> Option<f64>,
     ) -> Self {
         Self { name, title, unit, better: None, views: ALL, meaning: "", get }
@@ -143,15 +147,15 @@ impl<T> Figure<T> {
         Self { views, ..self }
     }
 
-    /// Returns the value of `of` with its unit; a dash where there is none.
+    /// Returns the value for `item` with its unit; a dash if there is none.
     #[must_use]
-    pub fn written(&self, of: Option<&T>) -> String {
-        let value = of.and_then(self.get);
+    pub fn written(&self, item: Option<&T>) -> String {
+        let value = item.and_then(self.get);
         value.map_or_else(|| "–".to_owned(), |value| self.unit.written(value))
     }
 }
 
-impl Unit {
+impl FigureUnit {
     /// Returns the sign or word of the unit; empty for plain numbers.
     #[must_use]
     pub fn symbol(self) -> &'static str {

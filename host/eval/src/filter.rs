@@ -1,5 +1,5 @@
-//! The learning-zone self-filter: which questions can teach a policy anything (paper, App.
-//! self-filter).
+//! The learning-zone self-filter: selects the questions that a policy answers correctly sometimes but
+//! not always (paper, App. self-filter).
 
 use corver_core::response::AnswerRule;
 use corver_core::{BoxError, Compatibility, Label, Question, Rollout, Sampler, Sampling};
@@ -13,28 +13,27 @@ use serde::{Deserialize, Serialize};
 use corver_runs::data_order::seed_of_step;
 use corver_runs::{RunDir, RunDirError};
 
-/// What every question was found to be, a line each: an `Answered`, with the number of the
-/// question as `step`.
+/// File of the sampled questions, one [`SampledQuestion`] per line.
 pub const ANSWERED: &str = "answered.jsonl";
-/// The questions that are kept, a line each: what a run trains on.
+/// File of the selected questions, one per line, for a run to train on.
 pub const KEPT: &str = "questions.jsonl";
 
-/// How well a policy answers a question, by the number of right answers among its samples.
+/// Difficulty of a question for a policy, by the number of correct answers among its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Zone {
-    /// Never right.
+    /// No sample is correct.
     Zero,
-    /// Sometimes right: a group has spread, and its advantages say something.
+    /// Some samples are correct, so that the advantages of a group are not 0.
     LearningZone,
-    /// Always right; may be mixed in as an anchor.
+    /// All samples are correct; the question may be selected as an anchor.
     Mastered,
 }
 
 impl Zone {
-    /// The zone of a question that was answered right `num_correct` times out of `num_samples`.
+    /// Returns the zone of a question with `num_correct` correct answers among `num_samples`.
     #[must_use]
-    pub fn of(num_correct: usize, num_samples: usize) -> Self {
+    pub fn new(num_correct: usize, num_samples: usize) -> Self {
         match num_correct {
             0 => Zone::Zero,
             n if n >= num_samples => Zone::Mastered,
@@ -43,148 +42,159 @@ impl Zone {
     }
 }
 
-/// What a filtering does.
+/// Settings of the filter.
 #[derive(Debug, Clone, Copy)]
 pub struct FilterPlan {
-    /// How questions are tried, and which are kept.
+    /// Number of samples, and the range of correct ones that selects a question.
     pub settings: FilterSettings,
-    /// How samples are drawn: [`FilterSettings::sampling`].
+    /// Sampling of the answers: [`FilterSettings::sampling`].
     pub sampling: Sampling,
-    /// Whose grader: that of [`AnswerRule::of_training`].
+    /// Authority if the graders of the paper and its published code differ.
     pub compatibility: Compatibility,
-    /// Decides every draw.
+    /// Seed of every draw.
     pub seed: u64,
 }
 
-/// Why a filtering stopped.
+/// Error of the filter.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// The policy could not be sampled. What was answered before is kept.
+    /// The policy could not be sampled. The earlier answers are saved.
     #[error("answering the questions from number {number} on")]
     Sample {
-        /// Of the batch's first question, counted from 1.
+        /// Number of the batch's first question, counted from 1.
         number: usize,
-        /// Why.
+        /// Error of the policy.
         source: BoxError,
     },
-    /// The folder could not be written.
+    /// The folder could not be read or written.
     #[error(transparent)]
     RunDir(#[from] RunDirError),
 }
 
-/// One question, tried.
+/// A question with the number of correct answers among its samples.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Answered {
-    step: usize,
+pub struct SampledQuestion {
+    /// Number of the question, counted from 1. [`RunDir::rewind`] reads it.
+    #[serde(rename = "step")]
+    number: usize,
     question: String,
     num_correct: usize,
     zone: Zone,
 }
 
-/// A question that is kept, as `question.train` reads it.
+/// A selected question, as `question.train` reads it.
 #[derive(Serialize)]
-struct Kept<'a> {
+struct SelectedQuestion<'a> {
     #[serde(flatten)]
     record: QuestionRecord<'a>,
     num_correct: usize,
 }
 
-/// What came of it.
+/// Result of the filter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Filtered {
-    /// Those of the file.
+pub struct FilterSummary {
+    /// Number of questions in the file.
     pub questions: usize,
-    /// Those that are kept, anchors included.
+    /// Number of selected questions, anchors included.
     pub kept: usize,
-    /// Those that are kept though they were always answered right.
+    /// Number of selected questions that are mastered.
     pub anchors: usize,
-    /// Questions by the number of right answers, from 0 on.
+    /// Number of questions by the number of correct answers, from 0 on.
     pub by_num_correct: Vec<usize>,
 }
 
-/// Tries every question with the policy and writes [`ANSWERED`], [`KEPT`] and the summary into the
-/// folder; goes on where an earlier call was broken off. `progress` is given the number of
-/// questions that have been answered.
+/// Samples answers to every question, and writes [`ANSWERED`], [`KEPT`] and the summary into the
+/// folder. Continues if an earlier call was interrupted. `progress` receives the number of questions
+/// answered so far.
 ///
 /// # Errors
-/// Where the policy fails or the folder cannot be written. The questions answered before stay
-/// answered.
+/// Fails if the policy fails or the folder cannot be written. The earlier answers are saved.
 pub fn filter(
     policy: &mut dyn Sampler,
     questions: &[Question],
     plan: &FilterPlan,
     run: &RunDir,
     progress: &mut dyn FnMut(usize),
-) -> Result<Filtered, FilterError> {
+) -> Result<FilterSummary, FilterError> {
     let FilterPlan { settings, sampling, compatibility, seed } = plan;
-    let mut answered = earlier(run, questions.len(), settings.batch)?;
-    progress(answered.len());
-    for batch in questions[answered.len()..].chunks(settings.batch) {
-        let done = answered.len();
-        let sampled = policy.sample(
-            batch,
-            sampling,
-            seed_of_step(*seed, done / settings.batch),
-            &mut |_, _| (),
-        );
-        let rollouts =
-            sampled.map_err(|source| FilterError::Sample { number: done + 1, source })?;
-        answered.extend(batch.iter().enumerate().map(|(n, question)| {
-            let own = rollouts.iter().filter(|rollout| rollout.question == n);
-            let num_correct =
-                own.filter(|rollout| is_right(rollout, &question.golds, *compatibility)).count();
-            let zone = Zone::of(num_correct, sampling.num_generations);
-            Answered { step: done + n + 1, question: question.question.clone(), num_correct, zone }
-        }));
-        run.append(ANSWERED, &answered[done..])?;
-        progress(answered.len());
+    let mut sampled = sampled_before(run, questions.len(), settings.batch)?;
+    progress(sampled.len());
+    for batch in questions[sampled.len()..].chunks(settings.batch) {
+        let done = sampled.len();
+        let batch_seed = seed_of_step(*seed, done / settings.batch);
+        let rollouts = policy
+            .sample(batch, sampling, batch_seed, &mut |_, _| ())
+            .map_err(|source| FilterError::Sample { number: done + 1, source })?;
+        let mut num_correct = vec![0; batch.len()];
+        for rollout in &rollouts {
+            let golds = &batch[rollout.question].golds;
+            num_correct[rollout.question] +=
+                usize::from(is_correct(rollout, golds, *compatibility));
+        }
+        for (index, question) in batch.iter().enumerate() {
+            sampled.push(SampledQuestion {
+                number: done + index + 1,
+                question: question.question.clone(),
+                num_correct: num_correct[index],
+                zone: Zone::new(num_correct[index], sampling.num_generations),
+            });
+        }
+        run.append(ANSWERED, &sampled[done..])?;
+        progress(sampled.len());
     }
 
-    let num_correct: Vec<usize> = answered.iter().map(|answered| answered.num_correct).collect();
+    let num_correct: Vec<usize> = sampled.iter().map(|question| question.num_correct).collect();
     let anchors = anchors(&num_correct, settings, *seed);
-    let kept: Vec<Kept<'_>> = questions
-        .iter()
-        .zip(&num_correct)
-        .enumerate()
-        .filter(|(n, (_, num_correct))| settings.keeps(**num_correct) || anchors.contains(n))
-        .map(|(_, (question, &num_correct))| Kept { record: question.into(), num_correct })
-        .collect();
-    run.write_lines(KEPT, &kept)?;
+    let mut selected = Vec::new();
     let mut by_num_correct = vec![0; settings.num_generations + 1];
-    num_correct.iter().for_each(|&n| by_num_correct[n] += 1);
-    let filtered = Filtered {
+    for (index, question) in questions.iter().enumerate() {
+        let num_correct = num_correct[index];
+        by_num_correct[num_correct] += 1;
+        if settings.keeps(num_correct) || anchors.contains(&index) {
+            selected.push(SelectedQuestion { record: question.into(), num_correct });
+        }
+    }
+    run.write_lines(KEPT, &selected)?;
+    let summary = FilterSummary {
         questions: questions.len(),
-        kept: kept.len(),
+        kept: selected.len(),
         anchors: anchors.len(),
         by_num_correct,
     };
-    run.finish(&filtered)?;
-    Ok(filtered)
+    run.finish(&summary)?;
+    Ok(summary)
 }
 
-/// What an earlier call has found: all of it, or whole batches.
-fn earlier(run: &RunDir, questions: usize, batch: usize) -> Result<Vec<Answered>, RunDirError> {
+/// Returns the questions that an earlier call has sampled: all of them, or complete batches.
+fn sampled_before(
+    run: &RunDir,
+    questions: usize,
+    batch: usize,
+) -> Result<Vec<SampledQuestion>, RunDirError> {
     run.rewind(ANSWERED, usize::MAX)?;
-    let mut answered: Vec<Answered> = run.read_lines(ANSWERED)?;
-    if answered.len() < questions {
-        answered.truncate(answered.len() / batch * batch);
-        run.rewind(ANSWERED, answered.len())?;
+    let mut sampled: Vec<SampledQuestion> = run.read_lines(ANSWERED)?;
+    if sampled.len() < questions {
+        // The seed is a batch's, so that a part of one cannot be continued.
+        sampled.truncate(sampled.len() / batch * batch);
+        run.rewind(ANSWERED, sampled.len())?;
     }
-    Ok(answered)
+    Ok(sampled)
 }
 
-fn is_right(rollout: &Rollout, golds: &[String], compatibility: Compatibility) -> bool {
+fn is_correct(rollout: &Rollout, golds: &[String], compatibility: Compatibility) -> bool {
     AnswerRule::of_training(compatibility).grade(&rollout.text, golds) == Label::Good
 }
 
-/// Draws anchors among the mastered questions that are not kept anyway.
+/// Draws anchors among the mastered questions that are not selected anyway.
 fn anchors(num_correct: &[usize], settings: &FilterSettings, seed: u64) -> Vec<usize> {
-    let is_mastered = |&n: &usize| {
-        Zone::of(num_correct[n], settings.num_generations) == Zone::Mastered
-            && !settings.keeps(num_correct[n])
-    };
-    let mut mastered: Vec<usize> = (0..num_correct.len()).filter(is_mastered).collect();
+    let mut mastered = Vec::new();
+    for (index, correct) in num_correct.iter().enumerate() {
+        let zone = Zone::new(*correct, settings.num_generations);
+        if zone == Zone::Mastered && !settings.keeps(*correct) {
+            mastered.push(index);
+        }
+    }
     mastered.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
     mastered.truncate(settings.anchors);
     mastered
@@ -199,7 +209,7 @@ mod tests {
         let settings = FilterSettings::default();
         assert_eq!([0, 1, 15, 16].map(|n| settings.keeps(n)), [false, true, true, false]);
         assert_eq!(
-            [0, 1, 16].map(|n| Zone::of(n, 16)),
+            [0, 1, 16].map(|n| Zone::new(n, 16)),
             [Zone::Zero, Zone::LearningZone, Zone::Mastered]
         );
     }

@@ -1,35 +1,36 @@
-//! What an evaluation says of completions beside their grades ([`AnswerRule`]), and the shares of a
-//! graded set.
+//! Reasons for missing answers, the format of the evaluation, and the number of answers per grade.
+//! [`AnswerRule`] grades the answers.
 
 use corver_core::compat::keeps_evaluation_format;
 use corver_core::response::{AnswerRule, templated_reasoning};
 use corver_core::{Compatibility, Label};
 use serde::{Deserialize, Serialize};
 
-/// Why a completion counts as not attempted.
+/// Reason why a completion is graded NOT_ATTEMPTED.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Missing {
-    /// It says that it does not know.
+pub enum MissingAnswer {
+    /// The completion refuses to answer.
     Refused,
-    /// It had not come to an answer when its tokens were used up.
+    /// The completion was cut off before an answer.
     CutOff,
-    /// It ended without an answer block, or with an empty one.
+    /// The completion ended without an answer block, or with an empty one.
     Unformatted,
 }
 
-/// What `rule` found instead of an answer; `finished`: the completion ended by itself.
+/// Returns the reason why a completion without an answer has none. `finished` is true if it was not
+/// cut off.
 #[must_use]
-pub fn missing(completion: &str, finished: bool, rule: AnswerRule) -> Missing {
+pub fn missing_answer(completion: &str, finished: bool, rule: AnswerRule) -> MissingAnswer {
     match (rule.extract(completion).is_empty(), finished) {
-        (false, _) => Missing::Refused,
-        (true, false) => Missing::CutOff,
-        (true, true) => Missing::Unformatted,
+        (false, _) => MissingAnswer::Refused,
+        (true, false) => MissingAnswer::CutOff,
+        (true, true) => MissingAnswer::Unformatted,
     }
 }
 
-/// The evaluation's format rule, which asks nothing of the reasoning: `<think>`, later `</think>`,
-/// later `<answer>`. The published evaluation script puts a missing `<think>` in front first
+/// Returns true if a completion has the format of the evaluation: `<think>`, later `</think>`, later
+/// `<answer>`, with any reasoning. The published evaluation script prepends a missing `<think>` first
 /// ([`Compatibility::Reference`]).
 #[must_use]
 pub fn keeps_format(completion: &str, compatibility: Compatibility) -> bool {
@@ -39,19 +40,19 @@ pub fn keeps_format(completion: &str, compatibility: Compatibility) -> bool {
     }
 }
 
-/// Shares of a graded set.
+/// Number of answers with each grade.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grades {
-    /// Right answers.
+    /// Answers that match a gold.
     pub correct: usize,
-    /// Wrong answers.
+    /// Answers that match no gold.
     pub incorrect: usize,
     /// Refusals and missing answers.
     pub not_attempted: usize,
 }
 
 impl Grades {
-    /// Counts one label.
+    /// Adds an answer with this grade.
     pub fn add(&mut self, label: Label) {
         match label {
             Label::Good => self.correct += 1,
@@ -60,20 +61,20 @@ impl Grades {
         }
     }
 
-    /// All graded completions.
+    /// Returns the number of graded answers.
     #[must_use]
     pub fn total(&self) -> usize {
         self.correct + self.incorrect + self.not_attempted
     }
 
-    /// `part` of the whole; 0 of nothing.
+    /// Returns `part` ÷ total; 0 if there are no answers.
     #[must_use]
     pub fn rate(&self, part: usize) -> f64 {
         if self.total() == 0 { 0.0 } else { part as f64 / self.total() as f64 }
     }
 
-    /// Harmonic mean of the precision on attempted questions and the recall over all; 0 where
-    /// undefined.
+    /// Returns the harmonic mean of the precision on attempted questions and the recall on all; 0 if
+    /// no answer is correct.
     #[must_use]
     pub fn f1(&self) -> f64 {
         let attempted = self.correct + self.incorrect;
@@ -91,11 +92,17 @@ mod tests {
     #[test]
     fn missing_answer_kinds_are_distinguished() {
         let paper = AnswerRule::Paper;
-        assert_eq!(missing("<answer>I don't know</answer>", true, paper), Missing::Refused);
-        assert_eq!(missing("<think>Paris is", false, paper), Missing::CutOff);
-        assert_eq!(missing("<think>Paris is</think><answer>", false, paper), Missing::CutOff);
-        assert_eq!(missing("Paris.", true, paper), Missing::Unformatted);
-        assert_eq!(missing("<answer></answer>", true, paper), Missing::Unformatted);
+        assert_eq!(
+            missing_answer("<answer>I don't know</answer>", true, paper),
+            MissingAnswer::Refused
+        );
+        assert_eq!(missing_answer("<think>Paris is", false, paper), MissingAnswer::CutOff);
+        assert_eq!(
+            missing_answer("<think>Paris is</think><answer>", false, paper),
+            MissingAnswer::CutOff
+        );
+        assert_eq!(missing_answer("Paris.", true, paper), MissingAnswer::Unformatted);
+        assert_eq!(missing_answer("<answer></answer>", true, paper), MissingAnswer::Unformatted);
     }
 
     #[test]

@@ -1,45 +1,36 @@
-//! Files of graded answers, one JSON object per line: those that `eval --out` writes, and a run's
-//! own.
+//! Files of graded answers, one JSON object per line: those that `eval --out` writes, and those of a
+//! run.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
-/// Why a file of graded answers cannot be used.
+/// Error of a file of graded answers: it cannot be read, or a line is no answer.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum GradedError {
-    /// The file cannot be read.
-    #[error("cannot read the answers {}: {source}", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// A line is not an answer.
-    #[error("{}:{line}: {source}; these are the files that `eval --out` writes, and answers_raw.jsonl of a run", path.display())]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-}
+#[error("{0}")]
+pub struct GradedError(String);
 
-/// What `T` takes of every line of such a file; line n is at place n − 1.
+/// Reads the fields of `T` from every line; line n is at index n − 1.
 ///
 /// # Errors
-/// A file that cannot be read, or a line that is no answer.
+/// Fails if the file cannot be read, or a line is no answer.
 pub fn read_graded<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, GradedError> {
-    let read = |source| GradedError::Read { path: path.to_owned(), source };
-    let answer = |(index, line): (usize, std::io::Result<String>)| {
-        let wrong = |source| GradedError::Line { path: path.to_owned(), line: index + 1, source };
-        serde_json::from_str(&line.map_err(read)?).map_err(wrong)
-    };
-    BufReader::new(File::open(path).map_err(read)?).lines().enumerate().map(answer).collect()
+    let io_error =
+        |error| GradedError(format!("cannot read the answers {}: {error}", path.display()));
+    let file = BufReader::new(File::open(path).map_err(io_error)?);
+    let mut answers = Vec::new();
+    for (index, line) in file.lines().enumerate() {
+        let line = line.map_err(io_error)?;
+        answers.push(serde_json::from_str(&line).map_err(|error| {
+            GradedError(format!(
+                "{}:{}: {error}; these are the files that `eval --out` writes, and \
+                 answers_raw.jsonl of a run",
+                path.display(),
+                index + 1
+            ))
+        })?);
+    }
+    Ok(answers)
 }

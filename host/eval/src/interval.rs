@@ -1,15 +1,16 @@
-//! How sure a measured share is.
+//! Confidence intervals of shares.
 
 /// The two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// Wilson's 95 % interval for `correct` out of `n`; the whole range where `n` is 0.
+/// Returns Wilson's 95 % interval for `correct` out of `n`; 0 to 1 if `n` is 0.
 #[must_use]
 pub fn wilson(correct: u64, n: u64) -> (f64, f64) {
     if n == 0 { (0.0, 1.0) } else { wilson_of(correct as f64 / n as f64, n as f64) }
 }
 
-/// The same for a share of so many independent trials, above 0, whole or not.
+/// Returns Wilson's 95 % interval for a share of `n` independent trials; `n` is above 0 and may be
+/// fractional.
 #[must_use]
 pub fn wilson_of(share: f64, n: f64) -> (f64, f64) {
     let z2 = Z * Z;

@@ -1,4 +1,4 @@
-//! Questions in, grades out.
+//! Evaluation: graded answers to question sets, their figures and comparisons, and the self-filter.
 
 pub mod completions;
 pub mod diff;
@@ -11,13 +11,13 @@ pub mod graded;
 pub mod interval;
 pub mod truth;
 
-pub use completions::{Completions, GivenTriplets, read_completions};
-pub use diff::{Answer, Diff, DiffError, Refusals, diff, read_answers};
+pub use completions::{CompletionSet, GivenTriplets, read_completions};
+pub use diff::{ComparedAnswer, Diff, DiffError, Refusals, diff, read_answers};
 pub use evaluate::{EvaluateError, EvaluatePlan, Evaluation, GradedAnswer, evaluate, summarize};
-pub use extraction::{ExtractionQuality, Found, GoldSentence, compare_triplets, read_gold};
-pub use figures::{Direction, FIGURES, Figure, OF_AN_ANSWER, Unit, View, figures};
-pub use filter::{FilterError, FilterPlan, Filtered, Zone, filter};
-pub use grade::{Grades, Missing, missing};
+pub use extraction::{ExtractionQuality, GoldSentence, MatchCounts, compare_triplets, read_gold};
+pub use figures::{Direction, FIGURES, Figure, FigureUnit, OF_AN_ANSWER, View, figures};
+pub use filter::{FilterError, FilterPlan, FilterSummary, Zone, filter};
+pub use grade::{Grades, MissingAnswer, missing_answer};
 pub use graded::{GradedError, read_graded};
 pub use interval::{wilson, wilson_of};
-pub use truth::{FactCheck, Truth};
+pub use truth::{FactCheck, FactChecker};

@@ -1,4 +1,4 @@
-//! What an evaluation may know and no reward does: whether a sentence is true.
+//! Facts that an evaluation may check and no reward sees: the truth of sentences.
 
 use std::fmt::Debug;
 
@@ -6,32 +6,35 @@ use corver_core::Compatibility;
 use corver_core::split::split;
 use serde::{Deserialize, Serialize};
 
-/// Knows what is true, in a world that is known altogether.
-pub trait Truth: Debug {
-    /// Whether all that the sentence states is true; `None` where it states nothing that can be
-    /// decided.
+/// Source of facts about a world that is completely known, such as the demo's.
+pub trait FactChecker: Debug {
+    /// Returns true if all statements of the sentence are true; `None` if it has no statement that
+    /// can be decided.
     fn is_true(&self, sentence: &str) -> Option<bool>;
 }
 
-/// Sentences of one completion.
+/// Number of true and false sentences of a completion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FactCheck {
-    /// Those that are true.
+    /// Number of true sentences.
     pub truths: usize,
-    /// Those that are false.
+    /// Number of false sentences.
     pub falsehoods: usize,
 }
 
 impl FactCheck {
-    /// Counts the sentences of a completion, reasoning and answer.
+    /// Checks the sentences of a completion, reasoning and answer.
     #[must_use]
-    pub fn by(completion: &str, truth: &dyn Truth, compatibility: Compatibility) -> Self {
-        let sentences = split(completion, compatibility).sentences;
-        let told = sentences.iter().filter_map(|sentence| truth.is_true(&sentence.text));
-        told.fold(Self::default(), |told, is_true| Self {
-            truths: told.truths + usize::from(is_true),
-            falsehoods: told.falsehoods + usize::from(!is_true),
-        })
+    pub fn new(completion: &str, facts: &dyn FactChecker, compatibility: Compatibility) -> Self {
+        let mut check = Self::default();
+        for sentence in split(completion, compatibility).sentences {
+            match facts.is_true(&sentence.text) {
+                Some(true) => check.truths += 1,
+                Some(false) => check.falsehoods += 1,
+                None => {}
+            }
+        }
+        check
     }
 }
 
@@ -42,7 +45,7 @@ mod tests {
     #[derive(Debug)]
     struct Short;
 
-    impl Truth for Short {
+    impl FactChecker for Short {
         fn is_true(&self, sentence: &str) -> Option<bool> {
             (!sentence.starts_with("Hm")).then_some(sentence.len() < 10)
         }
@@ -52,7 +55,7 @@ mod tests {
     fn truth_counts_think_and_answer_sentences() {
         let text = "<think>Rome is big. Hm, hm. Paris is bigger than Rome.</think><answer>London.</answer>";
         assert_eq!(
-            FactCheck::by(text, &Short, Compatibility::Paper),
+            FactCheck::new(text, &Short, Compatibility::Paper),
             FactCheck { truths: 1, falsehoods: 2 }
         );
     }

@@ -76,7 +76,7 @@ fn learning_zone_filter_matches_reference() {
             max_correct: number("max_correct"),
             ..FilterSettings::default()
         };
-        let zone = Zone::of(num_correct, num_generations);
+        let zone = Zone::new(num_correct, num_generations);
         same("keep", settings.keeps(num_correct), row["keep"].as_bool().unwrap())?;
         same("category", serde_json::to_value(zone).unwrap(), row["category"].clone())?;
         same("anchor_candidate", zone == Zone::Mastered, row["anchor_candidate"].as_bool().unwrap())

@@ -7,7 +7,7 @@ use std::path::Path;
 use corver_core::{BoxError, Compatibility, Question, Rollout, Sampler, Sampling};
 use corver_data::read_questions;
 use corver_eval::filter::{ANSWERED, KEPT};
-use corver_eval::{FilterError, FilterPlan, Filtered, filter};
+use corver_eval::{FilterError, FilterPlan, FilterSummary, filter};
 use corver_runs::{RunDir, RunManifest};
 use corver_settings::FilterSettings;
 
@@ -71,7 +71,7 @@ fn plan(anchors: usize) -> FilterPlan {
     }
 }
 
-fn run(folder: &Path, pupil: &mut Pupil, plan: &FilterPlan) -> Result<Filtered, FilterError> {
+fn run(folder: &Path, pupil: &mut Pupil, plan: &FilterPlan) -> Result<FilterSummary, FilterError> {
     let manifest = RunManifest::default();
     let run = RunDir::resume(folder, &manifest)
         .or_else(|_| RunDir::create(folder, "", &manifest))

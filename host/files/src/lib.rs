@@ -1,5 +1,5 @@
-//! Files and folders that are replaced as a whole: whoever reads them sees the old one or the new
-//! one, also after a crash.
+//! Atomic replacement of files and folders: a reader sees the old version or the new one, also after
+//! a crash.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -9,34 +9,34 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-/// Prefix of the names of files that are being written.
+/// File name prefix of temporary files.
 pub const TEMPORARY: &str = ".tmp";
 
-/// Writes a file, in place of one that exists.
+/// Writes a file atomically; an existing file is replaced.
 ///
 /// # Errors
-/// If the folder cannot be written into.
+/// Fails if the folder is not writable.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
     write_temporary(path, bytes)?.persist(path).map_err(|error| error.error)?;
     sync_folder(parent(path))
 }
 
-/// Writes a new file.
+/// Writes a new file atomically.
 ///
 /// # Errors
-/// If the file exists, or the folder cannot be written into.
+/// Fails if the file exists or the folder is not writable.
 pub fn create(path: &Path, bytes: &[u8]) -> Result<()> {
     write_temporary(path, bytes)?.persist_noclobber(path).map_err(|error| error.error)?;
     sync_folder(parent(path))
 }
 
-/// Removes what a process that was killed has left of files that it was writing.
+/// Removes the temporary files of killed processes.
 ///
 /// # Errors
-/// If the folder cannot be listed, or a file cannot be removed.
+/// Fails if the folder cannot be listed or a file cannot be removed.
 pub fn remove_temporary_files(folder: &Path) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
+    for result in fs::read_dir(folder)? {
+        let entry = result?;
         if entry.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
             fs::remove_file(entry.path())?;
         }
@@ -44,15 +44,15 @@ pub fn remove_temporary_files(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the names in a folder to disk.
+/// Flushes a folder's entries to disk. A renamed file survives a crash only after this call.
 ///
 /// # Errors
-/// If the folder cannot be opened.
+/// Fails if the folder cannot be opened.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Returns the folder that a path is in.
+/// Returns the folder that holds a path; `.` for a bare file name.
 #[must_use]
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
@@ -61,28 +61,28 @@ pub fn parent(path: &Path) -> &Path {
 fn write_temporary(path: &Path, bytes: &[u8]) -> Result<NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .prefix(TEMPORARY)
-        .permissions(Permissions::from_mode(0o666)) // the user's mask takes from it
+        .permissions(Permissions::from_mode(0o666)) // the umask applies; tempfile's default is 0600
         .tempfile_in(parent(path))?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     Ok(file)
 }
 
-/// A folder that is being filled under a temporary name.
+/// A folder that is filled under a temporary name and then renamed.
 #[derive(Debug)]
-#[must_use = "a folder that is not finished never gets its name"]
+#[must_use = "the folder is renamed to its target only by `finish`"]
 pub struct NewFolder {
     temporary: PathBuf,
     target: PathBuf,
 }
 
 impl NewFolder {
-    /// Creates an empty folder, `TARGET.tmp`, in place of one that a killed process has left.
+    /// Creates an empty folder `TARGET.tmp`. One that a killed process left is removed first.
     ///
     /// # Errors
-    /// If the folder cannot be created.
+    /// Fails if the folder cannot be created.
     pub fn create(target: &Path) -> Result<Self> {
-        let temporary = with_ending(target, ".tmp");
+        let temporary = with_suffix(target, ".tmp");
         remove_folder(&temporary)?;
         fs::create_dir_all(&temporary)?;
         Ok(Self { temporary, target: target.to_owned() })
@@ -94,14 +94,15 @@ impl NewFolder {
         &self.temporary
     }
 
-    /// Renames the folder to its target. A folder that is there is replaced.
+    /// Renames the folder to its target; an existing folder is replaced.
     ///
     /// # Errors
-    /// If a folder cannot be renamed or removed.
+    /// Fails if a folder cannot be renamed or removed.
     pub fn finish(self) -> Result<()> {
-        let old = with_ending(&self.target, ".old");
+        let old = with_suffix(&self.target, ".old");
         remove_folder(&old)?;
         sync_folder(&self.temporary)?;
+        // A folder that is not empty cannot be renamed onto, so the old one moves away first.
         if self.target.exists() {
             fs::rename(&self.target, &old)?;
         }
@@ -111,9 +112,9 @@ impl NewFolder {
     }
 }
 
-fn with_ending(path: &Path, ending: &str) -> PathBuf {
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(ending);
+    name.push(suffix);
     PathBuf::from(name)
 }
 
@@ -126,6 +127,10 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
+
+    fn names_in(folder: &Path) -> Vec<OsString> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    }
 
     #[test]
     fn file_is_created_or_replaced_with_default_mode() {
@@ -147,11 +152,9 @@ mod tests {
     fn temporary_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(".tmpabc"), "").unwrap();
-        fs::write(folder.path().join("kept"), "").unwrap();
+        fs::write(folder.path().join("other"), "").unwrap();
         remove_temporary_files(folder.path()).unwrap();
-        let names: Vec<_> =
-            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["kept"]);
+        assert_eq!(names_in(folder.path()), ["other"]);
     }
 
     #[test]
@@ -168,9 +171,7 @@ mod tests {
         fs::write(folder.path().join("new"), "").unwrap();
         assert!(target.join("old").exists());
         folder.finish().unwrap();
-        let names: Vec<_> =
-            fs::read_dir(&target).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["new"]);
+        assert_eq!(names_in(&target), ["new"]);
         assert_eq!(
             fs::read_dir(parent.path()).unwrap().count(),
             1,

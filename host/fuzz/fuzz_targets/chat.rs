@@ -7,14 +7,14 @@
 mod template;
 
 use libfuzzer_sys::{Corpus, fuzz_target};
-use template::{Messages, Source, Switches, Template};
+use template::{Messages, TemplateSource, Switches, Template};
 
 fuzz_target!(|template: &str| -> Corpus {
     let asks_for_memory = |digits: &[u8]| digits.len() > 3 && digits.iter().all(u8::is_ascii_digit);
     if template.as_bytes().windows(4).any(asks_for_memory) {
         return Corpus::Reject;
     }
-    let source = Source {
+    let source = TemplateSource {
         template: template.into(),
         bos: "<s>".into(),
         eos: "</s>".into(),

@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions,
-    TokenWidth, Tokenizer, build_from_documents, verify,
+    BuildOptions, Cnf, CnfOptions, Error, Index, MANIFEST, Mode, OpenOptions, TextIndex,
+    TokenWidth, Tokenizer, VerifyLevel, build_from_documents, verify,
 };
 use tempfile::TempDir;
 
@@ -163,7 +163,7 @@ impl Question {
 /// Whatever comes of it is right, but for a panic; and if the index was found whole, its counts
 /// must be.
 fn ask(path: &Path, options: OpenOptions, question: &Question, tokenizer: &Tokenizer) {
-    let whole = verify(path, options.clone(), Level::Full).is_ok();
+    let whole = verify(path, options.clone(), VerifyLevel::Full).is_ok();
     let Ok(index) = Index::open_with(path, options) else {
         assert!(!whole, "verified, but not to be opened");
         return;
@@ -193,7 +193,7 @@ fn ask(path: &Path, options: OpenOptions, question: &Question, tokenizer: &Token
             }
         }
     }
-    if let Ok(corpus) = Corpus::new(index, tokenizer.clone()) {
+    if let Ok(corpus) = TextIndex::new(index, tokenizer.clone()) {
         let _: Result<_, Error> = corpus.passages(&question.words, &question.options, 5);
     }
 }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use corver_corpus::{BuildOptions, Corpus, Tokenizer, build_from_documents};
-use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
+use corver_serve::{CountLimits, ServerLimits, Metrics, HttpServer, count_routes};
 use libfuzzer_sys::fuzz_target;
 
 const TOKENIZER: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -24,11 +24,11 @@ static ADDRESS: LazyLock<SocketAddr> = LazyLock::new(|| {
         .expect("it can be indexed");
     let time = Duration::from_millis(200);
     let corpus = Corpus::open(&path).expect("it was built");
-    let limits = Limits { time, ..Limits::default() };
+    let limits = ServerLimits { time, ..ServerLimits::default() };
     let mut server =
-        Server::bind("127.0.0.1:0".parse().expect("an address"), limits, None, Metrics::default())
+        HttpServer::bind("127.0.0.1:0".parse().expect("an address"), limits, None, Metrics::default())
             .expect("it is free");
-    server.route(counts(corpus, "small", CountLimits { time, ..CountLimits::default() }));
+    server.add_routes(count_routes(corpus, "small", CountLimits { time, ..CountLimits::default() }));
     let address = server.address();
     std::thread::spawn(|| server.run(std::future::pending()));
     address

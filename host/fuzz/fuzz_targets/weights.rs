@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use corver_learn::{LearnError, LoraSettings, Model, Precision};
-use corver_pretrained::{Family, ModelConfig};
+use corver_pretrained::{ModelFamily, ModelConfig};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tch::Device;
@@ -30,7 +30,7 @@ struct Folder {
 static FOLDER: LazyLock<Folder> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("there is a folder for temporary files");
     let config = ModelConfig {
-        family: Family::Qwen3,
+        family: ModelFamily::Qwen3,
         vocab_size: 5,
         hidden_size: 8,
         intermediate_size: 4,

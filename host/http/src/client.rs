@@ -1,132 +1,145 @@
-//! One exchange with a server.
+//! One exchange with a server, without retries.
 
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 use serde_json::Value;
+use tracing::subscriber::NoSubscriber;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ureq::http::{HeaderValue, Response, StatusCode};
 use ureq::{Agent, Body, RequestBuilder};
 
 use crate::{Host, Token, UrlError};
 
-/// Bytes of an answer that are read, unless more are expected.
-const ANSWER_BYTES: u64 = 1 << 20;
+/// Default limit of a response body, bytes.
+const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 
-/// How an exchange failed.
+/// The failure of one attempt.
 #[derive(Debug)]
-pub enum Failure {
-    /// Another attempt may do better, after this time at the earliest.
-    Passing {
-        /// What went wrong.
+pub enum AttemptError {
+    /// A retry may succeed: the connection failed, or the server is busy.
+    Transient {
+        /// Cause of the failure, for the log.
         problem: String,
-        /// What the server asks for.
+        /// Shortest wait before a retry: the server's `Retry-After`, or zero.
         retry_after: Duration,
     },
-    /// It may not.
+    /// The server refuses the request, with this message. A retry is of no use.
     Refused(String),
 }
 
-impl Failure {
-    /// Another attempt may do better at once.
-    pub fn passing(problem: impl Into<String>) -> Self {
-        Self::Passing { problem: problem.into(), retry_after: Duration::ZERO }
+impl AttemptError {
+    /// Creates a transient error without a `Retry-After`.
+    pub fn transient(problem: impl Into<String>) -> Self {
+        Self::Transient { problem: problem.into(), retry_after: Duration::ZERO }
     }
 }
 
-/// What a server sent.
+/// A server's response to one request.
 #[derive(Debug)]
-pub struct Answer {
-    /// At most 1 MiB, or what [`Client::with_answers_of`] allows.
+pub struct HttpResponse {
+    /// Response body; at most 1 MiB, or the limit of [`Client::with_max_response_bytes`].
     pub body: Vec<u8>,
     status: StatusCode,
     retry_after: Duration,
 }
 
-impl Answer {
-    /// Whether the state is 2xx.
+impl HttpResponse {
+    fn new(response: &Response<Body>, body: Vec<u8>) -> Self {
+        let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let retry_after = header
+            .and_then(|value| parse_retry_after(value, SystemTime::now()))
+            .unwrap_or_default();
+        Self { body, status: response.status(), retry_after }
+    }
+
+    /// True if the status is 2xx.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.status.is_success()
     }
 
-    /// Whether the server does not accept the token, or wants one.
+    /// True if the status is 401: the token is missing or not accepted.
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
         self.status == StatusCode::UNAUTHORIZED
     }
 
-    /// Whether the server does not know what was asked for.
+    /// True if the status is 404.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.status == StatusCode::NOT_FOUND
     }
 
-    /// Whether the server asks for smaller requests.
+    /// True if the status is 413: the request is too large and may be split.
     #[must_use]
     pub fn is_too_large(&self) -> bool {
         self.status == StatusCode::PAYLOAD_TOO_LARGE
     }
 
-    /// The failure of a request that the server will not answer.
+    /// Returns the message of a refused request: the status, and the error that the body reports.
     #[must_use]
-    pub fn refusal(&self) -> Failure {
-        let says = self.error().unwrap_or_else(|| excerpt(&self.body));
-        Failure::Refused(format!("status {}: {says}", self.status))
+    pub fn refusal_message(&self) -> String {
+        let error = self.error_message().unwrap_or_else(|| excerpt(&self.body));
+        format!("status {}: {error}", self.status)
     }
 
-    /// What the body says is wrong: `{"error": "…"}`, or `{"error": {"message": "…"}}`.
-    fn error(&self) -> Option<String> {
+    /// Returns the error that the body reports: `{"error": "…"}` or `{"error": {"message": "…"}}`.
+    fn error_message(&self) -> Option<String> {
         let body: Value = serde_json::from_slice(&self.body).ok()?;
         let error = &body["error"];
         error.as_str().or_else(|| error["message"].as_str()).map(str::to_owned)
     }
 
-    /// The code of an error, where the body has one: `{"error": {"code": "…"}}`.
+    /// Returns the error code of the body, if it has one: `{"error": {"code": "…"}}`.
     #[must_use]
     pub fn error_code(&self) -> Option<String> {
         let body: Value = serde_json::from_slice(&self.body).ok()?;
         body["error"]["code"].as_str().map(str::to_owned)
     }
 
-    /// The failure of a server that is busy or broken: the states 408, 429 and 5xx.
+    /// Returns the transient error of a server that is busy or broken: status 408, 429 or 5xx.
     #[must_use]
-    pub fn passing(&self) -> Option<Failure> {
+    pub fn transient_error(&self) -> Option<AttemptError> {
         let status = self.status;
-        let is_passing = status.is_server_error()
+        let is_transient = status.is_server_error()
             || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-        let problem = || match self.error() {
+        if !is_transient {
+            return None;
+        }
+        let problem = match self.error_message() {
             Some(error) => format!("status {status}: {error}"),
             None => format!("status {status}"),
         };
-        is_passing.then(|| Failure::Passing { problem: problem(), retry_after: self.retry_after })
+        Some(AttemptError::Transient { problem, retry_after: self.retry_after })
     }
 }
 
-/// A client of one URL.
+/// A client of one URL, with a pool of connections.
 #[derive(Debug)]
 pub struct Client {
     url: String,
     agent: Agent,
     authorization: Option<HeaderValue>,
-    answer_bytes: u64,
+    max_response_bytes: u64,
 }
 
 impl Client {
-    /// A client that keeps so many connections, and gives an attempt so much time.
+    /// Creates a client that keeps up to `connections` idle connections. `timeout` limits one
+    /// attempt.
     ///
     /// # Errors
-    /// What is wrong with the URL.
+    /// Fails if the URL is invalid.
     pub fn new(
         url: &str,
         connections: usize,
         timeout: Duration,
         token: Option<&Token>,
     ) -> Result<Self, UrlError> {
-        let host = Host::of(url)?;
+        let host = Host::from_url(url)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            .max_redirects(0) // a POST that was redirected would arrive as something else
+            .max_redirects(0) // a redirected POST would arrive as a GET
             .max_redirects_will_error(false)
             .max_idle_connections_per_host(connections)
             .timeout_global(Some(timeout))
@@ -137,60 +150,66 @@ impl Client {
         let authorization = token.map(|token| {
             let mut header =
                 HeaderValue::from_str(&token.header()).expect("a token has only visible ASCII");
-            header.set_sensitive(true); // logs leave it out
+            header.set_sensitive(true); // redacted in logs
             header
         });
         let agent = config.build().new_agent();
-        Ok(Self { url: url.to_owned(), agent, authorization, answer_bytes: ANSWER_BYTES })
+        let max_response_bytes = MAX_RESPONSE_BYTES;
+        Ok(Self { url: url.to_owned(), agent, authorization, max_response_bytes })
     }
 
-    /// The same client, which reads answers of so many bytes; a longer one has broken off.
+    /// Sets the limit of a response body. A longer body is a transient error.
     #[must_use]
-    pub fn with_answers_of(self, bytes: u64) -> Self {
-        Self { answer_bytes: bytes, ..self }
+    pub fn with_max_response_bytes(self, max_response_bytes: u64) -> Self {
+        Self { max_response_bytes, ..self }
     }
 
-    /// The URL.
+    /// Returns the URL that requests are sent to.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Sends a request in JSON.
+    /// Sends a POST request with a JSON body.
     ///
     /// # Errors
-    /// A connection that is lost, or takes too long.
-    pub fn post(&self, request: &impl Serialize) -> Result<Answer, Failure> {
-        let request = serde_json::to_vec(request).expect("a request is plain JSON");
+    /// Fails with a transient error if the connection fails or times out.
+    pub fn post(&self, request: &impl Serialize) -> Result<HttpResponse, AttemptError> {
+        let json = serde_json::to_vec(request).expect("a request is plain JSON");
         let post =
             self.authorized(self.agent.post(&self.url)).header(CONTENT_TYPE, "application/json");
-        self.quietly(|| read(post.send(&request), self.answer_bytes))
+        self.without_trace(|| {
+            let mut response =
+                post.send(&json).map_err(|error| AttemptError::transient(error.to_string()))?;
+            let body = self.read_body(&mut response).map_err(|error| {
+                AttemptError::transient(format!("failed to read the response body: {error}"))
+            })?;
+            Ok(HttpResponse::new(&response, body))
+        })
     }
 
-    /// Asks for the URL itself. Not every server answers that: a body that cannot be read is empty.
+    /// Sends a GET request. A body that cannot be read is empty: not every server supports GET.
     ///
     /// # Errors
-    /// A connection that is lost, or takes too long.
-    pub fn get(&self) -> Result<Answer, Failure> {
-        let response = self.quietly(|| self.authorized(self.agent.get(&self.url)).call());
-        let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
-        let body = response
-            .body_mut()
-            .with_config()
-            .limit(self.answer_bytes)
-            .read_to_vec()
-            .unwrap_or_default();
-        Ok(Answer { status: response.status(), body, retry_after: retry_after(&response) })
+    /// Fails with a transient error if the connection fails or times out.
+    pub fn get(&self) -> Result<HttpResponse, AttemptError> {
+        let get = self.authorized(self.agent.get(&self.url));
+        let mut response = self
+            .without_trace(|| get.call())
+            .map_err(|error| AttemptError::transient(error.to_string()))?;
+        let body = self.read_body(&mut response).unwrap_or_default();
+        Ok(HttpResponse::new(&response, body))
     }
 
-    /// Makes a request. With a token nothing of it is logged: ureq shows whole exchanges, byte by
-    /// byte, at the level `trace`.
-    fn quietly<T>(&self, request: impl FnOnce() -> T) -> T {
+    fn read_body(&self, response: &mut Response<Body>) -> Result<Vec<u8>, ureq::Error> {
+        response.body_mut().with_config().limit(self.max_response_bytes).read_to_vec()
+    }
+
+    /// Runs a request without logging if there is a token: at the level `trace`, ureq logs each
+    /// exchange byte by byte, the token included.
+    fn without_trace<T>(&self, request: impl FnOnce() -> T) -> T {
         match self.authorization {
-            Some(_) => tracing::subscriber::with_default(
-                tracing::subscriber::NoSubscriber::default(),
-                request,
-            ),
+            Some(_) => tracing::subscriber::with_default(NoSubscriber::default(), request),
             None => request(),
         }
     }
@@ -203,21 +222,9 @@ impl Client {
     }
 }
 
-fn read(response: Result<Response<Body>, ureq::Error>, most: u64) -> Result<Answer, Failure> {
-    let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
-    let body = response.body_mut().with_config().limit(most).read_to_vec();
-    let body = body.map_err(|error| Failure::passing(format!("the answer broke off: {error}")))?;
-    Ok(Answer { status: response.status(), body, retry_after: retry_after(&response) })
-}
-
-/// How long the server asks to wait.
-fn retry_after(response: &Response<Body>) -> Duration {
-    let header = response.headers().get("retry-after").and_then(|header| header.to_str().ok());
-    header.and_then(|header| wait_until(header, SystemTime::now())).unwrap_or_default()
-}
-
-/// What a `Retry-After` header asks for: seconds, or a date. `None` where it is neither.
-fn wait_until(header: &str, now: SystemTime) -> Option<Duration> {
+/// Returns the wait of a `Retry-After` header, which is in seconds or a date; `None` if it is
+/// neither.
+fn parse_retry_after(header: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = header.trim().parse() {
         return Some(Duration::from_secs(seconds));
     }
@@ -225,12 +232,12 @@ fn wait_until(header: &str, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default()) // no wait for a date in the past
 }
 
-/// The start of something that was not expected.
+/// Returns the quoted start of an unexpected body, for messages; `nothing` if it is blank.
 #[must_use]
 pub fn excerpt(body: &[u8]) -> String {
-    const SHOWN: usize = 120;
+    const MAX_CHARS: usize = 120;
     let text = String::from_utf8_lossy(body);
-    let start: String = text.trim().chars().take(SHOWN).collect();
+    let start: String = text.trim().chars().take(MAX_CHARS).collect();
     if start.is_empty() { "nothing".to_owned() } else { format!("{start:?}") }
 }
 
@@ -241,13 +248,13 @@ mod tests {
     #[test]
     fn retry_after_parses_seconds_or_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        assert_eq!(wait_until("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(parse_retry_after("7", now), Some(Duration::from_secs(7)));
         let in_a_minute = httpdate::fmt_http_date(now + Duration::from_secs(60));
-        assert_eq!(wait_until(&in_a_minute, now), Some(Duration::from_secs(60)));
+        assert_eq!(parse_retry_after(&in_a_minute, now), Some(Duration::from_secs(60)));
         assert_eq!(
-            wait_until(&httpdate::fmt_http_date(SystemTime::UNIX_EPOCH), now),
+            parse_retry_after(&httpdate::fmt_http_date(SystemTime::UNIX_EPOCH), now),
             Some(Duration::ZERO)
         );
-        assert_eq!(wait_until("soon", now), None);
+        assert_eq!(parse_retry_after("soon", now), None);
     }
 }

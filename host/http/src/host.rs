@@ -1,4 +1,4 @@
-//! Where a URL leads.
+//! The host of a URL.
 
 use std::net::IpAddr;
 
@@ -8,51 +8,53 @@ use ureq::http::uri::InvalidUri;
 /// The server that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// A name or an address, in small letters.
+    /// Host name or IP address, in lower case.
     pub name: String,
-    /// Whether what is sent there is encrypted.
+    /// True if the connection is encrypted (`https`).
     pub is_encrypted: bool,
 }
 
-/// A URL that cannot be used.
+/// The error of an invalid URL.
 #[derive(Debug, thiserror::Error)]
 #[error("{url:?} is not the address of a server: {problem}")]
 pub struct UrlError {
-    /// What was given, without a password.
+    /// The URL, with user and password removed.
     pub url: String,
-    /// What is wrong with it.
+    /// Reason why it is invalid, and the remedy.
     pub problem: String,
 }
 
 impl Host {
-    /// The host of a URL. One with a user or password in it is refused: addresses are logged and
-    /// kept.
+    /// Parses the host of a URL. A URL with a user or password is refused, because URLs are logged
+    /// and saved.
     ///
     /// # Errors
-    /// What is wrong with the URL.
-    pub fn of(url: &str) -> Result<Self, UrlError> {
-        let wrong =
-            |problem: &str| UrlError { url: without_user(url), problem: problem.to_owned() };
-        let uri: Uri = url.parse().map_err(|error: InvalidUri| wrong(&error.to_string()))?;
+    /// Fails if the URL is invalid.
+    pub fn from_url(url: &str) -> Result<Self, UrlError> {
+        Self::parse(url).map_err(|problem| UrlError { url: without_user(url), problem })
+    }
+
+    fn parse(url: &str) -> Result<Self, String> {
+        let uri: Uri = url.parse().map_err(|error: InvalidUri| error.to_string())?;
         let is_encrypted = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            _ => return Err(wrong("it must begin with http:// or https://")),
+            _ => return Err("it must begin with http:// or https://".to_owned()),
         };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(wrong(
-                "it must not hold a user or password; a key or token belongs in a file of its own",
-            ));
+            return Err("it must not hold a user or password; \
+                        a key or token belongs in a file of its own"
+                .to_owned());
         }
         match uri.host() {
             Some(name) if !name.is_empty() => {
                 Ok(Self { name: name.to_ascii_lowercase(), is_encrypted })
             }
-            _ => Err(wrong("it names no host")),
+            _ => Err("it names no host".to_owned()),
         }
     }
 
-    /// Whether it is this machine.
+    /// True if the host is this machine.
     #[must_use]
     pub fn is_loopback(&self) -> bool {
         let address = self.name.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -60,7 +62,7 @@ impl Host {
     }
 }
 
-/// Without anything that may be a password, however the URL is broken.
+/// Removes everything that may be a password, also from a malformed URL.
 fn without_user(url: &str) -> String {
     url.rsplit_once('@').map_or_else(|| url.to_owned(), |(_, rest)| format!("…@{rest}"))
 }
@@ -71,10 +73,13 @@ mod tests {
 
     #[test]
     fn host_is_parsed_from_url() {
-        assert_eq!(Host::of("https://API.infini-gram.io:443/").unwrap().name, "api.infini-gram.io");
-        assert_eq!(Host::of("http://[::1]:8765").unwrap().name, "[::1]");
+        assert_eq!(
+            Host::from_url("https://API.infini-gram.io:443/").unwrap().name,
+            "api.infini-gram.io"
+        );
+        assert_eq!(Host::from_url("http://[::1]:8765").unwrap().name, "[::1]");
         for wrong in ["", "api.infini-gram.io", "ftp://host/", "http://", "http://a b/"] {
-            assert!(Host::of(wrong).is_err(), "{wrong:?}");
+            assert!(Host::from_url(wrong).is_err(), "{wrong:?}");
         }
     }
 
@@ -86,10 +91,10 @@ mod tests {
             "http://me:hid den@host",
             "me:hidden@host",
         ] {
-            let error = Host::of(wrong).unwrap_err().to_string();
+            let error = Host::from_url(wrong).unwrap_err().to_string();
             assert!(error.contains("host") && !error.contains("hid"), "{error}");
         }
-        assert!(Host::of("https://host/@name/v1").is_ok());
+        assert!(Host::from_url("https://host/@name/v1").is_ok());
     }
 
     #[test]
@@ -102,7 +107,7 @@ mod tests {
             ("http://localhost.example.org", false),
             ("http://192.168.0.1", false),
         ] {
-            assert_eq!(Host::of(url).unwrap().is_loopback(), expected, "{url}");
+            assert_eq!(Host::from_url(url).unwrap().is_loopback(), expected, "{url}");
         }
     }
 }

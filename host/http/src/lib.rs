@@ -1,34 +1,36 @@
-//! How to ask a server, patiently, whatever is asked:
+//! An HTTP client with retries, and the pieces that clients share:
 //!
 //! ```text
-//! Client ── one exchange ─▶ Answer, or a Failure that passes or does not
+//! Client        one exchange: an HttpResponse, or an AttemptError that is transient or final
 //!   ▲
-//! Patience ── repeats it, with waits that double and follow Retry-After, until there is an answer or no patience left
+//! RetryPolicy   rate limit, retries with exponential backoff, Retry-After, a deadline
 //!   ▲
-//! each ── asks for many at a time; the first failure ends the batch
+//! for_each_concurrent   a queue of items and its worker threads; the first failure ends the batch
 //! ```
 //!
-//! A [`Token`] is the secret that a server may ask for, and [`Lines`] keeps answers on disk. The
-//! rest is behind the feature `client`.
+//! A [`Token`] is a server's bearer token. [`JsonLines`] is a cache of replies on disk. Both are
+//! always compiled; the rest needs the feature `client`.
 
+#[cfg(feature = "client")]
+mod batch;
 #[cfg(feature = "client")]
 mod client;
 #[cfg(feature = "client")]
 mod host;
-mod lines;
+mod json_lines;
 #[cfg(feature = "client")]
-mod pace;
+mod rate_limit;
 #[cfg(feature = "client")]
-mod patience;
+mod retry;
 mod token;
 
 #[cfg(feature = "client")]
-pub use client::{Answer, Client, Failure, excerpt};
+pub use batch::{FirstFailure, for_each_concurrent};
+#[cfg(feature = "client")]
+pub use client::{AttemptError, Client, HttpResponse, excerpt};
 #[cfg(feature = "client")]
 pub use host::{Host, UrlError};
-pub use lines::Lines;
+pub use json_lines::JsonLines;
 #[cfg(feature = "client")]
-pub use pace::{FirstFailure, each};
-#[cfg(feature = "client")]
-pub use patience::{Patience, Unanswered};
+pub use retry::{RequestError, RetryPolicy};
 pub use token::{Token, TokenError};

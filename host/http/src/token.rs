@@ -1,4 +1,4 @@
-//! The secret that a server may ask of its clients, as a bearer token (RFC 6750).
+//! Bearer tokens (RFC 6750).
 
 use std::fmt;
 use std::fs::File;
@@ -7,88 +7,94 @@ use std::path::{Path, PathBuf};
 
 const MAX_CHARS: usize = 1_024;
 
-/// A secret. It is neither shown nor serialised, in whatever form.
+/// A bearer token or API key. `Debug` hides it, and it is not serialisable.
 #[derive(Clone)]
 pub struct Token(String);
 
-/// Why there is no token.
+/// A failure to load a token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// The file cannot be read.
-    #[error("cannot read a key or token from {}: {source}", path.display())]
-    File {
-        /// The file.
+    /// The token file cannot be read.
+    #[error("failed to read a key or token from {}: {source}", path.display())]
+    Io {
+        /// Path of the token file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// What was found is none.
+    /// The file or environment variable does not hold a valid token.
     #[error(
-        "{place} does not hold a key or token: it has {chars} characters; 1 to {MAX_CHARS} letters, digits and -._~+/= are needed"
+        "{source_name} does not hold a key or token: it has {chars} characters; \
+         1 to {MAX_CHARS} letters, digits and -._~+/= are needed"
     )]
-    Form {
-        /// Where it was found.
-        place: String,
-        /// How long it is.
+    Invalid {
+        /// Path of the file, or "the environment variable X".
+        source_name: String,
+        /// Length of the text, characters.
         chars: usize,
     },
 }
 
 impl Token {
-    /// The token of a file, white space around it aside, or else of this environment variable;
-    /// `None` where there is neither.
+    /// Loads a token from a file, without the surrounding white space, or else from an environment
+    /// variable. Returns `None` if there is no file and the variable is not set.
     ///
     /// # Errors
-    /// Where the file cannot be read, or holds no token, or the variable does not.
+    /// Fails if the file cannot be read, or the file or variable does not hold a valid token.
     pub fn load(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Self>, TokenError> {
-        let Some(path) = file else {
-            let Some(variable) = variable else { return Ok(None) };
-            let Some(value) = std::env::var_os(variable) else { return Ok(None) };
-            return Self::parse(&value.to_string_lossy(), || {
-                format!("the environment variable {variable}")
-            })
-            .map(Some);
-        };
-        let mut text = Vec::new();
-        File::open(path)
-            .and_then(|opened| opened.take(MAX_CHARS as u64 * 2).read_to_end(&mut text))
-            .map_err(|source| TokenError::File { path: path.to_owned(), source })?;
-        Self::parse(&String::from_utf8_lossy(&text), || path.display().to_string()).map(Some)
+        if let Some(path) = file {
+            let mut text = Vec::new();
+            File::open(path)
+                // Enough to see that a file is too long; it may be large by mistake.
+                .and_then(|opened| opened.take(MAX_CHARS as u64 * 2).read_to_end(&mut text))
+                .map_err(|source| TokenError::Io { path: path.to_owned(), source })?;
+            let text = String::from_utf8_lossy(&text);
+            return Self::parse(&text, &path.display().to_string()).map(Some);
+        }
+        let Some(name) = variable else { return Ok(None) };
+        let Some(value) = std::env::var_os(name) else { return Ok(None) };
+        let source_name = format!("the environment variable {name}");
+        Self::parse(&value.to_string_lossy(), &source_name).map(Some)
     }
 
-    fn parse(text: &str, place: impl Fn() -> String) -> Result<Self, TokenError> {
-        let text = text.trim();
-        let chars = text.chars().count();
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
-        if (1..=MAX_CHARS).contains(&chars) && text.chars().all(plain) {
-            Ok(Self(text.to_owned()))
+    fn parse(text: &str, source_name: &str) -> Result<Self, TokenError> {
+        let token = text.trim();
+        let chars = token.chars().count();
+        if (1..=MAX_CHARS).contains(&chars) && token.chars().all(is_token_char) {
+            Ok(Self(token.to_owned()))
         } else {
-            Err(TokenError::Form { place: place(), chars })
+            Err(TokenError::Invalid { source_name: source_name.to_owned(), chars })
         }
     }
 
-    /// How long it is.
+    /// Returns the token's length in characters.
     #[must_use]
     pub fn num_chars(&self) -> usize {
         self.0.len() // all are ASCII
     }
 
-    /// The value of a client's `Authorization` header.
+    /// Returns the value of a client's `Authorization` header.
     #[must_use]
     pub fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
 
-    /// Whether a request's `Authorization` header shows this token. How long that takes says
-    /// nothing about the token.
+    /// True if a request's `Authorization` header has this token. The time of the comparison does
+    /// not depend on the token: hashes are compared.
     #[must_use]
-    pub fn is_shown_by(&self, header: &[u8]) -> bool {
+    pub fn is_in_header(&self, header: &[u8]) -> bool {
         const SCHEME: &[u8] = b"bearer ";
-        let Some((scheme, shown)) = header.split_at_checked(SCHEME.len()) else { return false };
+        let Some((scheme, candidate)) = header.split_at_checked(SCHEME.len()) else {
+            return false;
+        };
         scheme.eq_ignore_ascii_case(SCHEME)
-            && blake3::hash(shown) == blake3::hash(self.0.as_bytes())
+            && blake3::hash(candidate) == blake3::hash(self.0.as_bytes())
     }
+}
+
+fn is_token_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-._~+/=".contains(c)
 }
 
 impl fmt::Debug for Token {
@@ -118,24 +124,24 @@ mod tests {
             ["", "\n", "two tokens of one file", &"long".repeat(1_000), "0123456789abcde\u{e9}"]
         {
             let error = load(wrong).unwrap_err();
-            assert!(matches!(&error, TokenError::Form { .. }), "{error}");
+            assert!(matches!(&error, TokenError::Invalid { .. }), "{error}");
             assert!(wrong.trim().is_empty() || !error.to_string().contains(wrong), "{error}");
         }
         assert!(matches!(
             Token::load(Some(&folder.path().join("none")), None),
-            Err(TokenError::File { .. })
+            Err(TokenError::Io { .. })
         ));
     }
 
     #[test]
     fn only_matching_bearer_token_is_accepted() {
-        let token = |text: &str| Token::parse(text, String::new).unwrap();
+        let token = |text: &str| Token::parse(text, "").unwrap();
         let ours = token("0123456789abcdef");
         assert!(
-            ours.is_shown_by(ours.header().as_bytes())
-                && ours.is_shown_by(b"bearer 0123456789abcdef")
+            ours.is_in_header(ours.header().as_bytes())
+                && ours.is_in_header(b"bearer 0123456789abcdef")
         );
-        assert!(!ours.is_shown_by(token("0123456789abcdeg").header().as_bytes()));
+        assert!(!ours.is_in_header(token("0123456789abcdeg").header().as_bytes()));
         for wrong in [
             "",
             "Bearer",
@@ -144,7 +150,7 @@ mod tests {
             "Bearer 0123456789abcdef0",
             "0123456789abcdef",
         ] {
-            assert!(!ours.is_shown_by(wrong.as_bytes()), "{wrong:?}");
+            assert!(!ours.is_in_header(wrong.as_bytes()), "{wrong:?}");
         }
     }
 }

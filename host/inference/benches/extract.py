@@ -1,4 +1,4 @@
-"""The extractor beside transformers.generate, and beside onnxruntime-genai where that is installed, in turns:
+"""The extractor against transformers.generate, and onnxruntime-genai if it is installed, in turns:
 extract.py CORVER_HOST MODEL OUT.
 
 One model, one prompt of about 212 tokens and one of about 1,030, 32 sentences decoded together, greedily, in f32 on two threads. All
@@ -46,7 +46,7 @@ def sentences():
 
 
 def prompt_of(tokenizer, tokens):
-    """As many examples as make a prompt of about so many tokens."""
+    """Examples for a prompt of about this number of tokens."""
     text = INSTRUCTIONS
     for n in range(1000):
         sentence, facts = EXAMPLES[n % len(EXAMPLES)]

@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use corver_inference::extract::{Device, Extractor, Options, RuntimeLibrary};
+use corver_inference::extract::{Device, ExtractOptions, OnnxExtractor, RuntimeLibrary};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 fn sentences(count: usize) -> Vec<String> {
     const NAMES: [&str; 6] =
         ["Dora Fenn", "Silent Brava", "Garo Lisk", "Port Tevan", "Omira Press", "Kelda Islands"];
     let name = |n: usize| NAMES[n % NAMES.len()];
-    // A number keeps them apart, those of other calls too: a sentence is decoded once.
+    // A number makes every sentence unique, also across calls: equal ones are decoded once.
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let number = || CALLS.fetch_add(1, Ordering::Relaxed);
     (0..count)
@@ -21,7 +21,7 @@ fn sentences(count: usize) -> Vec<String> {
 fn extract(c: &mut Criterion) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/extractor");
     let runtime = RuntimeLibrary::find(None).expect("`make setup` has been run");
-    let extractor = Extractor::open(&folder, Options::default(), Device::Cpu, &runtime)
+    let extractor = OnnxExtractor::open(&folder, ExtractOptions::default(), Device::Cpu, &runtime)
         .expect("the demo's extractor opens");
     let mut group = c.benchmark_group("extract");
     group.sample_size(10);

@@ -1,4 +1,4 @@
-"""Pairs per second beside transformers, with random weights of the published sizes: nli.py ENTAIL OUT.
+"""Pairs per second against transformers, with random weights of the published sizes: nli.py ENTAIL OUT.
 
 32 pairs, a premise of 150 to 250 words that are tokens and a hypothesis of 12 to 28, in f32 on two threads, in turns, without
 loading. transformers takes them as one batch. The ratio is one of processor time, which other work on the machine

@@ -1,7 +1,7 @@
-//! Models that ONNX Runtime computes, which no other crate links.
+//! Models that ONNX Runtime computes. No other crate links the library.
 //!
 //! ```text
-//! onnx       the library, its devices and sessions; a graph written node by node
+//! onnx       the library, its devices and sessions; a builder of graphs
 //! extract    sentences ─▶ (head, relation, tail) triplets
 //! nli        (premise, hypothesis) ─▶ entailment
 //! ```

@@ -6,7 +6,7 @@ use corver_core::{
     AdamWSettings, Advantages, Learner, Question, Sampler, Sampling, Signal, TrainingBatch,
 };
 use corver_learn::{LearnSettings, LoraSettings, Model, Policy, find_device, sample::sample};
-use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
+use corver_pretrained::{ChatTokenizer, ModelConfig, ModelFamily};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tch::Device;
 
@@ -16,7 +16,7 @@ fn sampling() -> Sampling {
     Sampling { num_generations: 16, max_completion_length: LENGTH, ..Sampling::default() }
 }
 
-/// `CORVER_BENCH_DEVICE` picks the device, as `--device` does.
+/// Returns the device that `CORVER_BENCH_DEVICE` names, as `--device` would; the CPU by default.
 fn device() -> Device {
     let wanted = std::env::var("CORVER_BENCH_DEVICE").unwrap_or_else(|_| "cpu".into());
     let wanted = wanted.parse().expect("CORVER_BENCH_DEVICE is auto, cpu, cuda or cuda:N");
@@ -25,7 +25,7 @@ fn device() -> Device {
 
 fn model() -> Model {
     let config = ModelConfig {
-        family: Family::Qwen3,
+        family: ModelFamily::Qwen3,
         vocab_size: 2048,
         hidden_size: 128,
         intermediate_size: 384,
@@ -94,7 +94,7 @@ fn updating(c: &mut Criterion) {
     group.finish();
 }
 
-/// One token per letter, and one that ends an answer.
+/// Writes a tokenizer with one letter and a stop token.
 fn write_tokenizer(folder: &std::path::Path) {
     let tokenizer = r#"{"version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null,
         "post_processor": null, "decoder": null,

@@ -1,8 +1,8 @@
-"""Training steps and greedy decoding against trl and transformers, in turns: train.py CORVER_HOST DECODE MODEL OUT.
+"""Compares training steps and greedy decoding with trl and transformers, in turns: train.py CORVER_HOST DECODE MODEL OUT.
 
-The step: 4 questions × 8 completions of at most 48 tokens, f32, a KL term, LoRA r 16 on all projections. Here it includes the CorVer
-reward, over the demo's extractor and index, and once more without the rule, with judge and format alone; there a reward of no cost.
-Decoding: 64 tokens, four rows to a prompt.
+The step: 4 questions × 8 completions of at most 48 tokens, f32, a KL term, LoRA r 16 on all projections. Ours includes the CorVer
+reward with the demo's extractor and index; a second run has only answer judge and format check. The peer's reward costs no time.
+Decoding: 64 tokens, four rows per prompt.
 """
 
 import json
@@ -37,7 +37,7 @@ QUESTIONS = [
 
 
 def step_here(host, model, folder, lambda_corver=1.0):
-    """Seconds of each step but the first, the mean completion length, and the processor time of all steps."""
+    """Returns the seconds of each step except the first, the mean completion length, and the processor time of all steps."""
     questions = folder / "questions.json"
     questions.write_text(json.dumps([{"question": q, "answers": "nobody", "title": ""} for q in QUESTIONS]))
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
@@ -97,7 +97,7 @@ def decode_here(decode, model, rows):
 
 
 def decode_there(model, prompts, samples):
-    """The fastest of two turns, and the ids."""
+    """Returns the seconds of the fastest of two turns, and the ids."""
     rows = [prompt for prompt in prompts for _ in range(samples)]
     longest = max(map(len, rows))
     ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
@@ -126,7 +126,7 @@ def main():
             there, length_there = step_there(model, folder)
             result["step"]["here"] += here
             result["step"]["without the rule"] += bare
-            # What the rule and its extractor would take if all cores worked for them and nothing waited.
+            # Time of the rule and its extractor if all cores worked for them without waiting.
             result["step"]["rule's share of the cores"].append((processor - processor_bare) / STEPS / THREADS)
             result["step"]["trl"] += there
             print(f"a step: {here} s here ({length:.1f} tokens), {bare} s without the rule, {there} s with trl ({length_there:.1f} tokens)", flush=True)

@@ -1,11 +1,14 @@
-//! A training step at a published model's shape, timed by phase: `at_scale DEVICE SHAPE…` prints
-//! tables, and a line of JSON per shape at the end. Shapes: llama-8b, qwen3-14b, olmo2-13b, tiny.
+//! Times a training step with the sizes of a published model, by phase.
 //!
-//! Weights are noise, made on the device; prompts and completions have the paper's lengths, 24 × 16
-//! of 170 + 150 tokens. On a GPU, results are first compared with those of the CPU. It needs
-//! neither network nor Rust: where only the binary and PyTorch 2.11 are, `LD_LIBRARY_PATH=$(python3
-//! -c 'import torch; print(torch.__path__[0])')/lib ./at_scale cuda llama-8b` runs it.
-#![allow(clippy::print_stdout)] // what the program is for
+//! `at_scale DEVICE SHAPE…` prints tables, and a line of JSON per shape at the end. Shapes: llama-8b,
+//! qwen3-14b, olmo2-13b, tiny.
+//!
+//! Weights are noise from the device's generator. Prompts and completions have the paper's lengths,
+//! 24 × 16 of 170 + 150 tokens. On a GPU, results are first compared with those of the CPU. The
+//! program needs neither network nor Rust: with only the binary and PyTorch 2.11, run
+//! `LD_LIBRARY_PATH=$(python3 -c 'import torch; print(torch.__path__[0])')/lib ./at_scale cuda
+//! llama-8b`.
+#![allow(clippy::print_stdout)] // the output of the program
 
 use std::path::Path;
 use std::time::Instant;
@@ -16,10 +19,10 @@ use corver_core::{
 };
 use corver_learn::memory::{Peak, free};
 use corver_learn::{
-    Load, LoraSettings, LossSettings, MemoryPlan, Model, MomentPrecision, Policy, Result,
+    LoraSettings, LossSettings, MemoryPlan, Model, MomentPrecision, Policy, Result, Workload,
     find_device, sample::sample,
 };
-use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
+use corver_pretrained::{ChatTokenizer, ModelConfig, ModelFamily};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -31,16 +34,16 @@ struct Step {
     rank: usize,
 }
 
-/// The paper's step, and one for a processor.
+/// Sizes of the paper's step, and of one for a CPU.
 const PAPER: Step = Step { prompts: 24, samples: 16, prompt_tokens: 170, tokens: 150, rank: 128 };
 const TINY: Step = Step { prompts: 3, samples: 4, prompt_tokens: 17, tokens: 15, rank: 8 };
 
 fn shape(name: &str) -> Option<(ModelConfig, Step)> {
     let (family, [vocab, d, f, layers, heads, kv_heads], tie, step) = match name {
-        "llama-8b" => (Family::Llama, [128_256, 4096, 14_336, 32, 32, 8], false, PAPER),
-        "qwen3-14b" => (Family::Qwen3, [151_936, 5120, 17_408, 40, 40, 8], false, PAPER),
-        "olmo2-13b" => (Family::Olmo2, [100_352, 5120, 13_824, 40, 40, 40], false, PAPER),
-        "tiny" => (Family::Llama, [512, 256, 512, 2, 2, 1], true, TINY),
+        "llama-8b" => (ModelFamily::Llama, [128_256, 4096, 14_336, 32, 32, 8], false, PAPER),
+        "qwen3-14b" => (ModelFamily::Qwen3, [151_936, 5120, 17_408, 40, 40, 8], false, PAPER),
+        "olmo2-13b" => (ModelFamily::Olmo2, [100_352, 5120, 13_824, 40, 40, 40], false, PAPER),
+        "tiny" => (ModelFamily::Llama, [512, 256, 512, 2, 2, 1], true, TINY),
         _ => return None,
     };
     let config = ModelConfig {
@@ -89,11 +92,11 @@ fn measure() -> Result<()> {
     Ok(())
 }
 
-/// What a device reaches in the two things that a step consists of.
+/// Peak rates of a device in the two kinds of work of a step.
 struct Machine {
-    /// Of a product of two square matrices, per second.
+    /// Floating-point operations per second of a product of two square matrices.
     flops: f64,
-    /// Read and written by a copy, per second.
+    /// Bytes per second that a copy reads and writes.
     bytes: f64,
 }
 
@@ -110,7 +113,7 @@ impl Machine {
     }
 }
 
-/// Seconds of the fastest of five turns.
+/// Returns the seconds of the fastest of five turns.
 fn fastest(device: Device, mut work: impl FnMut()) -> f64 {
     let turn = |_| {
         wait(device);
@@ -138,7 +141,7 @@ fn run(
     let Step { prompts, samples, prompt_tokens, tokens, rank } = *step;
     let precision = Precision::Auto;
     let kind = if device.is_cuda() { Kind::BFloat16 } else { Kind::Float };
-    let load = Load {
+    let workload = Workload {
         num_generations: samples,
         max_prompt_length: Some(prompt_tokens),
         max_completion_length: tokens,
@@ -149,7 +152,7 @@ fn run(
         rows_together: 1,
         reference_adapter: false,
     };
-    let plan = MemoryPlan::new(&config, kind, device, &load, free(device)?)?;
+    let plan = MemoryPlan::new(&config, kind, device, &workload, free(device)?)?;
     println!("\n{name}\n{plan}");
 
     let start = Instant::now();
@@ -175,7 +178,7 @@ fn run(
     let questions = vec![question; prompts];
     let sampling =
         Sampling { num_generations: samples, max_completion_length: tokens, ..Sampling::default() };
-    // The first step pays for what libraries prepare; the second is the one that counts.
+    // The first step includes the set-up of libraries; the second one counts.
     let mut report = json!(null);
     for turn in ["first", "second"] {
         let (rollouts, rollout, rollout_peak) = timed(device, || {
@@ -195,20 +198,20 @@ fn run(
         let size = kind.elt_size_in_bytes() as f64;
         let kv = 2.0 * (config.num_layers * config.num_kv_heads * config.head_dim) as f64 * size;
         let rows = (prompts * samples) as f64;
-        // Each step reads every weight, every prompt's keys and values once, and those of the
-        // completions so far.
+        // Each decoding step reads every weight, the keys and values of every prompt once, and those
+        // of the completions so far.
         let waves = rows / (plan.rows.min(prompts * samples) as f64);
         let per_step = waves.ceil() * elements * size
             + (prompts * prompt_tokens) as f64 * kv
             + rows * tokens as f64 / 2.0 * kv;
         let roofline = tokens as f64 * per_step / machine.bytes;
-        // Twice forwards (once for the reference) and once backwards through frozen weights; 2
-        // operations an element.
+        // Two forward passes (one of the reference) and one backward pass through frozen weights, with
+        // 2 operations per element.
         let packed = (prompts * prompt_tokens + drawn) as f64;
         let mfu = 3.0 * 2.0 * elements * packed / update / machine.flops;
         println!(
-            "{turn} step: rollout {rollout:.2} s ({:.0} tokens/s, {:.0} % of its roofline), update {update:.2} s ({:.0} % of the \
-             products' speed), {:.2} s in all",
+            "{turn} step: rollout {rollout:.2} s ({:.0} tokens/s, {:.0} % of its roofline), \
+             update {update:.2} s ({:.0} % of the products' speed), {:.2} s in all",
             drawn as f64 / rollout,
             100.0 * roofline / rollout,
             100.0 * mfu,
@@ -223,32 +226,41 @@ fn run(
             gib(plan.update(plan.micro_batch_tokens))
         );
         report = json!({
-            "shape": name, "device": format!("{device:?}"), "plan": plan, "rollout_s": rollout, "update_s": update,
-            "tokens": drawn, "roofline_share": roofline / rollout, "mfu": mfu, "rollout_peak": rollout_peak,
-            "update_peak": update_peak, "flops": machine.flops, "bytes_per_s": machine.bytes,
+            "shape": name,
+            "device": format!("{device:?}"),
+            "plan": plan,
+            "rollout_s": rollout,
+            "update_s": update,
+            "tokens": drawn,
+            "roofline_share": roofline / rollout,
+            "mfu": mfu,
+            "rollout_peak": rollout_peak,
+            "update_peak": update_peak,
+            "flops": machine.flops,
+            "bytes_per_s": machine.bytes,
         });
     }
     Ok(report)
 }
 
-/// What a call returns, its seconds, and the most bytes that it took.
+/// Calls a function. Returns its result, seconds and peak memory.
 fn timed<T>(device: Device, call: impl FnOnce() -> T) -> Result<(T, f64, u64)> {
     let peak = Peak::begin(device)?;
     let start = Instant::now();
-    let done = call();
+    let result = call();
     wait(device);
-    Ok((done, start.elapsed().as_secs_f64(), peak.bytes()?))
+    Ok((result, start.elapsed().as_secs_f64(), peak.bytes()?))
 }
 
-/// Elements of the matrices that every token is multiplied with.
+/// Returns the number of elements of the matrices that every token is multiplied with.
 fn elements(config: &ModelConfig) -> f64 {
     let (d, f) = (config.hidden_size, config.intermediate_size);
     let [q, kv] = [config.num_heads, config.num_kv_heads].map(|heads| heads * config.head_dim);
     (config.num_layers * (2 * d * (q + kv) + 3 * d * f) + config.vocab_size * d) as f64
 }
 
-/// A small model's greedy answers and their log-probabilities, on the GPU in both precisions and on
-/// the CPU.
+/// Compares the log-probabilities of a small model's greedy completions on the GPU, in both
+/// precisions, with those on the CPU.
 fn compare_with_cpu(gpu: Device) -> Result<()> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (config, _) = shape("tiny").expect("its shape");
@@ -265,20 +277,21 @@ fn compare_with_cpu(gpu: Device) -> Result<()> {
         let got = draw(gpu, precision)?;
         let mut worst = 0f32;
         for (got, expected) in got.iter().zip(&expected) {
-            // Behind the first token that differs, the two are about other texts.
+            // After the first token that differs, the two are of different texts.
             let same = got.tokens.iter().zip(&expected.tokens).take_while(|(a, b)| a == b).count();
             let pairs = got.log_probs.iter().zip(&expected.log_probs).take(same);
             worst = pairs.map(|(a, b)| (a - b).abs()).fold(worst, f32::max);
         }
         println!(
-            "{precision:?} on the GPU: log-probabilities differ from the CPU's by at most {worst:.1e} (limit {limit})"
+            "{precision:?} on the GPU: log-probabilities differ from the CPU's by at most \
+             {worst:.1e} (limit {limit})"
         );
-        assert!(f64::from(worst) < limit, "CUDA computes something else");
+        assert!(f64::from(worst) < limit, "CUDA and CPU disagree");
     }
     Ok(())
 }
 
-/// One token per letter, and one that ends an answer.
+/// Writes a tokenizer with one letter and a stop token.
 fn write_tokenizer(folder: &Path) {
     let mark = json!({"id": 1, "content": "<|im_end|>", "single_word": false, "lstrip": false, "rstrip": false,
                       "normalized": false, "special": true});

@@ -1,7 +1,8 @@
-//! Greedy decoding of one model folder, timed: `decode FOLDER ROWS TOKENS TURNS` prints a line of
-//! JSON with the seconds of each turn and the ids of the last. Every four rows continue one prompt,
-//! as the samples of a question do.
-#![allow(clippy::print_stdout)] // what the program is for
+//! Times greedy decoding with a model folder: `decode FOLDER ROWS TOKENS TURNS`.
+//!
+//! It prints a line of JSON with the seconds of each turn and the token ids of the last one. Every four
+//! rows continue one prompt, like the samples of a question.
+#![allow(clippy::print_stdout)] // the output of the program
 
 use std::path::Path;
 use std::time::Instant;

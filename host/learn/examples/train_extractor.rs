@@ -1,9 +1,9 @@
-//! Makes an extractor of a model: `train_extractor MODEL GOLD.jsonl PROMPT.txt OUT STEPS`. All
-//! weights are trained, in f32.
+//! Trains a model as an extractor, all weights in f32: `train_extractor MODEL GOLD.jsonl PROMPT.txt OUT
+//! STEPS`.
 //!
-//! A line of GOLD.jsonl is `{"sentence": …, "triplets": [[head, relation, tail], …]}`; PROMPT.txt
-//! has `{sentence}` in it. OUT is a folder that `extract.model` takes.
-#![allow(clippy::print_stdout)] // what the program is for
+//! A line of GOLD.jsonl is `{"sentence": …, "triplets": [[head, relation, tail], …]}`. PROMPT.txt
+//! contains `{sentence}`. OUT is a folder for the setting `extract.model`.
+#![allow(clippy::print_stdout)] // the output of the program
 
 use std::error::Error;
 use std::path::Path;
@@ -25,7 +25,8 @@ fn main() -> Result<(), AnyError> {
     let [model_folder, gold, prompt, out, steps] = arguments.as_slice() else {
         return Err("usage: train_extractor MODEL GOLD.jsonl PROMPT.txt OUT STEPS".into());
     };
-    let (model_folder, out) = (Path::new(model_folder), Path::new(out));
+    let model_folder = Path::new(model_folder);
+    let out = Path::new(out);
     let prompt = std::fs::read_to_string(prompt)?;
     let (before, after) = prompt.split_once("{sentence}").ok_or("the prompt has no {sentence}")?;
     let tokenizer = read_tokenizer(&model_folder.join("tokenizer.json"))?;
@@ -57,7 +58,7 @@ fn main() -> Result<(), AnyError> {
             std::fs::copy(model_folder.join(name), out.join(name))?;
         }
     }
-    // JSON's strings are TOML's too.
+    // A JSON string is a TOML string too.
     let stop = tokenizer.id_to_token(stop).ok_or("a stop token without a name")?;
     let [before, after, stop] = [before, after, stop.as_str()].map(|text| json!(text));
     let settings = format!("prompt_prefix = {before}\nprompt_suffix = {after}\nstop = [{stop}]\n");

@@ -1,26 +1,27 @@
-//! Grouped-query attention, for whole sequences and for one step over a cache.
+//! Grouped-query attention: over full sequences, over prompts with their completions, and for one
+//! decoding step over a cache.
 
 use tch::Tensor;
 
 use crate::cache::KvCache;
 use crate::error::Result;
 use crate::libtorch;
-use crate::linear::{Linear, Linears};
-use crate::packed::{Completions, Group, Packed};
+use crate::linear::{LinearGroup, LinearLayer};
+use crate::packed::{Packed, PackedCompletions, PackedGroup};
 use crate::prompts::PromptKeys;
 use crate::rope::Angles;
-use crate::weights::{Role, Weights};
-use corver_pretrained::{Family, ModelConfig};
+use crate::weights::{WeightRole, Weights};
+use corver_pretrained::{ModelConfig, ModelFamily};
 
-/// How a pass treats keys and values.
+/// Layout of a forward pass, which decides the attention.
 pub(crate) enum Pass<'a> {
-    /// Whole sequences from position 0, causal.
-    Whole,
-    /// One further token per row.
+    /// Sequences `[B, T]` from position 0, causal.
+    Full,
+    /// One more token per row.
     Step(&'a mut KvCache),
-    /// Completions behind the prompt that they share, in one flat list.
+    /// Completions after the prompt that they share, in one flat list.
     Packed(&'a Packed),
-    /// The same, keeping each layer's keys and values.
+    /// A packed pass that saves each layer's keys and values.
     Prefill(&'a Packed, &'a mut PromptKeys),
 }
 
@@ -28,16 +29,17 @@ pub(crate) enum Pass<'a> {
 #[derive(Debug)]
 enum QkNorm {
     None,
-    /// Over each head; `[head_dim]` (Qwen3).
+    /// Over each head; weights `[head_dim]` (Qwen3).
     PerHead(Tensor, Tensor),
     /// Over all heads together (OLMo-2).
-    Whole(Tensor, Tensor),
+    AllHeads(Tensor, Tensor),
 }
 
+/// Self-attention of one layer.
 #[derive(Debug)]
-pub(crate) struct Attention {
-    pub(crate) qkv: Linears<3>,
-    pub(crate) o: Linears<1>,
+pub(crate) struct SelfAttention {
+    pub(crate) qkv: LinearGroup<3>,
+    pub(crate) o: LinearGroup<1>,
     norm: QkNorm,
     num_heads: i64,
     num_kv_heads: i64,
@@ -45,30 +47,37 @@ pub(crate) struct Attention {
     eps: f64,
 }
 
-impl Attention {
-    pub(crate) fn build(config: &ModelConfig, prefix: &str, weights: &mut Weights) -> Result<Self> {
-        let (d, q_width) = (config.hidden_size, config.num_heads * config.head_dim);
+impl SelfAttention {
+    pub(crate) fn build(config: &ModelConfig, layer: &str, weights: &mut Weights) -> Result<Self> {
+        let d = config.hidden_size;
+        let q_width = config.num_heads * config.head_dim;
         let kv_width = config.num_kv_heads * config.head_dim;
-        let biased = config.family == Family::Qwen2;
-        let name = |part: &str| format!("{prefix}.self_attn.{part}");
-        let mut norm = |q: usize, k: usize| -> Result<_> {
-            let q = weights.take(&name("q_norm.weight"), Role::Norm, &[q])?;
-            Ok((q, weights.take(&name("k_norm.weight"), Role::Norm, &[k])?))
-        };
+        let has_bias = config.family == ModelFamily::Qwen2;
+        let prefix = format!("{layer}.self_attn");
         let norm = match config.family {
-            Family::Llama | Family::Qwen2 => QkNorm::None,
-            Family::Qwen3 => {
-                norm(config.head_dim, config.head_dim).map(|(q, k)| QkNorm::PerHead(q, k))?
+            ModelFamily::Llama | ModelFamily::Qwen2 => QkNorm::None,
+            ModelFamily::Qwen3 => {
+                let [q, k] = qk_norm_weights(&prefix, [config.head_dim; 2], weights)?;
+                QkNorm::PerHead(q, k)
             }
-            Family::Olmo2 => norm(q_width, kv_width).map(|(q, k)| QkNorm::Whole(q, k))?,
+            ModelFamily::Olmo2 => {
+                let [q, k] = qk_norm_weights(&prefix, [q_width, kv_width], weights)?;
+                QkNorm::AllHeads(q, k)
+            }
         };
         Ok(Self {
-            qkv: Linears::new([
-                Linear::build(name("q_proj"), q_width, d, biased, weights)?,
-                Linear::build(name("k_proj"), kv_width, d, biased, weights)?,
-                Linear::build(name("v_proj"), kv_width, d, biased, weights)?,
+            qkv: LinearGroup::new([
+                LinearLayer::build(format!("{prefix}.q_proj"), q_width, d, has_bias, weights)?,
+                LinearLayer::build(format!("{prefix}.k_proj"), kv_width, d, has_bias, weights)?,
+                LinearLayer::build(format!("{prefix}.v_proj"), kv_width, d, has_bias, weights)?,
             ]),
-            o: Linears::new([Linear::build(name("o_proj"), d, q_width, false, weights)?]),
+            o: LinearGroup::new([LinearLayer::build(
+                format!("{prefix}.o_proj"),
+                d,
+                q_width,
+                false,
+                weights,
+            )?]),
             norm,
             num_heads: config.num_heads as i64,
             num_kv_heads: config.num_kv_heads as i64,
@@ -86,23 +95,27 @@ impl Attention {
         layer: usize,
     ) -> Result<Tensor> {
         let (b, t, _) = x.size3()?;
-        let [mut q, mut k, v] = self.qkv.forward(x)?;
-        if let QkNorm::Whole(q_norm, k_norm) = &self.norm {
-            (q, k) = (self.rms(&q, q_norm)?, self.rms(&k, k_norm)?);
+        let [mut q, mut k, mut v] = self.qkv.forward(x)?;
+        if let QkNorm::AllHeads(q_norm, k_norm) = &self.norm {
+            q = self.rms_norm(&q, q_norm)?;
+            k = self.rms_norm(&k, k_norm)?;
         }
-        let heads = |y: &Tensor, n: i64| y.f_reshape([b, t, n, self.head_dim]);
-        (q, k) = (heads(&q, self.num_heads)?, heads(&k, self.num_kv_heads)?);
+        q = q.f_reshape([b, t, self.num_heads, self.head_dim])?;
+        k = k.f_reshape([b, t, self.num_kv_heads, self.head_dim])?;
+        v = v.f_reshape([b, t, self.num_kv_heads, self.head_dim])?;
         if let QkNorm::PerHead(q_norm, k_norm) = &self.norm {
-            (q, k) = (self.rms(&q, q_norm)?, self.rms(&k, k_norm)?);
+            q = self.rms_norm(&q, q_norm)?;
+            k = self.rms_norm(&k, k_norm)?;
         }
-        let (q, k, v) = (angles.rotate(&q)?, angles.rotate(&k)?, heads(&v, self.num_kv_heads)?); // [B, T, heads, Dh]
+        q = angles.rotate(&q)?;
+        k = angles.rotate(&k)?;
         let mixed = match pass {
-            Pass::Whole => self.causal(&q, &k, &v)?,
+            Pass::Full => self.attend(&q, &k, &v, None)?,
             Pass::Step(cache) => cache.attend(layer, &q, &k, &v)?,
-            Pass::Packed(packed) => self.packed(&q, &k, &v, packed)?,
-            Pass::Prefill(packed, kept) => {
-                let mixed = self.packed(&q, &k, &v, packed)?;
-                kept.push((k.f_squeeze_dim(0)?, v.f_squeeze_dim(0)?));
+            Pass::Packed(packed) => self.attend_packed(&q, &k, &v, packed)?,
+            Pass::Prefill(packed, keys) => {
+                let mixed = self.attend_packed(&q, &k, &v, packed)?;
+                keys.push((k.f_squeeze_dim(0)?, v.f_squeeze_dim(0)?));
                 mixed
             }
         };
@@ -110,78 +123,76 @@ impl Attention {
         Ok(y)
     }
 
-    fn packed(&self, q: &Tensor, k: &Tensor, v: &Tensor, packed: &Packed) -> Result<Tensor> {
-        let mixed = packed
-            .groups
-            .iter()
-            .map(|group| self.group(q, k, v, group))
-            .collect::<Result<Vec<_>>>()?;
+    /// Attends within each group of `q` `[1, N, H, Dh]`, `k` and `v` `[1, N, Hkv, Dh]`.
+    fn attend_packed(&self, q: &Tensor, k: &Tensor, v: &Tensor, packed: &Packed) -> Result<Tensor> {
+        let mut mixed = Vec::with_capacity(packed.groups.len());
+        for group in &packed.groups {
+            mixed.push(self.attend_group(q, k, v, group)?);
+        }
         Ok(Tensor::f_cat(&mixed, 1)?)
     }
 
-    /// One group's part of `q` `[1, N, H, Dh]`, `k` and `v` `[1, N, Hkv, Dh]` → `[1, n, H, Dh]`.
-    fn group(&self, q: &Tensor, k: &Tensor, v: &Tensor, group: &Group) -> Result<Tensor> {
-        let prompt = |x: &Tensor| x.f_narrow(1, group.start, group.prompt);
-        let of_prompt = self.causal(&prompt(q)?, &prompt(k)?, &prompt(v)?)?;
-        let Some(Completions { rows, longest, places, present, visible }) = &group.completions
-        else {
-            return Ok(of_prompt);
-        };
-        let as_rows = |x: &Tensor| -> Result<Tensor> {
-            let heads = x.size()[2];
-            Ok(x.f_index_select(1, places)?.f_view([*rows, *longest, heads, self.head_dim])?) // [R, T, heads, Dh]
-        };
-        let behind_prompt = |x: &Tensor| -> Result<Tensor> {
-            let prompt = prompt(x)?.f_expand([*rows, -1, -1, -1], false)?;
-            Ok(Tensor::f_cat(&[prompt, as_rows(x)?], 1)?) // [R, P + T, Hkv, Dh]
-        };
-        let (q, k, v) = (as_rows(q)?, behind_prompt(k)?, behind_prompt(v)?);
-        let mixed = match libtorch::has_flash(q.f_kind()?, q.device()) {
-            true => libtorch::flash(&q, &k, &v, true)?.0,
-            false => self.attend(&q, &k, &v, Some(visible))?,
-        };
-        let flat = mixed.f_reshape([1, rows * longest, self.num_heads, self.head_dim])?;
-        Ok(Tensor::f_cat(&[of_prompt, flat.f_index_select(1, present)?], 1)?)
-    }
-
-    /// `q` `[B, T, H, Dh]`, `k` and `v` `[B, T, Hkv, Dh]` → `[B, T, H, Dh]`.
-    fn causal(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
-        self.attend(q, k, v, None)
-    }
-
-    /// Under a mask `[T, S]`, or causal.
-    fn attend(
+    /// Attends within one group of the flat list → `[1, n, H, Dh]`.
+    fn attend_group(
         &self,
         q: &Tensor,
         k: &Tensor,
         v: &Tensor,
-        visible: Option<&Tensor>,
+        group: &PackedGroup,
     ) -> Result<Tensor> {
-        let (q, k, v) = (q.f_transpose(1, 2)?, k.f_transpose(1, 2)?, v.f_transpose(1, 2)?);
-        let shared = self.num_heads != self.num_kv_heads;
+        let prompt_q = group.prompt_of(q)?;
+        let prompt_k = group.prompt_of(k)?;
+        let prompt_v = group.prompt_of(v)?;
+        let prompt_mixed = self.attend(&prompt_q, &prompt_k, &prompt_v, None)?;
+        let Some(completions) = &group.completions else { return Ok(prompt_mixed) };
+        let row_q = completions.rows_of(q)?; // [R, T, H, Dh]
+        let row_k = completions.after_prompt(&prompt_k, k)?; // [R, P + T, Hkv, Dh]
+        let row_v = completions.after_prompt(&prompt_v, v)?;
+        let PackedCompletions { rows, longest, present, visible, .. } = completions;
+        let mixed = match libtorch::has_flash(row_q.f_kind()?, row_q.device()) {
+            true => libtorch::flash(&row_q, &row_k, &row_v, true)?.0,
+            false => self.attend(&row_q, &row_k, &row_v, Some(visible))?,
+        };
+        let flat = mixed.f_reshape([1, rows * longest, self.num_heads, self.head_dim])?;
+        Ok(Tensor::f_cat(&[prompt_mixed, flat.f_index_select(1, present)?], 1)?)
+    }
+
+    /// Attends under a mask `[T, S]`, or causally without one: `q` `[B, T, H, Dh]`, `k` and `v`
+    /// `[B, S, Hkv, Dh]` → `[B, T, H, Dh]`.
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+        let shares_keys = self.num_heads != self.num_kv_heads;
         let mixed = Tensor::f_scaled_dot_product_attention(
-            &q,
-            &k,
-            &v,
-            visible,
+            &q.f_transpose(1, 2)?,
+            &k.f_transpose(1, 2)?,
+            &v.f_transpose(1, 2)?,
+            mask,
             0.0,
-            visible.is_none(),
+            mask.is_none(),
             None,
-            shared,
+            shares_keys,
         )?;
         Ok(mixed.f_transpose(1, 2)?)
     }
 
-    fn rms(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    fn rms_norm(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
         Ok(x.f_rms_norm(weight.size(), Some(weight), self.eps)?)
     }
 
+    /// Returns the weights of the norms, with the ends of their Hugging Face names.
     pub(crate) fn norms(&self) -> Vec<(&'static str, &Tensor)> {
         match &self.norm {
             QkNorm::None => Vec::new(),
-            QkNorm::PerHead(q, k) | QkNorm::Whole(q, k) => {
+            QkNorm::PerHead(q, k) | QkNorm::AllHeads(q, k) => {
                 vec![("q_norm.weight", q), ("k_norm.weight", k)]
             }
         }
     }
+}
+
+/// Takes the norm weights of queries and keys.
+fn qk_norm_weights(prefix: &str, widths: [usize; 2], weights: &mut Weights) -> Result<[Tensor; 2]> {
+    let [q_width, k_width] = widths;
+    let q = weights.take(&format!("{prefix}.q_norm.weight"), WeightRole::Norm, &[q_width])?;
+    let k = weights.take(&format!("{prefix}.k_norm.weight"), WeightRole::Norm, &[k_width])?;
+    Ok([q, k])
 }

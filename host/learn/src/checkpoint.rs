@@ -6,11 +6,11 @@
 //! step-000050/optimizer.safetensors                            AdamW's moments
 //! step-000050/critic.safetensors                               PPO's critic and its moments
 //! step-000050/state.json                                       steps done, settings
-//! step-000050/checksums.b3                                     of all of these; `b3sum --check` reads it too
+//! step-000050/checksums.b3                                     of all files; for `b3sum --check`
 //! ```
 //!
-//! Random numbers need no state: every draw is named by the run's seed and the step. A run that
-//! resumes therefore continues as if it had not stopped, bit for bit on the CPU.
+//! Random numbers need no state: the run's seed and the step name every draw. A run that resumes
+//! therefore continues as if it had not stopped, bit for bit on the CPU.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,7 @@ use tch::Tensor;
 use crate::critic::{self, Critic};
 use crate::error::Result;
 use crate::files;
+use crate::lora::AdapterCheckpoint;
 use crate::optimizer::AdamW;
 use crate::policy::Policy;
 
@@ -30,20 +31,22 @@ const FORMAT: u32 = 1;
 const PREFIX: &str = "step-";
 const CRITIC: &str = "critic.safetensors";
 
+/// Content of state.json.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct State {
+struct CheckpointState {
     format: u32,
+    /// Optimiser steps so far.
     steps: usize,
     settings: LearnSettings,
 }
 
 impl Policy {
-    /// Writes a checkpoint into `root` (made if need be) and deletes all but the newest `keep`;
-    /// returns its folder, which appears under its name only when it is complete.
+    /// Writes a checkpoint into `root`, which is created if needed, and deletes all but the newest
+    /// `keep`. Returns the new folder, which appears only when it is complete.
     ///
     /// # Errors
-    /// Where a file cannot be written.
+    /// Fails if a file cannot be written or deleted.
     pub fn save_checkpoint(&self, root: &Path, keep: usize) -> Result<PathBuf> {
         std::fs::create_dir_all(root).map_err(PretrainedError::io("create", root))?;
         let folder = root.join(format!("{PREFIX}{:06}", self.steps()));
@@ -57,101 +60,110 @@ impl Policy {
             &moments(self.optimizer(), &names),
         )?;
         if let Some(critic) = self.critic() {
-            let named = |(name, tensor): (&str, &Tensor)| (name.to_owned(), tensor.shallow_clone());
-            let mut tensors: Vec<_> =
-                critic::NAMES.into_iter().zip(critic.parameters()).map(named).collect();
+            let mut tensors = Vec::new();
+            for (name, tensor) in critic::NAMES.into_iter().zip(critic.parameters()) {
+                tensors.push((name.to_owned(), tensor.shallow_clone()));
+            }
             tensors.extend(moments(critic.optimizer(), &critic::NAMES));
             files::write_tensors(&new.path().join(CRITIC), &tensors)?;
         }
-        let state = State { format: FORMAT, steps, settings: *self.settings() };
-        let state = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
-        files::write(&new.path().join(files::CHECKPOINT_STATE), state.as_bytes())?;
+        let state = CheckpointState { format: FORMAT, steps, settings: *self.settings() };
+        let json = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
+        files::write(&new.path().join(files::CHECKPOINT_STATE), json.as_bytes())?;
         files::write_checksums(new.path())?;
         files::finish_folder(new, &folder)?;
-        let mut all = checkpoints(root)?;
-        all.truncate(all.len().saturating_sub(keep.max(1)));
-        for old in all {
+        let mut superseded = checkpoints(root)?;
+        superseded.truncate(superseded.len().saturating_sub(keep.max(1)));
+        for old in superseded {
             std::fs::remove_dir_all(&old).map_err(PretrainedError::io("delete", &old))?;
         }
         Ok(folder)
     }
 
-    /// Takes over a checkpoint's adapter, optimiser state and step.
+    /// Restores the adapter, the optimiser's state and the step of a checkpoint.
     ///
     /// # Errors
-    /// Files that are damaged, cannot be read or do not fit, or settings other than the
-    /// checkpoint's, the length of the run aside; the policy is then as before.
+    /// Fails if a file is damaged, cannot be read or does not fit, or the settings differ from the
+    /// checkpoint's (the length of the run may differ). The policy is then unchanged.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
         files::verify_checksums(checkpoint)?;
         let path = checkpoint.join(files::CHECKPOINT_STATE);
         let text = std::fs::read_to_string(&path).map_err(PretrainedError::io("read", &path))?;
-        let state: State = serde_json::from_str(&text)
+        let state: CheckpointState = serde_json::from_str(&text)
             .map_err(|error| PretrainedError::malformed(&path, "a checkpoint's state", error))?;
         if state.format != FORMAT {
             let expected = format!("checkpoint format {FORMAT}");
             return Err(PretrainedError::malformed(&path, expected, state.format).into());
         }
-        // A run may be extended: its schedule is then that of the longer run.
+        // A run may be extended. Its schedule is then that of the longer run.
         let total_steps = state.settings.total_steps;
         if state.settings != as_stored(&LearnSettings { total_steps, ..*self.settings() }) {
             let expected = format!("the run's settings {:?}", self.settings());
             let got = format!("{:?}; resume with the settings of the run", state.settings);
             return Err(PretrainedError::malformed(&path, expected, got).into());
         }
-        let stored = crate::lora::Stored::read(checkpoint, self.model().device())?;
-        let mut adapter = stored.into_tensors();
+        let adapter_checkpoint = AdapterCheckpoint::read(checkpoint, self.model().device())?;
+        let mut adapter = adapter_checkpoint.into_tensors();
         let moments_path = checkpoint.join("optimizer.safetensors");
         let mut moments = files::read_tensors(&moments_path, None, self.model().device())?;
-        let critic =
-            self.critic().is_some().then(|| self.critic_of(checkpoint, state.steps)).transpose()?;
+        let critic = self
+            .critic()
+            .is_some()
+            .then(|| self.read_critic(checkpoint, state.steps))
+            .transpose()?;
         let names: Vec<String> =
             self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
-        let take = |from: &mut BTreeMap<String, Tensor>, name: String| take(from, name, checkpoint);
-        let weights = names
-            .iter()
-            .map(|name| take(&mut adapter, name.clone()))
-            .collect::<Result<Vec<_>>>()?;
-        let moment = |n: usize, part: &str| take(&mut moments, format!("{}.{part}", names[n]));
-        self.optimizer_mut().restore(&weights, moment, state.steps)?;
+        let mut weights = Vec::with_capacity(names.len());
+        for name in &names {
+            weights.push(take(&mut adapter, name, checkpoint)?);
+        }
+        self.optimizer_mut().restore(
+            &weights,
+            |n, part| take(&mut moments, &format!("{}.{part}", names[n]), checkpoint),
+            state.steps,
+        )?;
         self.set_critic(critic);
         Ok(())
     }
 
-    /// The critic as a checkpoint has it.
-    fn critic_of(&self, checkpoint: &Path, steps: usize) -> Result<Critic> {
-        let (path, device) = (checkpoint.join(CRITIC), self.model().device());
+    /// Reads the critic of a checkpoint.
+    fn read_critic(&self, checkpoint: &Path, steps: usize) -> Result<Critic> {
+        let path = checkpoint.join(CRITIC);
+        let device = self.model().device();
         let mut tensors = files::read_tensors(&path, None, device)?;
         let mut critic = Critic::new(self.model().config().hidden_size, self.settings(), device)?;
-        critic.restore(|name| take(&mut tensors, name.to_owned(), &path), steps)?;
+        critic.restore(|name| take(&mut tensors, name, &path), steps)?;
         Ok(critic)
     }
 }
 
-/// An optimiser's moments, named after its parameters.
+/// Returns the moments of an optimiser, named after its parameters.
 fn moments<S: std::fmt::Display>(optimizer: &AdamW, names: &[S]) -> Vec<(String, Tensor)> {
-    let named = |(n, part, tensor): (usize, String, &Tensor)| {
-        (format!("{}.{part}", names[n]), tensor.shallow_clone())
-    };
-    optimizer.state().map(named).collect()
+    let mut moments = Vec::new();
+    for (n, part, tensor) in optimizer.state() {
+        moments.push((format!("{}.{part}", names[n]), tensor.shallow_clone()));
+    }
+    moments
 }
 
-fn take(from: &mut BTreeMap<String, Tensor>, name: String, path: &Path) -> Result<Tensor> {
-    from.remove(&name)
-        .ok_or_else(|| PretrainedError::tensor(path, &name, "a tensor of this name", "none").into())
+fn take(tensors: &mut BTreeMap<String, Tensor>, name: &str, path: &Path) -> Result<Tensor> {
+    tensors
+        .remove(name)
+        .ok_or_else(|| PretrainedError::tensor(path, name, "a tensor of this name", "none").into())
 }
 
-/// Settings as they come back from a state file, where the last bit of a number may differ.
+/// Returns settings after a round trip through JSON, which may change the last bit of a number.
 fn as_stored(settings: &LearnSettings) -> LearnSettings {
     let stored = serde_json::to_string(settings).and_then(|text| serde_json::from_str(&text));
     stored.unwrap_or(*settings)
 }
 
-/// The complete checkpoints in `root`, oldest first.
+/// Returns the complete checkpoints in `root`, oldest first; none if `root` does not exist.
 ///
 /// # Errors
-/// Where `root` cannot be listed; a `root` that does not exist has no checkpoint.
+/// Fails if `root` cannot be listed.
 pub fn checkpoints(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
+    let mut by_step = Vec::new();
     if !root.exists() {
         return Ok(Vec::new());
     }
@@ -159,9 +171,9 @@ pub fn checkpoints(root: &Path) -> Result<Vec<PathBuf>> {
         let path = entry.map_err(PretrainedError::io("list", root))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if let Some(step) = name.strip_prefix(PREFIX).and_then(|step| step.parse::<usize>().ok()) {
-            found.push((step, path));
+            by_step.push((step, path));
         }
     }
-    found.sort();
-    Ok(found.into_iter().map(|(_, path)| path).collect())
+    by_step.sort();
+    Ok(by_step.into_iter().map(|(_, path)| path).collect())
 }

@@ -1,5 +1,4 @@
-//! PPO's critic: what it expects the return of a token to be, from the policy's last hidden state
-//! before that token.
+//! PPO's critic: estimates the return of a token from the policy's last hidden state before it.
 //!
 //! ```text
 //! V_t = w · h_t + b
@@ -19,19 +18,20 @@ use crate::error::Result;
 use crate::optimizer::AdamW;
 use crate::schedule::CosineSchedule;
 
-/// A linear layer in f32, with its optimiser. It begins with V = 0.
+/// A linear layer in f32 with its optimiser; V is 0 at the start.
 #[derive(Debug)]
 pub(crate) struct Critic {
-    /// `[D]`
+    /// Weight w `[D]`, f32.
     weight: Tensor,
-    /// `[1]`
+    /// Bias b `[1]`, f32.
     bias: Tensor,
     optimizer: AdamW,
     schedule: CosineSchedule,
+    /// Clip range ε of the value loss.
     clip: f64,
 }
 
-/// Its parameters in a checkpoint.
+/// Names of the critic's parameters in a checkpoint.
 pub(crate) const NAMES: [&str; 2] = ["weight", "bias"];
 
 impl Critic {
@@ -40,10 +40,9 @@ impl Critic {
         settings: &LearnSettings,
         device: Device,
     ) -> Result<Self> {
-        let zeros = |n: i64| {
-            Tensor::f_zeros([n], (Kind::Float, device)).map(|tensor| tensor.set_requires_grad(true))
-        };
-        let (weight, bias) = (zeros(hidden_size as i64)?, zeros(1)?);
+        let options = (Kind::Float, device);
+        let weight = Tensor::f_zeros([hidden_size as i64], options)?.set_requires_grad(true);
+        let bias = Tensor::f_zeros([1], options)?.set_requires_grad(true);
         let steps = settings.total_steps * settings.updates_per_step();
         Ok(Self {
             optimizer: AdamW::new(
@@ -61,12 +60,12 @@ impl Critic {
         })
     }
 
-    /// `hidden` `[n, D]` → V `[n]` f32. The graph ends at the critic's own parameters.
+    /// Returns V `[n]` f32 of `hidden` `[n, D]`. The graph ends at the critic's own parameters.
     pub(crate) fn values(&self, hidden: &Tensor) -> Result<Tensor> {
         Ok(hidden.f_detach()?.f_to_kind(Kind::Float)?.f_mv(&self.weight)?.f_add(&self.bias)?)
     }
 
-    /// The loss of one micro-batch; `old`, `targets` and `weights` are `[n]` f32.
+    /// Returns the loss of one micro-batch; `old`, `targets` and `weights` are `[n]` f32.
     pub(crate) fn loss(
         &self,
         hidden: &Tensor,
@@ -77,7 +76,7 @@ impl Critic {
         value_loss(&self.values(hidden)?, old, targets, weights, self.clip)
     }
 
-    /// Weight and bias.
+    /// Returns weight and bias, in the order of [`NAMES`].
     pub(crate) fn parameters(&self) -> &[Tensor] {
         self.optimizer.parameters()
     }
@@ -92,7 +91,7 @@ impl Critic {
         self.optimizer.step(gradients, rate)
     }
 
-    /// Takes over what a checkpoint holds; `take` finds a tensor by its name.
+    /// Restores parameters, moments and steps; `take` returns a tensor of the checkpoint by name.
     pub(crate) fn restore(
         &mut self,
         mut take: impl FnMut(&str) -> Result<Tensor>,
@@ -103,20 +102,20 @@ impl Critic {
     }
 }
 
-/// A batch's loss of the critic; sums, so that micro-batches add up.
+/// The critic's loss of a batch. Figures are sums, so that micro-batches add up.
 #[derive(Debug)]
 pub struct ValueLoss {
     /// Scalar with a graph to the values.
     pub loss: Tensor,
-    /// Tokens whose loss is the clipped one.
+    /// Number of tokens whose loss is the clipped one.
     pub clipped: f64,
 }
 
-/// L of values V, those `old` before the update, targets T and weights c, all `[n]`; `clip` is ε.
-/// Gradients go to `values`.
+/// Returns L of the values V, the `old` ones before the update, the targets T and the weights c, all
+/// `[n]`; `clip` is ε. Gradients go to `values`.
 ///
 /// # Errors
-/// Where the tensors' shapes do not fit.
+/// Fails if the shapes do not fit.
 pub fn value_loss(
     values: &Tensor,
     old: &Tensor,
@@ -124,33 +123,32 @@ pub fn value_loss(
     weights: &Tensor,
     clip: f64,
 ) -> Result<ValueLoss> {
-    let square = |estimates: &Tensor| estimates.f_sub(targets)?.f_square();
-    let near = old.f_add(&values.f_sub(old)?.f_clamp(-clip, clip)?)?;
-    let (free, clipped) = (square(values)?, square(&near)?);
+    let clipped_values = old.f_add(&values.f_sub(old)?.f_clamp(-clip, clip)?)?;
+    let unclipped = values.f_sub(targets)?.f_square()?;
+    let clipped = clipped_values.f_sub(targets)?.f_square()?;
     Ok(ValueLoss {
-        loss: free
+        loss: unclipped
             .f_maximum(&clipped)?
             .f_mul(weights)?
             .f_sum(values.f_kind()?)?
             .f_mul_scalar(0.5)?,
-        clipped: clipped.f_gt_tensor(&free)?.f_sum(Kind::Double)?.f_double_value(&[])?,
+        clipped: clipped.f_gt_tensor(&unclipped)?.f_sum(Kind::Double)?.f_double_value(&[])?,
     })
 }
 
-/// 1 − var(T − V) ⁄ var(T) over all tokens; 0 where every target is the same.
+/// Returns 1 − var(T − V) ⁄ var(T) over all tokens; 0 if all targets are equal.
 pub(crate) fn explained_variance(values: &[Vec<f64>], targets: &[Vec<f64>]) -> f64 {
-    let variance = |numbers: Vec<f64>| {
-        let mean = numbers.iter().sum::<f64>() / numbers.len().max(1) as f64;
-        numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>()
-    };
-    let misses = targets
-        .iter()
-        .flatten()
-        .zip(values.iter().flatten())
-        .map(|(target, value)| target - value)
-        .collect();
-    let all = variance(targets.concat());
-    if all == 0.0 { 0.0 } else { 1.0 - variance(misses) / all }
+    let mut errors = Vec::new();
+    for (target, value) in targets.iter().flatten().zip(values.iter().flatten()) {
+        errors.push(target - value);
+    }
+    let total = squared_deviations(&targets.concat());
+    if total == 0.0 { 0.0 } else { 1.0 - squared_deviations(&errors) / total }
+}
+
+fn squared_deviations(numbers: &[f64]) -> f64 {
+    let mean = numbers.iter().sum::<f64>() / numbers.len().max(1) as f64;
+    numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>()
 }
 
 #[cfg(test)]
@@ -167,15 +165,16 @@ mod tests {
     fn value_loss_clips_moved_values() {
         // Three tokens with the target 1: not moved; moved past the clip towards it; moved past the
         // clip away from it.
-        let (old, targets) = (numbers(&[0.0, 0.0, 0.0]), numbers(&[1.0, 1.0, 1.0]));
+        let old = numbers(&[0.0, 0.0, 0.0]);
+        let targets = numbers(&[1.0, 1.0, 1.0]);
         let values = numbers(&[0.0, 0.5, -0.5]).set_requires_grad(true);
         let ValueLoss { loss, clipped } =
             value_loss(&values, &old, &targets, &numbers(&[0.5, 0.25, 0.25]), 0.2).unwrap();
         let expected = 0.5 * (0.5 * 1.0 + 0.25 * 0.8f64.powi(2) + 0.25 * 1.5f64.powi(2));
         assert!((loss.double_value(&[]) - expected).abs() < 1e-12);
         assert_eq!(clipped, 1.0);
-        let slopes = Tensor::run_backward(&[loss], &[&values], false, false).remove(0);
-        assert_eq!(Vec::<f64>::try_from(slopes).unwrap(), [-0.5, 0.0, -0.375]);
+        let gradient = Tensor::run_backward(&[loss], &[&values], false, false).remove(0);
+        assert_eq!(Vec::<f64>::try_from(gradient).unwrap(), [-0.5, 0.0, -0.375]);
     }
 
     #[test]

@@ -1,17 +1,19 @@
-//! Where tensors live, and in which precision.
+//! Devices, threads and precisions.
 
 use std::time::{Duration, Instant};
 
 use corver_core::{Device as Wanted, Precision};
+use tch::kind::Element;
 use tch::{Cuda, Device, Kind, Tensor};
 
 use crate::error::{LearnError, Result};
 use crate::libtorch;
 
-/// The device on this machine; `auto` takes the first GPU where there is one.
+/// Finds a device of this machine. `auto` is the first GPU, or the CPU if there is none.
 ///
 /// # Errors
-/// A GPU that is not available, with what is missing. There is no fall-back to the CPU.
+/// Fails if the requested GPU is not available, and names what is missing. There is no fallback to
+/// the CPU.
 pub fn find_device(wanted: Wanted) -> Result<Device> {
     let index = match wanted {
         Wanted::Cpu => return Ok(Device::Cpu),
@@ -19,85 +21,91 @@ pub fn find_device(wanted: Wanted) -> Result<Device> {
         Wanted::Auto => 0,
         Wanted::Cuda(index) => index,
     };
-    let no_cuda = |missing: &str, remedy: &str| {
-        LearnError::Device(format!("device `{wanted}` is not available: {missing}; {remedy}"))
-    };
     if !tch::utils::has_cuda() {
-        let missing = match nvidia_driver() {
-            true => "a GPU driver is there, but the loaded libtorch has no CUDA (CPU-only build)",
-            false => {
-                "no NVIDIA driver on this machine, and the loaded libtorch has no CUDA (CPU-only build)"
-            }
+        let missing = if has_nvidia_driver() {
+            "a GPU driver is installed, but the loaded libtorch has no CUDA (CPU-only build)"
+        } else {
+            "no NVIDIA driver on this machine, and the loaded libtorch has no CUDA (CPU-only build)"
         };
-        let remedy = "use --device cpu, or on a GPU machine run `make setup` again, which installs a CUDA libtorch there";
-        return Err(no_cuda(missing, remedy));
+        let remedy = "use --device cpu, or on a GPU machine run `make setup` again, which installs \
+                      a CUDA libtorch";
+        return Err(unavailable(wanted, missing, remedy));
     }
     let count = Cuda::device_count();
     if count == 0 {
-        return Err(no_cuda(
-            "libtorch has CUDA but finds no GPU",
-            "check `nvidia-smi`, or use --device cpu",
-        ));
+        let remedy = "check `nvidia-smi`, or use --device cpu";
+        return Err(unavailable(wanted, "libtorch has CUDA but finds no GPU", remedy));
     }
     if i64::from(index) >= count {
-        return Err(no_cuda(
-            &format!("this machine has {count} GPU(s), numbered from 0"),
-            "use a smaller number",
-        ));
+        let missing = format!("this machine has {count} GPU(s), numbered from 0");
+        return Err(unavailable(wanted, &missing, "use a smaller number"));
     }
-    libtorch::set_up()?;
+    libtorch::set_up_cuda()?;
     let device = Device::Cuda(usize::from(index));
     if let Err(reason) = libtorch::check_flash(device) {
-        return Err(no_cuda(
-            &format!("no flash attention there ({reason})"),
-            "use a GPU of compute capability 8.0 or newer",
-        ));
+        let missing = format!("flash attention fails ({reason})");
+        let remedy = "use a GPU of compute capability 8.0 or newer";
+        return Err(unavailable(wanted, &missing, remedy));
     }
     Ok(device)
 }
 
-fn nvidia_driver() -> bool {
+fn unavailable(wanted: Wanted, missing: &str, remedy: &str) -> LearnError {
+    LearnError::Device(format!("device `{wanted}` is not available: {missing}; {remedy}"))
+}
+
+fn has_nvidia_driver() -> bool {
     std::path::Path::new("/proc/driver/nvidia/version").exists()
 }
 
-/// Caps the threads that libtorch uses within one operation (CPU); process-wide. More threads than
-/// free cores make every operation wait for the slowest: on two fully loaded cores, two threads
-/// decoded 8 times slower than one.
+/// Caps the threads of a CPU operation in libtorch, for the whole process.
+///
+/// With more threads than free cores, every operation waits for the slowest: on two fully loaded
+/// cores, two threads decoded 8 times slower than one.
 pub fn set_num_threads(threads: usize) {
     tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
 }
 
-/// How many threads compute fastest here and now, of 1, 2, 4 … up to libtorch's own choice. They
-/// are timed with a product of the size that a step of decoding has; libtorch keeps the number that
-/// came out.
+/// Measures which number of threads is fastest, of 1, 2, 4 … up to libtorch's own choice, and sets
+/// it. The measurement is a product of the size of a decoding step.
 ///
 /// # Errors
-/// Where libtorch fails.
+/// Fails if libtorch fails.
 pub fn measure_threads() -> Result<usize> {
-    let most = usize::try_from(tch::get_num_threads()).unwrap_or(1).max(1);
+    let max_threads = usize::try_from(tch::get_num_threads()).unwrap_or(1).max(1);
     let weight = Tensor::f_ones([2048, 512], (Kind::Float, Device::Cpu))?;
     let columns = Tensor::f_ones([512, 32], (Kind::Float, Device::Cpu))?;
     let mut fastest = (Duration::MAX, 1);
-    for threads in (0..).map(|n| 1 << n).take_while(|&n| n < most).chain([most]) {
+    let mut threads = 1;
+    loop {
         set_num_threads(threads);
         for _ in 0..PRODUCTS {
-            let _ = weight.f_mm(&columns)?; // the threads start
+            let _ = weight.f_mm(&columns)?; // starts the threads
         }
         let start = Instant::now();
         for _ in 0..PRODUCTS {
             let _ = weight.f_mm(&columns)?;
         }
         fastest = fastest.min((start.elapsed(), threads));
+        if threads == max_threads {
+            break;
+        }
+        threads = (2 * threads).min(max_threads);
     }
     set_num_threads(fastest.1);
     Ok(fastest.1)
 }
 
-/// Each some tenths of a millisecond: together longer than the system lets one process run before
-/// another.
+/// Products per measurement. Each takes some tenths of a millisecond; together they take longer than
+/// a time slice of the scheduler.
 const PRODUCTS: usize = 100;
 
-/// The dtype of base weights in this precision on `device`.
+/// Copies numbers to a tensor `[n]` on the device.
+pub(crate) fn upload<T: Element>(values: &[T], device: Device) -> Result<Tensor> {
+    Ok(Tensor::f_from_slice(values)?.f_to_device(device)?)
+}
+
+/// Returns the dtype of base weights in this precision on `device`.
 pub(crate) fn kind(precision: Precision, device: Device) -> Kind {
     match precision {
         Precision::F32 => Kind::Float,

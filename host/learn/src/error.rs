@@ -1,18 +1,18 @@
-//! Errors with what the reader needs to mend them.
+//! Errors of this crate.
 
 use std::path::PathBuf;
 
 use corver_core::InvalidSetting;
 use corver_pretrained::PretrainedError;
 
-/// Errors of the learner.
+/// An error of a model, its training or its device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LearnError {
-    /// A model's folder, an adapter or a checkpoint that cannot be read or written.
+    /// A folder of a model, an adapter or a checkpoint cannot be read or written.
     #[error(transparent)]
     Pretrained(#[from] PretrainedError),
-    /// A file of a checkpoint that is no longer what was written, or is gone, or was added.
+    /// A file of a checkpoint was changed, removed or added.
     #[error("{path} is damaged: its checksum is not in {list}")]
     Damaged {
         /// Path of the file.
@@ -20,49 +20,51 @@ pub enum LearnError {
         /// Path of the list of checksums.
         list: PathBuf,
     },
-    /// A device that is not there, or whose memory cannot hold what the settings ask for.
+    /// A device is not available, or its memory is too small for the settings.
     #[error("{0}")]
     Device(String),
-    /// A setting with a value that makes no sense.
+    /// A setting is out of range.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// Data of the caller that do not fit together.
+    /// Arguments do not fit together.
     #[error("{what}: expected {expected}, got {got}")]
     Input {
         /// Name of the argument.
         what: &'static str,
-        /// Values that are possible.
+        /// Description of the possible values.
         expected: String,
-        /// Value of the argument.
+        /// The value of the caller.
         got: String,
     },
-    /// A loss or a gradient that is not finite; the weights are unchanged.
+    /// A loss or a gradient is not finite; the weights are unchanged.
     #[error(
-        "{what} is {got} at step {step}; the weights are unchanged. Lower the learning rate or inspect the advantages{}",
+        "{what} is {got} at step {step}; the weights are unchanged. Lower the learning rate or \
+         inspect the advantages{}",
         batch.as_ref().map_or_else(String::new, |path| format!(" in {}", path.display()))
     )]
     NotFinite {
-        /// “loss” or “gradient norm”.
+        /// Name of the figure, such as “loss”.
         what: &'static str,
-        /// Value that is not finite.
+        /// NaN or an infinity.
         got: f64,
-        /// Number of optimiser steps done so far.
+        /// Number of optimiser steps before the failure.
         step: usize,
-        /// Path of the file that the rollouts and their advantages were written to.
+        /// File with the rollouts and their advantages; `None` if it was not written.
         batch: Option<PathBuf>,
     },
-    /// Logits that are no numbers.
+    /// Logits are NaN or infinite.
     #[error(
-        "the logits of a prompt's last token are NaN or infinite: the weights, the adapter or a setting of config.json is wrong"
+        "the logits of a prompt's last token are NaN or infinite: the weights, the adapter or a \
+         setting of config.json is wrong"
     )]
     Logits,
-    /// A sampling that its watcher broke off.
-    #[error("stopped, as asked")]
+    /// The caller's watch stopped sampling.
+    #[error("stopped by the caller")]
     Stopped,
-    /// A failure of libtorch.
+    /// An operation of libtorch failed.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),
 }
 
-/// Shorthand of this crate.
+/// A result with a [`LearnError`].
 pub type Result<T> = std::result::Result<T, LearnError>;

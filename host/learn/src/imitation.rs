@@ -10,44 +10,46 @@
 use corver_core::{Demonstration, LearnSettings, LossSettings, LossType, Rollout, UpdateReport};
 
 use crate::error::Result;
+use crate::micro_batch::TrainingRow;
+use crate::objective::Objective;
 use crate::policy::Policy;
-use crate::update::{Objective, Row, prepare};
+use crate::update::prepare;
 
 impl Policy {
-    /// Tokens of each demonstration, prompt and completion together.
+    /// Returns the tokens of each demonstration, prompt and completion together.
     ///
     /// # Errors
-    /// A chat template that refuses a question.
-    pub fn lengths(&self, demonstrations: &[Demonstration]) -> Result<Vec<usize>> {
-        let length = |one: &Demonstration| {
-            let (prompt, completion) =
-                self.dialogue().demonstration(&one.question, &one.completion)?;
-            Ok(prompt.len() + completion.len())
-        };
-        demonstrations.iter().map(length).collect()
+    /// Fails if the chat template refuses a question.
+    pub fn demonstration_lengths(&self, demonstrations: &[Demonstration]) -> Result<Vec<usize>> {
+        let mut lengths = Vec::with_capacity(demonstrations.len());
+        for Demonstration { question, completion } in demonstrations {
+            let (prompt, tokens) = self.dialogue().demonstration(question, completion)?;
+            lengths.push(prompt.len() + tokens.len());
+        }
+        Ok(lengths)
     }
 
-    /// One step; the figures of the report are those before it.
-    pub(crate) fn follow(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport> {
-        let (mut prompts, mut rollouts) = (Vec::new(), Vec::new());
-        for (question, one) in demonstrations.iter().enumerate() {
-            let (prompt, tokens) = self.dialogue().demonstration(&one.question, &one.completion)?;
+    /// Takes one optimiser step; the report's figures are those before it.
+    pub(crate) fn sft_step(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport> {
+        let mut prompts = Vec::new();
+        let mut rollouts = Vec::new();
+        for (number, Demonstration { question, completion }) in demonstrations.iter().enumerate() {
+            let (prompt, tokens) = self.dialogue().demonstration(question, completion)?;
             prompts.push(prompt);
             rollouts.push(Rollout {
                 log_probs: vec![0.0; tokens.len()],
                 tokens,
-                ..Rollout::of_text(question, String::new())
+                ..Rollout::of_text(number, String::new())
             });
         }
-        let rows: Vec<Row<'_>> = prompts
-            .iter()
-            .zip(&rollouts)
-            .map(|(prompt, rollout)| Row { prompt, rollout })
-            .collect();
-        // The mean over all tokens, and nothing of a reference.
+        let mut rows = Vec::with_capacity(rollouts.len());
+        for (prompt, rollout) in prompts.iter().zip(&rollouts) {
+            rows.push(TrainingRow { prompt, rollout });
+        }
+        // BNPO's weights are the mean over all tokens; β = 0 needs no reference.
         let loss = LossSettings { loss_type: LossType::Bnpo, beta: 0.0, ..LossSettings::default() };
         let settings = LearnSettings { loss, num_mini_batches: 1, ..*self.settings() };
         let mut prepared = prepare(self.model_mut(), None, &rows, &settings, 1.0, 0)?;
-        self.iterate(&mut prepared, 0, Objective::Imitation, &settings, 1.0)
+        self.optimizer_step(&mut prepared, 0, Objective::Imitation, &settings, 1.0)
     }
 }

@@ -2,124 +2,138 @@
 
 use tch::Tensor;
 
-use crate::attention::Attention;
+use crate::attention::SelfAttention;
 use crate::error::Result;
 use crate::libtorch;
-use crate::linear::{Linear, Linears};
-use crate::weights::{Role, Weights};
-use corver_pretrained::{Family, ModelConfig};
+use crate::linear::{LinearGroup, LinearLayer};
+use crate::weights::{WeightRole, Weights};
+use corver_pretrained::{ModelConfig, ModelFamily};
 
 /// One decoder layer: attention and feed-forward, each with its norm and residual.
 #[derive(Debug)]
 pub(crate) struct Layer {
-    pub(crate) attention: Attention,
+    pub(crate) attention: SelfAttention,
     feed_forward: FeedForward,
     attention_norm: Tensor,
     feed_forward_norm: Tensor,
-    /// Norms stand behind their block (OLMo-2) instead of before it.
-    norm_behind: bool,
+    /// True if norms come after their block (OLMo-2) instead of before it.
+    is_post_norm: bool,
     eps: f64,
 }
 
-/// SwiGLU.
+/// The SwiGLU block.
 #[derive(Debug)]
 struct FeedForward {
-    gate_up: Linears<2>,
-    down: Linears<1>,
+    gate_up: LinearGroup<2>,
+    down: LinearGroup<1>,
 }
 
 impl Layer {
+    /// Takes the weights of layer `n`.
     pub(crate) fn build(config: &ModelConfig, n: usize, weights: &mut Weights) -> Result<Self> {
         let prefix = format!("model.layers.{n}");
-        let (d, wide) = (config.hidden_size, config.intermediate_size);
-        let norm_behind = config.family == Family::Olmo2;
-        let attention = Attention::build(config, &prefix, weights)?;
-        let feed_forward = FeedForward {
-            gate_up: Linears::new([
-                Linear::build(format!("{prefix}.mlp.gate_proj"), wide, d, false, weights)?,
-                Linear::build(format!("{prefix}.mlp.up_proj"), wide, d, false, weights)?,
-            ]),
-            down: Linears::new([Linear::build(
-                format!("{prefix}.mlp.down_proj"),
-                d,
-                wide,
-                false,
-                weights,
-            )?]),
-        };
-        let [first, second] = norm_names(norm_behind);
+        let d = config.hidden_size;
+        let f = config.intermediate_size;
+        let is_post_norm = config.family == ModelFamily::Olmo2;
+        let attention = SelfAttention::build(config, &prefix, weights)?;
+        let gate = LinearLayer::build(format!("{prefix}.mlp.gate_proj"), f, d, false, weights)?;
+        let up = LinearLayer::build(format!("{prefix}.mlp.up_proj"), f, d, false, weights)?;
+        let down = LinearLayer::build(format!("{prefix}.mlp.down_proj"), d, f, false, weights)?;
+        let [first, second] = norm_names(is_post_norm);
         Ok(Self {
             attention,
-            feed_forward,
-            attention_norm: weights.take(&format!("{prefix}.{first}"), Role::Norm, &[d])?,
-            feed_forward_norm: weights.take(&format!("{prefix}.{second}"), Role::Norm, &[d])?,
-            norm_behind,
+            feed_forward: FeedForward {
+                gate_up: LinearGroup::new([gate, up]),
+                down: LinearGroup::new([down]),
+            },
+            attention_norm: weights.take(&format!("{prefix}.{first}"), WeightRole::Norm, &[d])?,
+            feed_forward_norm: weights.take(
+                &format!("{prefix}.{second}"),
+                WeightRole::Norm,
+                &[d],
+            )?,
+            is_post_norm,
             eps: config.norm_eps,
         })
     }
 
+    /// `x` `[B, T, D]` → `[B, T, D]`; `attend` is the attention of this layer.
     pub(crate) fn forward(
         &self,
         x: &Tensor,
         attend: impl FnOnce(&Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        let norm = |hidden: &Tensor, weight| rms_norm(hidden, weight, self.eps);
-        if self.norm_behind {
-            let x = x.f_add(&norm(&attend(x)?, &self.attention_norm)?)?;
-            return Ok(x.f_add(&norm(&self.feed_forward.forward(&x)?, &self.feed_forward_norm)?)?);
+        if self.is_post_norm {
+            let mixed = rms_norm(&attend(x)?, &self.attention_norm, self.eps)?;
+            let hidden = x.f_add(&mixed)?;
+            let output = self.feed_forward.forward(&hidden)?;
+            return Ok(hidden.f_add(&rms_norm(&output, &self.feed_forward_norm, self.eps)?)?);
         }
-        let x = x.f_add(&attend(&norm(x, &self.attention_norm)?)?)?;
-        Ok(x.f_add(&self.feed_forward.forward(&norm(&x, &self.feed_forward_norm)?)?)?)
+        let mixed = attend(&rms_norm(x, &self.attention_norm, self.eps)?)?;
+        let hidden = x.f_add(&mixed)?;
+        let normed = rms_norm(&hidden, &self.feed_forward_norm, self.eps)?;
+        Ok(hidden.f_add(&self.feed_forward.forward(&normed)?)?)
     }
 
-    pub(crate) fn parameters<'a>(&'a self, n: usize, all: &mut Vec<(String, &'a Tensor)>) {
+    /// Appends the base weights of this layer, number `n`, with their Hugging Face names.
+    pub(crate) fn push_parameters<'a>(
+        &'a self,
+        n: usize,
+        parameters: &mut Vec<(String, &'a Tensor)>,
+    ) {
         let prefix = format!("model.layers.{n}");
-        let [first, second] = norm_names(self.norm_behind);
-        all.push((format!("{prefix}.{first}"), &self.attention_norm));
-        all.push((format!("{prefix}.{second}"), &self.feed_forward_norm));
-        all.extend(
-            self.attention
-                .norms()
-                .into_iter()
-                .map(|(name, t)| (format!("{prefix}.self_attn.{name}"), t)),
-        );
+        let [first, second] = norm_names(self.is_post_norm);
+        parameters.push((format!("{prefix}.{first}"), &self.attention_norm));
+        parameters.push((format!("{prefix}.{second}"), &self.feed_forward_norm));
+        for (name, tensor) in self.attention.norms() {
+            parameters.push((format!("{prefix}.self_attn.{name}"), tensor));
+        }
         for linear in self.linears() {
-            all.push((format!("{}.weight", linear.name), &linear.weight));
-            all.extend(linear.bias.as_ref().map(|bias| (format!("{}.bias", linear.name), bias)));
+            parameters.push((format!("{}.weight", linear.name), &linear.weight));
+            if let Some(bias) = &linear.bias {
+                parameters.push((format!("{}.bias", linear.name), bias));
+            }
         }
     }
 
-    /// In the order of [`lora::TARGETS`](crate::lora::TARGETS).
-    pub(crate) fn linears(&self) -> impl Iterator<Item = &Linear> {
-        let (a, f) = (&self.attention, &self.feed_forward);
-        a.qkv.each.iter().chain(&a.o.each).chain(&f.gate_up.each).chain(&f.down.each)
+    /// Returns the projections in the order of [`lora::TARGETS`](crate::lora::TARGETS).
+    pub(crate) fn linears(&self) -> impl Iterator<Item = &LinearLayer> {
+        let Self { attention, feed_forward, .. } = self;
+        attention
+            .qkv
+            .linears
+            .iter()
+            .chain(&attention.o.linears)
+            .chain(&feed_forward.gate_up.linears)
+            .chain(&feed_forward.down.linears)
     }
 
-    pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear> {
-        let (a, f) = (&mut self.attention, &mut self.feed_forward);
-        a.qkv
-            .each
+    /// Returns the projections in the order of [`Layer::linears`].
+    pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut LinearLayer> {
+        let Self { attention, feed_forward, .. } = self;
+        attention
+            .qkv
+            .linears
             .iter_mut()
-            .chain(&mut a.o.each)
-            .chain(&mut f.gate_up.each)
-            .chain(&mut f.down.each)
+            .chain(&mut attention.o.linears)
+            .chain(&mut feed_forward.gate_up.linears)
+            .chain(&mut feed_forward.down.linears)
     }
 
-    /// Until [`Layer::thaw`], the adapters are taken as they are now; without a graph.
-    pub(crate) fn freeze(&self) -> Result<()> {
-        let (a, f) = (&self.attention, &self.feed_forward);
-        a.qkv.freeze()?;
-        a.o.freeze()?;
-        f.gate_up.freeze()?;
-        f.down.freeze()
+    /// Fixes the adapters until [`Layer::thaw_adapters`]; see [`LinearGroup::freeze_adapters`].
+    pub(crate) fn freeze_adapters(&self) -> Result<()> {
+        self.attention.qkv.freeze_adapters()?;
+        self.attention.o.freeze_adapters()?;
+        self.feed_forward.gate_up.freeze_adapters()?;
+        self.feed_forward.down.freeze_adapters()
     }
 
-    pub(crate) fn thaw(&self) {
-        let (a, f) = (&self.attention, &self.feed_forward);
-        a.qkv.thaw();
-        a.o.thaw();
-        f.gate_up.thaw();
-        f.down.thaw();
+    /// Makes changes of the adapters effective again.
+    pub(crate) fn thaw_adapters(&self) {
+        self.attention.qkv.thaw_adapters();
+        self.attention.o.thaw_adapters();
+        self.feed_forward.gate_up.thaw_adapters();
+        self.feed_forward.down.thaw_adapters();
     }
 }
 
@@ -131,9 +145,9 @@ impl FeedForward {
     }
 }
 
-/// Hugging Face names of the attention's and the feed-forward block's norm.
-fn norm_names(norm_behind: bool) -> [&'static str; 2] {
-    match norm_behind {
+/// Returns the Hugging Face names of the attention's and the feed-forward block's norm.
+fn norm_names(is_post_norm: bool) -> [&'static str; 2] {
+    match is_post_norm {
         true => ["post_attention_layernorm.weight", "post_feedforward_layernorm.weight"],
         false => ["input_layernorm.weight", "post_attention_layernorm.weight"],
     }

@@ -1,30 +1,33 @@
-//! libtorch: models, LoRA, sampling, the update.
+//! Models on libtorch: LoRA, sampling and updates.
 //!
-//! [`Policy`] is the whole of it: it draws rollouts ([`corver_core::Sampler`]) and improves on them
-//! ([`corver_core::Learner`]). Underneath, in the order of a training step:
+//! [`Policy`] combines the parts: it samples rollouts ([`corver_core::Sampler`]) and learns from them
+//! ([`corver_core::Learner`]). The modules, in the order of a training step:
 //!
 //! ```text
-//! plan, memory                what a run takes of the device, before and after
+//! plan, memory                memory of a run: estimate and measurement
 //! model, layer, attention     ids ─▶ hidden states;    rope, weights, files: Hugging Face folders
 //! linear, lora                projections of one input, with their adapters
-//! libtorch                    what libtorch has and tch does not pass on
-//! sample, cache, prompts      prompts ─▶ completions, each prompt run once for all its samples
-//! update, packed, scores,
-//! loss, dpo, critic           rollouts + advantages ─▶ gradient, in micro-batches
+//! libtorch                    functions of libtorch that tch does not expose
+//! sample, draw,
+//! cache, prompts              prompts ─▶ completions, each prompt run once for all its samples
+//! update, micro_batch,
+//! packed, scores              rollouts ─▶ micro-batches ─▶ gradient
+//! objective, loss, dpo,
+//! critic, update_report       advantages or pairs ─▶ loss and report
 //! optimizer, moments,
 //! schedule                    gradient ─▶ adapters
 //! checkpoint                  adapters and optimiser state ─▶ folder, and back
 //! imitation                   demonstrations ─▶ gradient
 //! merge                       model + adapter ─▶ a model for serving
-//! sft                         examples ─▶ a model (how the demo's models are made)
+//! sft                         examples ─▶ a model, such as those of the demo
 //! values                      a model ─▶ plain numbers
 //! ```
 //!
-//! All randomness is named by a seed; libtorch's own generator is never used. Every operation of
-//! libtorch goes through its fallible form, so that a device that fails (out of memory, say) is an
-//! error and not a panic.
+//! A seed names every random draw; libtorch's own generator is used only by [`Model::noise`]. Every
+//! operation of libtorch goes through its fallible form, so that a failing device (out of memory,
+//! say) is an error and not a panic.
 //!
-//! Not here yet: loading weights without a copy in memory.
+//! Limitation: loading weights needs a copy in memory.
 
 mod attention;
 mod cache;
@@ -32,6 +35,7 @@ pub mod checkpoint;
 pub mod critic;
 pub mod device;
 pub mod dpo;
+mod draw;
 pub mod error;
 mod files;
 pub mod imitation;
@@ -42,8 +46,10 @@ pub mod lora;
 pub mod loss;
 pub mod memory;
 mod merge;
+mod micro_batch;
 pub mod model;
 mod moments;
+mod objective;
 pub mod optimizer;
 mod packed;
 pub mod plan;
@@ -58,6 +64,7 @@ pub mod sft;
 #[cfg(test)]
 mod testing;
 mod update;
+mod update_report;
 mod values;
 mod weights;
 
@@ -71,9 +78,9 @@ pub use error::{LearnError, Result};
 pub use merge::merge;
 pub use model::Model;
 pub use optimizer::{AdamW, clip_gradients};
-pub use plan::{Load, MemoryPlan};
+pub use plan::{MemoryPlan, Workload};
 pub use policy::Policy;
-pub use sample::{Completion, Surroundings, Watch, sample, sample_within};
+pub use sample::{SampleHooks, SampledCompletion, Watch, sample, sample_with};
 pub use schedule::CosineSchedule;
 pub use sft::{Example, FitSettings, fit};
 pub use values::WeightValues;

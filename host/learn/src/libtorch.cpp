@@ -1,5 +1,6 @@
-// What libtorch has and tch does not pass on: mostly for a GPU. Everything here goes through libtorch's dispatcher, so it links
-// against a libtorch without CUDA too. Each function returns null, or a message that the caller frees.
+// Functions of libtorch that tch does not expose, mostly for a GPU. All calls go through libtorch's
+// dispatcher, so this links against a libtorch without CUDA too. Each function returns null, or a
+// message that the caller frees.
 
 #include <cstdlib>
 #include <cstring>
@@ -33,20 +34,21 @@ std::optional<at::Tensor> optional(const at::Tensor* tensor) {
 
 at::Tensor* owned(const at::Tensor& tensor) { return new at::Tensor(tensor); }
 
-// SiLU(gate) * up. Composed of two operations it would keep SiLU(gate) for the backward pass, a tenth of a model's graph; here
-// that is computed again.
+// SiLU(gate) * up. As two operations, the graph would save SiLU(gate) too, which is a tenth of a
+// model's graph. Here the backward pass computes it again.
 struct SwiGlu : torch::autograd::Function<SwiGlu> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
+  static at::Tensor forward(
+      torch::autograd::AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
     context->save_for_backward({gate, up});
     return at::silu(gate).mul_(up);
   }
 
   static torch::autograd::variable_list backward(
-      torch::autograd::AutogradContext* context, torch::autograd::variable_list slopes) {
+      torch::autograd::AutogradContext* context, torch::autograd::variable_list grads) {
     const auto saved = context->get_saved_variables();
     const auto& gate = saved[0];
     const auto& up = saved[1];
-    return {at::silu_backward(slopes[0].mul(up), gate), at::silu(gate).mul_(slopes[0])};
+    return {at::silu_backward(grads[0].mul(up), gate), at::silu(gate).mul_(grads[0])};
   }
 };
 
@@ -59,11 +61,13 @@ char* corver_swiglu(const at::Tensor* gate, const at::Tensor* up, at::Tensor** o
 }
 
 char* corver_flash_attention(
-    const at::Tensor* q, const at::Tensor* k, const at::Tensor* v, const at::Tensor* q_starts, const at::Tensor* k_starts,
-    int64_t longest_q, int64_t longest_k, bool causal, at::Tensor** out, at::Tensor** normaliser) {
+    const at::Tensor* q, const at::Tensor* k, const at::Tensor* v, const at::Tensor* q_starts,
+    const at::Tensor* k_starts, int64_t longest_q, int64_t longest_k, bool causal, at::Tensor** out,
+    at::Tensor** normaliser) {
   return guarded([&] {
     auto result = at::_flash_attention_forward(
-        *q, *k, *v, optional(q_starts), optional(k_starts), longest_q, longest_k, 0.0, causal, false);
+        *q, *k, *v, optional(q_starts), optional(k_starts), longest_q, longest_k, 0.0, causal,
+        false);
     *out = owned(std::get<0>(result));
     *normaliser = owned(std::get<1>(result));
   });
@@ -82,10 +86,10 @@ char* corver_memory(int8_t device, uint64_t* free, uint64_t* peak) {
     auto* allocator = c10::getDeviceAllocator(c10::DeviceType::CUDA);
     const auto unused = allocator->getMemoryInfo(device).first;
     const auto stats = allocator->getDeviceStats(device);
-    constexpr auto whole = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    const auto& bytes = stats.allocated_bytes[whole];
-    // What the allocator holds without using it is free to us.
-    *free = unused + (stats.reserved_bytes[whole].current - bytes.current);
+    constexpr auto aggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const auto& bytes = stats.allocated_bytes[aggregate];
+    // Memory that the allocator reserves without using it is free for this process.
+    *free = unused + (stats.reserved_bytes[aggregate].current - bytes.current);
     *peak = bytes.peak;
   });
 }

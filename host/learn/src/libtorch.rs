@@ -1,5 +1,5 @@
-//! What libtorch has and tch does not pass on: an operation with a backward pass of its own; and
-//! for a GPU, flash attention with its normalisers, memory figures, and switches.
+//! Functions of libtorch that tch does not expose: SwiGLU with its own backward pass, and for a GPU
+//! flash attention with its normalisers, memory figures and switches.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char};
@@ -10,8 +10,8 @@ use torch_sys::C_tensor;
 
 use crate::error::{LearnError, Result};
 
-// SAFETY (of every call): `libtorch.cpp` has these signatures. A tensor argument is read, never
-// kept; null stands for none where it says so. A text that comes back was made by `strdup`.
+// SAFETY (of every call): `libtorch.cpp` has these signatures. A tensor argument is read and not
+// retained. `q_starts` and `k_starts` may be null. A returned text is from `strdup`.
 unsafe extern "C" {
     fn corver_swiglu(
         gate: *const C_tensor,
@@ -36,68 +36,70 @@ unsafe extern "C" {
     fn free(text: *mut c_char);
 }
 
-/// SiLU(`gate`) × `up`, both of one shape. The backward pass keeps these two alone.
+/// Returns SiLU(`gate`) × `up`, both of one shape. The graph saves only these two tensors.
 pub(crate) fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     let mut out = null_mut();
-    // SAFETY: see the declarations. Where no message comes back, the result is a new tensor that is
-    // ours.
+    // SAFETY: see the declarations. Without a message, `out` is a new tensor that we own.
     unsafe {
         checked(corver_swiglu(gate.as_ptr(), up.as_ptr(), &raw mut out))?;
         Ok(Tensor::from_ptr(out))
     }
 }
 
-/// Sequences that lie one behind the other in a flat list.
+/// Boundaries of concatenated sequences in a flat list.
 #[derive(Debug)]
-pub(crate) struct Starts {
-    /// `[S + 1]` i32 on the device: where each sequence begins, and where the last one ends.
-    pub(crate) places: Tensor,
-    /// Tokens of the longest.
+pub(crate) struct SequenceStarts {
+    /// `[S + 1]` i32 on the device: start of each sequence, and end of the last one.
+    pub(crate) offsets: Tensor,
+    /// Tokens of the longest sequence.
     pub(crate) longest: i64,
 }
 
-impl Starts {
+impl SequenceStarts {
     pub(crate) fn new(lengths: &[i64], device: Device) -> Result<Self> {
-        let mut place = 0;
-        let places: Vec<i32> = std::iter::once(0)
-            .chain(lengths.iter().map(|length| {
-                place += *length as i32;
-                place
-            }))
-            .collect();
+        let mut end = 0;
+        let mut offsets = vec![end];
+        for &length in lengths {
+            end += length as i32;
+            offsets.push(end);
+        }
         let longest = lengths.iter().copied().max().unwrap_or(0);
-        Ok(Self { places: Tensor::f_from_slice(&places)?.f_to_device(device)?, longest })
+        Ok(Self { offsets: Tensor::f_from_slice(&offsets)?.f_to_device(device)?, longest })
     }
 }
 
-/// Whether [`flash`] takes tensors of this kind there.
+/// Returns true if [`flash`] supports tensors of this kind on the device.
 pub(crate) fn has_flash(kind: Kind, device: Device) -> bool {
     device.is_cuda() && matches!(kind, Kind::BFloat16 | Kind::Half)
 }
 
-/// Attention of `q` `[B, T, H, Dh]` over `k` and `v` `[B, S, Hkv, Dh]` → `[B, T, H, Dh]`, and the
-/// logarithms of its normalisers `[B, H, T]` f32. `causal`: the last query sees every key, the one
-/// before it all but the last, and so on.
+/// Attends with `q` `[B, T, H, Dh]` over `k` and `v` `[B, S, Hkv, Dh]` → `[B, T, H, Dh]`, and the
+/// logarithms of the normalisers `[B, H, T]` f32.
+///
+/// If `causal`, the last query attends to every key, the query before it to all but the last key, and
+/// so on.
 pub(crate) fn flash(q: &Tensor, k: &Tensor, v: &Tensor, causal: bool) -> Result<(Tensor, Tensor)> {
-    call(q, k, v, None, (q.size4()?.1, k.size4()?.1), causal)
+    let longest = (q.size4()?.1, k.size4()?.1);
+    call_flash(q, k, v, None, longest, causal)
 }
 
-/// The same for sequences one behind the other: `q` `[ΣT, H, Dh]` over `k` and `v` `[ΣS, Hkv, Dh]`
-/// → `[ΣT, H, Dh]`, and `[H, ΣT]` f32. Every query sees all keys of its sequence.
+/// Attends within concatenated sequences: `q` `[ΣT, H, Dh]` over `k` and `v` `[ΣS, Hkv, Dh]` → `[ΣT,
+/// H, Dh]`, and `[H, ΣT]` f32. Every query attends to all keys of its sequence.
 pub(crate) fn flash_packed(
     q: &Tensor,
-    q_starts: &Starts,
+    q_starts: &SequenceStarts,
     k: &Tensor,
     v: &Tensor,
-    k_starts: &Starts,
+    k_starts: &SequenceStarts,
 ) -> Result<(Tensor, Tensor)> {
-    call(q, k, v, Some((q_starts, k_starts)), (q_starts.longest, k_starts.longest), false)
+    let longest = (q_starts.longest, k_starts.longest);
+    call_flash(q, k, v, Some((q_starts, k_starts)), longest, false)
 }
 
-/// That flash attention runs on a GPU, and computes attention.
+/// Checks that flash attention runs on a GPU and agrees with plain attention.
 ///
 /// # Errors
-/// What libtorch says, or by how much the two differ.
+/// Fails with libtorch's message, or with the difference.
 pub(crate) fn check_flash(device: Device) -> Result<()> {
     let numbers =
         Tensor::f_arange(12 * 2 * 64, (Kind::Float, device))?.f_sin()?.f_view([1, 12, 2, 64])?;
@@ -110,32 +112,36 @@ pub(crate) fn check_flash(device: Device) -> Result<()> {
         .f_masked_fill(&later, f64::NEG_INFINITY)?
         .f_softmax(-1, Kind::Float)?
         .f_matmul(&y)?;
-    let apart =
-        mixed.f_transpose(1, 2)?.f_to_kind(Kind::Float)?.f_sub(&expected)?.f_abs()?.f_max()?;
-    let apart = apart.f_double_value(&[])?;
-    if apart < 0.02 {
+    let difference = mixed
+        .f_transpose(1, 2)?
+        .f_to_kind(Kind::Float)?
+        .f_sub(&expected)?
+        .f_abs()?
+        .f_max()?
+        .f_double_value(&[])?;
+    if difference < 0.02 {
         return Ok(());
     }
     Err(LearnError::Input {
         what: "flash attention",
-        expected: "attention".into(),
-        got: format!("{apart} beside it"),
+        expected: "the result of plain attention".into(),
+        got: format!("a difference of {difference}"),
     })
 }
 
-fn call(
+fn call_flash(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
-    starts: Option<(&Starts, &Starts)>,
+    starts: Option<(&SequenceStarts, &SequenceStarts)>,
     longest: (i64, i64),
     causal: bool,
 ) -> Result<(Tensor, Tensor)> {
-    let (q_starts, k_starts) = starts
-        .map_or((null(), null()), |(of_q, of_k)| (of_q.places.as_ptr(), of_k.places.as_ptr()));
-    let (mut out, mut normaliser) = (null_mut(), null_mut());
-    // SAFETY: see the declarations. Where no message comes back, both results are new tensors that
-    // are ours.
+    let q_starts = starts.map_or(null(), |(q_starts, _)| q_starts.offsets.as_ptr());
+    let k_starts = starts.map_or(null(), |(_, k_starts)| k_starts.offsets.as_ptr());
+    let mut out = null_mut();
+    let mut normaliser = null_mut();
+    // SAFETY: see the declarations. Without a message, both results are new tensors that we own.
     unsafe {
         checked(corver_flash_attention(
             q.as_ptr(),
@@ -153,50 +159,61 @@ fn call(
     }
 }
 
-/// No cuDNN attention, which plans anew for every length, and TF32 for what products remain in f32;
-/// process-wide.
+/// Switches off cuDNN attention, which makes a new plan for every length, and allows TF32 for the
+/// products in f32. This is for the whole process.
 ///
 /// # Errors
-/// A libtorch without CUDA.
-pub(crate) fn set_up() -> Result<()> {
+/// Fails if libtorch has no CUDA.
+pub(crate) fn set_up_cuda() -> Result<()> {
     // SAFETY: see the declarations.
     unsafe { checked(corver_set_up_cuda()) }
 }
 
-/// Of GPU `device`: bytes that nobody uses, and the most that tensors of this process took since
-/// [`reset_peak`].
-///
-/// # Errors
-/// A libtorch without CUDA, or no such device.
-pub(crate) fn memory(device: usize) -> Result<(u64, u64)> {
-    let (mut free, mut peak) = (0, 0);
-    // SAFETY: see the declarations.
-    unsafe { checked(corver_memory(device as i8, &raw mut free, &raw mut peak))? };
-    Ok((free, peak))
+/// Memory of a GPU, bytes.
+pub(crate) struct GpuMemory {
+    /// Free memory, including unused memory of libtorch's allocator.
+    pub(crate) free: u64,
+    /// Peak of the tensors of this process since [`reset_peak`].
+    pub(crate) peak: u64,
 }
 
-/// Begins a new measurement of the peak.
+/// Returns the memory of GPU `device`.
 ///
 /// # Errors
-/// As [`memory`].
+/// Fails if libtorch has no CUDA, or the device does not exist.
+pub(crate) fn memory(device: usize) -> Result<GpuMemory> {
+    let mut memory = GpuMemory { free: 0, peak: 0 };
+    // SAFETY: see the declarations.
+    unsafe {
+        checked(corver_memory(device as i8, &raw mut memory.free, &raw mut memory.peak))?;
+    }
+    Ok(memory)
+}
+
+/// Starts a new measurement of the peak.
+///
+/// # Errors
+/// Fails as [`memory`].
 pub(crate) fn reset_peak(device: usize) -> Result<()> {
     // SAFETY: see the declarations.
     unsafe { checked(corver_reset_peak(device as i8)) }
 }
 
+/// Turns a message of `libtorch.cpp` into an error.
+///
 /// # Safety
-/// `message` is null, or a text made by `strdup` that nobody else holds.
+/// `message` is null, or a text from `strdup` that the caller owns.
 unsafe fn checked(message: *mut c_char) -> Result<()> {
     if message.is_null() {
         return Ok(());
     }
-    // SAFETY: the caller's.
+    // SAFETY: the caller ensures it.
     let text = unsafe {
         let text = CStr::from_ptr(message).to_string_lossy().into_owned();
         free(message);
         text
     };
-    // libtorch adds a trace of its own functions.
+    // The lines after the first are a trace of libtorch's own functions.
     Err(LearnError::Torch(tch::TchError::Torch(text.lines().next().unwrap_or_default().to_owned())))
 }
 
@@ -212,7 +229,7 @@ mod tests {
         let x = Tensor::zeros([1, 2, 1, 8], (Kind::Float, Device::Cpu));
         let error = flash(&x, &x, &x, true).unwrap_err().to_string();
         assert!(error.contains("_flash_attention_forward"), "{error}");
-        assert!(memory(0).is_err() && reset_peak(0).is_err() && set_up().is_err());
+        assert!(memory(0).is_err() && reset_peak(0).is_err() && set_up_cuda().is_err());
     }
 
     #[test]
@@ -220,30 +237,26 @@ mod tests {
         let noise = |n: f64| {
             (Tensor::arange(24, (Kind::Double, Device::Cpu)) * n).sin().view([2, 3, 4]) * 3.0
         };
-        let slopes_by = |product: fn(&Tensor, &Tensor) -> Tensor| {
+        let gradients_by = |product: fn(&Tensor, &Tensor) -> Tensor| {
             let inputs = [noise(0.7), noise(1.3)].map(|x| x.set_requires_grad(true));
             let out = product(&inputs[0], &inputs[1]);
-            let mut all = Tensor::run_backward(
-                &[(&out * noise(0.3)).sum(Kind::Double)],
-                &inputs,
-                false,
-                false,
-            );
-            all.push(out.detach());
-            all
+            let loss = (&out * noise(0.3)).sum(Kind::Double);
+            let mut results = Tensor::run_backward(&[loss], &inputs, false, false);
+            results.push(out.detach());
+            results
         };
-        let ours = slopes_by(|gate, up| swiglu(gate, up).unwrap());
-        let parts = slopes_by(|gate, up| gate.silu() * up);
-        for (ours, parts) in ours.iter().zip(&parts) {
-            assert!((ours - parts).abs().max().double_value(&[]) < 1e-14);
+        let fused = gradients_by(|gate, up| swiglu(gate, up).unwrap());
+        let plain = gradients_by(|gate, up| gate.silu() * up);
+        for (fused, plain) in fused.iter().zip(&plain) {
+            assert!((fused - plain).abs().max().double_value(&[]) < 1e-14);
         }
         assert!(swiglu(&noise(1.0), &Tensor::zeros([5], (Kind::Double, Device::Cpu))).is_err());
     }
 
     #[test]
     fn starts_are_running_sums() {
-        let starts = Starts::new(&[3, 0, 5], Device::Cpu).unwrap();
-        assert_eq!(Vec::<i32>::try_from(starts.places).unwrap(), [0, 3, 3, 8]);
+        let starts = SequenceStarts::new(&[3, 0, 5], Device::Cpu).unwrap();
+        assert_eq!(Vec::<i32>::try_from(starts.offsets).unwrap(), [0, 3, 3, 8]);
         assert_eq!(starts.longest, 5);
     }
 }

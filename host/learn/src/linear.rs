@@ -6,66 +6,60 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::Result;
 use crate::lora::Adapter;
-use crate::weights::{Role, Weights};
+use crate::weights::{WeightRole, Weights};
 
-/// y = x Wᵀ + b, plus the adapter's share.
+/// A linear layer y = x Wᵀ + b with an optional adapter.
 #[derive(Debug)]
-pub(crate) struct Linear {
+pub(crate) struct LinearLayer {
     /// Hugging Face name without `.weight`.
     pub(crate) name: String,
-    /// `[out, in]`
+    /// Weight W `[out, in]` of the base model.
     pub(crate) weight: Tensor,
-    /// `[out]`
+    /// b `[out]`; `None` if the layer has no bias.
     pub(crate) bias: Option<Tensor>,
     pub(crate) adapter: Option<Adapter>,
 }
 
-/// Linear layers with one input. The first halves of their adapters are one product.
+/// Linear layers with one input. Multiplying with A is one product for all their adapters.
 #[derive(Debug)]
-pub(crate) struct Linears<const N: usize> {
-    pub(crate) each: [Linear; N],
-    /// What the adapters multiply with, while nothing changes it.
-    frozen: RefCell<Option<Factors>>,
+pub(crate) struct LinearGroup<const N: usize> {
+    pub(crate) linears: [LinearLayer; N],
+    /// Converted adapters; `None`: they are converted in every pass.
+    frozen: RefCell<Option<AdapterFactors>>,
 }
 
-/// What adapters multiply with, in the precision of the base weights.
+/// Adapter matrices of a group, in the precision of the base weights.
 #[derive(Debug)]
-struct Factors {
-    /// `[Σ r, in]`, the A of every adapter that takes part.
+struct AdapterFactors {
+    /// `[Σ r, in]`, the A of every active adapter.
     a: Tensor,
-    /// Per layer, B times the scaling `[out, r]`.
+    /// Per layer, B times the scaling `[out, r]`; `None` for a layer without active adapter.
     b: Vec<Option<Tensor>>,
 }
 
-impl Linear {
+impl LinearLayer {
     pub(crate) fn build(
         name: String,
         out: usize,
         input: usize,
-        biased: bool,
+        has_bias: bool,
         weights: &mut Weights,
     ) -> Result<Self> {
-        let weight = weights.take(&format!("{name}.weight"), Role::Matrix, &[out, input])?;
-        let bias = match biased {
-            true => Some(weights.take(&format!("{name}.bias"), Role::Bias, &[out])?),
+        let weight = weights.take(&format!("{name}.weight"), WeightRole::Matrix, &[out, input])?;
+        let bias = match has_bias {
+            true => Some(weights.take(&format!("{name}.bias"), WeightRole::Bias, &[out])?),
             false => None,
         };
         Ok(Self { name, weight, bias, adapter: None })
     }
-
-    /// A, B and scaling of the adapter that takes part.
-    fn active(&self) -> Option<(&Tensor, &Tensor, f64)> {
-        let adapter = self.adapter.as_ref()?;
-        adapter.active().map(|(a, b)| (a, b, adapter.scaling))
-    }
 }
 
-impl<const N: usize> Linears<N> {
-    pub(crate) fn new(each: [Linear; N]) -> Self {
-        Self { each, frozen: RefCell::new(None) }
+impl<const N: usize> LinearGroup<N> {
+    pub(crate) fn new(linears: [LinearLayer; N]) -> Self {
+        Self { linears, frozen: RefCell::new(None) }
     }
 
-    /// `x` `[…, in]` → `[…, out]` of each.
+    /// `x` `[…, in]` → `[…, out]` of each layer.
     pub(crate) fn forward(&self, x: &Tensor) -> Result<[Tensor; N]> {
         let frozen = self.frozen.borrow();
         let computed;
@@ -77,16 +71,16 @@ impl<const N: usize> Linears<N> {
             }
         };
         let mut outputs = Vec::with_capacity(N);
-        for linear in &self.each {
+        for linear in &self.linears {
             outputs.push(project(x, &linear.weight, linear.bias.as_ref())?);
         }
-        if let Some(Factors { a, b }) = factors {
-            let low = project(x, a, None)?; // […, Σ r]
+        if let Some(AdapterFactors { a, b }) = factors {
+            let low_rank = project(x, a, None)?; // […, Σ r]
             let mut first = 0;
             for (output, factor) in outputs.iter_mut().zip(b) {
                 if let Some(factor) = factor {
                     let r = factor.size()[1];
-                    *output = add_projection(output, &low.f_narrow(-1, first, r)?, factor)?;
+                    *output = add_projection(output, &low_rank.f_narrow(-1, first, r)?, factor)?;
                     first += r;
                 }
             }
@@ -94,28 +88,31 @@ impl<const N: usize> Linears<N> {
         Ok(outputs.try_into().unwrap_or_else(|_| unreachable!("every layer has pushed its output")))
     }
 
-    fn factors(&self, kind: Kind) -> Result<Option<Factors>> {
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        for linear in &self.each {
-            b.push(match linear.active() {
+    /// Converts the active adapters; `None` if there are none.
+    fn factors(&self, kind: Kind) -> Result<Option<AdapterFactors>> {
+        let mut a = Vec::new();
+        let mut b = Vec::new();
+        for linear in &self.linears {
+            let active = linear.adapter.as_ref().and_then(Adapter::active);
+            b.push(match active {
                 None => None,
-                Some((own_a, own_b, scaling)) => {
-                    a.push(own_a.f_to_kind(kind)?);
-                    Some(own_b.f_mul_scalar(scaling)?.f_to_kind(kind)?)
+                Some(active) => {
+                    a.push(active.a.f_to_kind(kind)?);
+                    Some(active.b.f_mul_scalar(active.scaling)?.f_to_kind(kind)?)
                 }
             });
         }
         Ok(match a.len() {
             0 => None,
-            1 => Some(Factors { a: a.remove(0), b }),
-            _ => Some(Factors { a: Tensor::f_cat(&a, 0)?, b }),
+            1 => Some(AdapterFactors { a: a.remove(0), b }),
+            _ => Some(AdapterFactors { a: Tensor::f_cat(&a, 0)?, b }),
         })
     }
 
-    /// Until `thaw`, the adapters are taken as they are now; without a graph. Nobody changes them
-    /// meanwhile.
-    pub(crate) fn freeze(&self) -> Result<()> {
-        let factors = match self.each.first() {
+    /// Converts the adapters once, without a graph, for all passes until
+    /// [`LinearGroup::thaw_adapters`]. Changes until then have no effect.
+    pub(crate) fn freeze_adapters(&self) -> Result<()> {
+        let factors = match self.linears.first() {
             None => None,
             Some(linear) => self.factors(linear.weight.f_kind()?)?,
         };
@@ -123,19 +120,20 @@ impl<const N: usize> Linears<N> {
         Ok(())
     }
 
-    pub(crate) fn thaw(&self) {
+    /// Ends [`LinearGroup::freeze_adapters`].
+    pub(crate) fn thaw_adapters(&self) {
         self.frozen.replace(None);
     }
 }
 
-/// Rows up to which a weight is the left factor of a product on the CPU.
+/// Most rows for which a weight is the left factor of a product on the CPU.
 const FEW_ROWS: i64 = 256;
 
-/// x Wᵀ + b: `x` `[…, in]`, `weight` `[out, in]`, `bias` `[out]` → `[…, out]`.
+/// Returns x Wᵀ + b: `x` `[…, in]`, `weight` `[out, in]`, `bias` `[out]` → `[…, out]`.
 ///
-/// Few rows on the CPU are computed as (W xᵀ)ᵀ. A matrix product first copies its right side into
-/// the order in which it is going to read it; for few rows this takes as long as the product itself
-/// where that side is the weight.
+/// Few rows on the CPU are computed as (W xᵀ)ᵀ. A matrix product first copies its right factor into
+/// the order in which it reads it. For few rows this takes as long as the product itself if that
+/// factor is the weight.
 pub(crate) fn project(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     if !has_few_rows(x) {
         return Ok(x.f_linear(weight, bias)?);
@@ -147,7 +145,7 @@ pub(crate) fn project(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Res
     as_rows(&y, x)
 }
 
-/// y + x Wᵀ: `y` `[…, out]`, `x` `[…, in]`, `weight` `[out, in]`.
+/// Returns y + x Wᵀ: `y` `[…, out]`, `x` `[…, in]`, `weight` `[out, in]`.
 fn add_projection(y: &Tensor, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     if has_few_rows(x) {
         return as_rows(&columns(y)?.f_addmm(weight, &columns(x)?)?, x);
@@ -162,13 +160,13 @@ fn has_few_rows(x: &Tensor) -> bool {
     x.device() == Device::Cpu && x.size().iter().rev().skip(1).product::<i64>() <= FEW_ROWS
 }
 
-/// `[…, n]` → `[n, …]`, of two dimensions.
+/// Transposes `[…, n]` to a matrix `[n, …]`.
 fn columns(x: &Tensor) -> Result<Tensor> {
     let width = x.size().last().copied().unwrap_or(1);
     Ok(x.f_reshape([-1, width])?.f_transpose(0, 1)?)
 }
 
-/// `y` `[n, rows]` → `[…, n]`, with the other dimensions of `like`.
+/// Transposes `y` `[n, rows]` to `[…, n]`, with the other dimensions of `like`.
 fn as_rows(y: &Tensor, like: &Tensor) -> Result<Tensor> {
     let mut size = like.size();
     if let Some(last) = size.last_mut() {
@@ -195,12 +193,12 @@ mod tests {
         close(what, far, 0.0, 1e-10, 0.0)
     }
 
-    fn layers<const N: usize>(row: &Value) -> Linears<N> {
+    fn layers<const N: usize>(row: &Value) -> LinearGroup<N> {
         let lora = LoraSettings {
             r: row["r"].as_u64().unwrap() as usize,
             alpha: row["alpha"].as_f64().unwrap(),
         };
-        Linears::new(std::array::from_fn(|n| Linear {
+        LinearGroup::new(std::array::from_fn(|n| LinearLayer {
             name: n.to_string(),
             weight: matrix(&row["W"]),
             bias: (!row["bias"].is_null()).then(|| Tensor::from_slice(&numbers(&row["bias"]))),
@@ -208,7 +206,7 @@ mod tests {
         }))
     }
 
-    /// Against PEFT's layer; two layers whose first halves are one product give it twice.
+    /// Compares with PEFT's layer: two layers that share the product with A give its result twice.
     /// `make conformance` runs them.
     #[test]
     #[ignore = "needs CORVER_SHARED: `make conformance`"]
@@ -217,7 +215,7 @@ mod tests {
             let x = matrix(&row["x"]).set_requires_grad(true);
             let pair = layers::<2>(row);
             let outputs = pair.forward(&x).map_err(|e| e.to_string())?;
-            for (layer, y) in pair.each.iter().zip(outputs) {
+            for (layer, y) in pair.linears.iter().zip(outputs) {
                 close_to("y", &y, &row["y"])?;
                 let Adapter { a, b, scaling, .. } = layer.adapter.as_ref().unwrap();
                 same("scaling", *scaling, row["scaling"].as_f64().unwrap())?;
@@ -252,14 +250,15 @@ mod tests {
 
     #[test]
     fn frozen_layers_ignore_adapter_changes() {
-        let model = crate::testing::stirred("llama", &LoraSettings { r: 3, alpha: 6.0 });
+        let model =
+            crate::testing::with_random_adapter("llama", &LoraSettings { r: 3, alpha: 6.0 });
         let batch = model.batch(&[&[1, 5, 2]]).unwrap();
         let differs = |before: &Tensor| {
             (model.hidden(&batch).unwrap() - before).abs().max().double_value(&[]) > 1e-4
         };
         let _guard = tch::no_grad_guard();
         let before = model.hidden(&batch).unwrap();
-        let frozen = model.freeze().unwrap();
+        let frozen = model.freeze_adapters().unwrap();
         for (_, b) in
             model.lora_parameters().into_iter().filter(|(name, _)| name.contains("lora_B"))
         {

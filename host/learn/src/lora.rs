@@ -1,8 +1,8 @@
 //! Low-rank adapters (Hu et al. 2021) on every projection of a decoder layer, in PEFT's layout.
 //!
 //! Weights and gradients of the adapters are f32 whatever the base model's precision: with bf16
-//! adapters OLMo-2 runs diverged within ten steps. They multiply in the base model's. No dropout,
-//! no bias.
+//! adapters OLMo-2 runs diverged within ten steps. Products are in the base model's precision. No
+//! dropout, no bias.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::Result;
 use crate::files;
-use crate::random::Stream;
+use crate::random::RandomStream;
 
 /// The projections that get an adapter, as PEFT names them.
 pub const TARGETS: [&str; 7] =
@@ -23,19 +23,27 @@ pub const TARGETS: [&str; 7] =
 /// The adapter of one linear layer.
 #[derive(Debug)]
 pub(crate) struct Adapter {
-    /// `[r, in]`
+    /// A `[r, in]`, f32.
     pub(crate) a: Tensor,
-    /// `[out, r]`
+    /// B `[out, r]`, f32.
     pub(crate) b: Tensor,
     pub(crate) scaling: f64,
+    /// False: the reference takes the adapter's part.
     pub(crate) on: bool,
-    /// A and B of the reference, which take part while this adapter is off; `None`: the reference
-    /// is the base model.
+    /// A and B of the reference; `None`: the reference is the base model.
     reference: Option<(Tensor, Tensor)>,
 }
 
+/// The matrices that a forward pass uses.
+pub(crate) struct ActiveAdapter<'a> {
+    pub(crate) a: &'a Tensor,
+    pub(crate) b: &'a Tensor,
+    pub(crate) scaling: f64,
+}
+
 impl Adapter {
-    /// A uniform in ±1/√in (PEFT's kaiming-uniform), B zero: the model is unchanged at first.
+    /// Draws A uniformly from ±1/√in (PEFT's kaiming-uniform) and sets B to zero: the model's
+    /// output does not change.
     pub(crate) fn random(
         name: &str,
         out: i64,
@@ -44,37 +52,46 @@ impl Adapter {
         seed: u64,
         device: Device,
     ) -> Result<Self> {
-        let mut stream = Stream::new(seed, name, &[]);
-        let (r, bound) = (lora.r as i64, 1.0 / (input as f32).sqrt());
-        let a: Vec<f32> = (0..r * input).map(|_| bound * (2.0 * stream.uniform() - 1.0)).collect();
-        let a = Tensor::f_from_slice(&a)?.f_view([r, input])?.f_to_device(device)?;
+        let mut stream = RandomStream::new(seed, name, &[]);
+        let r = lora.r as i64;
+        let bound = 1.0 / (input as f32).sqrt();
+        let draws: Vec<f32> =
+            (0..r * input).map(|_| bound * (2.0 * stream.uniform() - 1.0)).collect();
+        let a = Tensor::f_from_slice(&draws)?.f_view([r, input])?.f_to_device(device)?;
         let b = Tensor::f_zeros([out, r], (Kind::Float, device))?;
         Ok(Self::new(a, b, lora))
     }
 
     pub(crate) fn new(a: Tensor, b: Tensor, lora: &LoraSettings) -> Self {
-        let (a, b) = (a.set_requires_grad(true), b.set_requires_grad(true));
-        Self { a, b, scaling: lora.alpha / lora.r as f64, on: true, reference: None }
-    }
-
-    /// A and B that take part now.
-    pub(crate) fn active(&self) -> Option<(&Tensor, &Tensor)> {
-        match self.on {
-            true => Some((&self.a, &self.b)),
-            false => self.reference.as_ref().map(|(a, b)| (a, b)),
+        Self {
+            a: a.set_requires_grad(true),
+            b: b.set_requires_grad(true),
+            scaling: lora.alpha / lora.r as f64,
+            on: true,
+            reference: None,
         }
     }
 
-    pub(crate) fn keep_as_reference(&mut self) -> Result<()> {
-        let kept = |tensor: &Tensor| {
-            Ok::<_, tch::TchError>(tensor.f_detach_copy()?.set_requires_grad(false))
-        };
-        self.reference = Some((kept(&self.a)?, kept(&self.b)?));
+    /// Returns the adapter if it is on, else the reference's; `None` for the base model.
+    pub(crate) fn active(&self) -> Option<ActiveAdapter<'_>> {
+        let scaling = self.scaling;
+        match &self.reference {
+            _ if self.on => Some(ActiveAdapter { a: &self.a, b: &self.b, scaling }),
+            Some((a, b)) => Some(ActiveAdapter { a, b, scaling }),
+            None => None,
+        }
+    }
+
+    /// Makes a copy of the adapter the reference.
+    pub(crate) fn freeze_as_reference(&mut self) -> Result<()> {
+        let a = self.a.f_detach_copy()?.set_requires_grad(false);
+        let b = self.b.f_detach_copy()?.set_requires_grad(false);
+        self.reference = Some((a, b));
         Ok(())
     }
 }
 
-/// W + s · B A, in the precision of W.
+/// Returns W + s · B A, in the precision of W.
 pub(crate) fn merged_weight(
     weight: &Tensor,
     a: &Tensor,
@@ -85,7 +102,7 @@ pub(crate) fn merged_weight(
     Ok(weight.f_to_kind(a.f_kind()?)?.f_add(&delta)?.f_to_kind(weight.f_kind()?)?)
 }
 
-/// PEFT's name of one adapter matrix (`A` or `B`) of the layer with the given Hugging Face name.
+/// Returns PEFT's name of an adapter matrix (`A` or `B`) of the layer with this Hugging Face name.
 pub(crate) fn peft_name(layer: &str, matrix: &str) -> String {
     format!("base_model.model.{layer}.lora_{matrix}.weight")
 }
@@ -98,12 +115,12 @@ pub(crate) fn write(
     base: Option<&str>,
     kind: Kind,
 ) -> Result<()> {
-    let matrices = adapters
-        .iter()
-        .flat_map(|(name, x)| [(peft_name(name, "A"), &x.a), (peft_name(name, "B"), &x.b)]);
-    let tensors = matrices
-        .map(|(name, x)| Ok((name, x.f_detach()?.f_to_kind(kind)?)))
-        .collect::<Result<Vec<_>>>()?;
+    let mut tensors = Vec::with_capacity(2 * adapters.len());
+    for (name, adapter) in adapters {
+        for (matrix, tensor) in [("A", &adapter.a), ("B", &adapter.b)] {
+            tensors.push((peft_name(name, matrix), tensor.f_detach()?.f_to_kind(kind)?));
+        }
+    }
     files::write_tensors(&folder.join("adapter_model.safetensors"), &tensors)?;
     let config = json!({
         "peft_type": "LORA",
@@ -122,83 +139,63 @@ pub(crate) fn write(
     files::write(&folder.join("adapter_config.json"), format!("{config:#}\n").as_bytes())
 }
 
-/// Far above every adapter that was ever trained; its square is still a number in f32.
+/// Largest `lora_alpha` that is read: far above any in use, and its square is finite in f32.
 const MAX_ALPHA: f64 = 1e6;
 
-/// An adapter folder's content: the settings, and the adapter of each layer that has one.
-pub(crate) struct Stored {
+/// Content of an adapter folder: the settings, and the adapters of the layers that have one.
+pub(crate) struct AdapterCheckpoint {
     pub(crate) settings: LoraSettings,
+    /// Tensors that no layer has taken yet, by PEFT name.
     tensors: BTreeMap<String, Tensor>,
     path: PathBuf,
 }
 
-impl Stored {
-    /// The files of a checkpoint are compared with their checksums first.
+impl AdapterCheckpoint {
+    /// Reads an adapter folder. If it is a checkpoint, its checksums are verified first.
     pub(crate) fn read(folder: &Path, device: Device) -> Result<Self> {
         if folder.join(files::CHECKPOINT_STATE).exists() {
             files::verify_checksums(folder)?;
         }
-        let config_path = folder.join("adapter_config.json");
-        let text = std::fs::read_to_string(&config_path)
-            .map_err(PretrainedError::io("read", &config_path))?;
-        let malformed = |got: String| {
-            let expected = "a plain LoRA configuration (r, lora_alpha)";
-            PretrainedError::malformed(&config_path, expected, got)
-        };
-        let config: Value = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
-        refuse_variations(&config, &config_path)?;
-        let r = config
-            .get("r")
-            .and_then(Value::as_u64)
-            .filter(|&r| r > 0)
-            .ok_or_else(|| malformed("no r".into()))?;
-        let alpha = config
-            .get("lora_alpha")
-            .and_then(Value::as_f64)
-            .ok_or_else(|| malformed("no lora_alpha".into()))?;
-        if !(0.0..=MAX_ALPHA).contains(&alpha) {
-            return Err(malformed(format!(
-                "a lora_alpha of {alpha}; from 0 to {MAX_ALPHA} are possible"
-            ))
-            .into());
-        }
+        let settings = read_config(&folder.join("adapter_config.json"))?;
         let path = folder.join("adapter_model.safetensors");
         let tensors = files::read_tensors(&path, Some(Kind::Float), device)?;
-        Ok(Self { settings: LoraSettings { r: r as usize, alpha }, tensors, path })
+        Ok(Self { settings, tensors, path })
     }
 
-    /// The adapter of the layer with this name and shape, if it is there.
+    /// Takes the adapter of a layer `[out, input]`; `None` if the layer has none.
     pub(crate) fn take(&mut self, layer: &str, out: i64, input: i64) -> Result<Option<Adapter>> {
         let r = self.settings.r as i64;
-        let mut matrix = |which, shape: [i64; 2]| -> Result<Option<Tensor>> {
-            let name = peft_name(layer, which);
-            match self.tensors.remove(&name) {
-                Some(tensor) if tensor.size() != shape => {
-                    let expected = format!("shape {shape:?} (from the base model and r = {r})");
-                    let got = format!("{:?}", tensor.size());
-                    Err(PretrainedError::tensor(&self.path, &name, expected, got).into())
-                }
-                found => Ok(found),
-            }
+        let a = self.take_matrix(&peft_name(layer, "A"), [r, input])?;
+        let b = self.take_matrix(&peft_name(layer, "B"), [out, r])?;
+        let missing = match (a, b) {
+            (Some(a), Some(b)) => return Ok(Some(Adapter::new(a, b, &self.settings))),
+            (None, None) => return Ok(None),
+            (Some(_), None) => "B",
+            (None, Some(_)) => "A",
         };
-        let (a, b) = (matrix("A", [r, input])?, matrix("B", [out, r])?);
-        match (a, b) {
-            (Some(a), Some(b)) => Ok(Some(Adapter::new(a, b, &self.settings))),
-            (None, None) => Ok(None),
-            (a, _) => {
-                let name = peft_name(layer, if a.is_some() { "B" } else { "A" });
-                let (expected, got) = ("both matrices of the adapter", "only the other one");
-                Err(PretrainedError::tensor(&self.path, &name, expected, got).into())
+        let name = peft_name(layer, missing);
+        let expected = "both matrices of the adapter";
+        Err(PretrainedError::tensor(&self.path, &name, expected, "only the other one").into())
+    }
+
+    fn take_matrix(&mut self, name: &str, shape: [i64; 2]) -> Result<Option<Tensor>> {
+        match self.tensors.remove(name) {
+            Some(tensor) if tensor.size() != shape => {
+                let r = self.settings.r;
+                let expected = format!("shape {shape:?} (from the base model and r = {r})");
+                let got = format!("{:?}", tensor.size());
+                Err(PretrainedError::tensor(&self.path, name, expected, got).into())
             }
+            matrix => Ok(matrix),
         }
     }
 
-    /// All tensors, by PEFT name.
+    /// Returns the remaining tensors by PEFT name.
     pub(crate) fn into_tensors(self) -> BTreeMap<String, Tensor> {
         self.tensors
     }
 
-    /// Checks that every tensor of the file found its layer.
+    /// Checks that layers have taken all tensors.
     pub(crate) fn finish(self) -> Result<()> {
         match self.tensors.into_iter().next() {
             None => Ok(()),
@@ -211,14 +208,32 @@ impl Stored {
     }
 }
 
+fn read_config(path: &Path) -> Result<LoraSettings> {
+    let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
+    let config: Value = serde_json::from_str(&text).map_err(|error| malformed(path, error))?;
+    refuse_variations(&config, path)?;
+    let r = config
+        .get("r")
+        .and_then(Value::as_u64)
+        .filter(|&r| r > 0)
+        .ok_or_else(|| malformed(path, "no r"))?;
+    let alpha = config
+        .get("lora_alpha")
+        .and_then(Value::as_f64)
+        .ok_or_else(|| malformed(path, "no lora_alpha"))?;
+    if !(0.0..=MAX_ALPHA).contains(&alpha) {
+        let got = format!("a lora_alpha of {alpha}; from 0 to {MAX_ALPHA} are possible");
+        return Err(malformed(path, got).into());
+    }
+    Ok(LoraSettings { r: r as usize, alpha })
+}
+
+fn malformed(path: &Path, got: impl std::fmt::Display) -> PretrainedError {
+    PretrainedError::malformed(path, "a plain LoRA configuration (r, lora_alpha)", got)
+}
+
+/// Refuses settings that change what the matrices mean.
 fn refuse_variations(config: &Value, path: &Path) -> Result<()> {
-    let plain = |value: &Value| match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Object(map) => map.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::String(text) => text == "none",
-        _ => false,
-    };
     for key in [
         "use_rslora",
         "use_dora",
@@ -228,7 +243,7 @@ fn refuse_variations(config: &Value, path: &Path) -> Result<()> {
         "modules_to_save",
         "fan_in_fan_out",
     ] {
-        if let Some(value) = config.get(key).filter(|value| !plain(value)) {
+        if let Some(value) = config.get(key).filter(|value| !is_plain(value)) {
             let expected = "plain LoRA without it";
             return Err(PretrainedError::unsupported(path, key, value, expected).into());
         }
@@ -236,10 +251,20 @@ fn refuse_variations(config: &Value, path: &Path) -> Result<()> {
     Ok(())
 }
 
+fn is_plain(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::String(text) => text == "none",
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{stirred, tiny};
+    use crate::testing::{tiny, with_random_adapter};
 
     const LORA: LoraSettings = LoraSettings { r: 3, alpha: 6.0 };
 
@@ -269,7 +294,7 @@ mod tests {
 
     #[test]
     fn disabled_adapters_give_base_model() {
-        let mut model = stirred("llama", &LORA);
+        let mut model = with_random_adapter("llama", &LORA);
         let base = hidden(&tiny("llama", 1));
         assert!(differ(&base, &hidden(&model)) > 1e-3);
         model.set_adapters(false);
@@ -278,7 +303,7 @@ mod tests {
 
     #[test]
     fn merged_adapters_preserve_output() {
-        let mut model = stirred("qwen2", &LORA);
+        let mut model = with_random_adapter("qwen2", &LORA);
         let before = hidden(&model);
         model.merge_lora().unwrap();
         assert!(model.lora_parameters().is_empty());
@@ -287,7 +312,7 @@ mod tests {
 
     #[test]
     fn saved_adapters_round_trip() {
-        let model = stirred("olmo2", &LORA);
+        let model = with_random_adapter("olmo2", &LORA);
         let dir = tempfile::tempdir().unwrap();
         model.save_adapter(dir.path()).unwrap();
         let mut again = tiny("olmo2", 1);
@@ -303,7 +328,7 @@ mod tests {
     #[test]
     fn adapter_of_other_shape_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
-        stirred("llama", &LORA).save_adapter(dir.path()).unwrap();
+        with_random_adapter("llama", &LORA).save_adapter(dir.path()).unwrap();
         let mut config = crate::testing::tiny_config("llama");
         config.num_layers = 1;
         let mut smaller = crate::Model::random(config.clone(), 1, Device::Cpu).unwrap();
@@ -316,7 +341,7 @@ mod tests {
     #[test]
     fn dora_adapter_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
-        stirred("llama", &LORA).save_adapter(dir.path()).unwrap();
+        with_random_adapter("llama", &LORA).save_adapter(dir.path()).unwrap();
         let path = dir.path().join("adapter_config.json");
         let config = std::fs::read_to_string(&path)
             .unwrap()

@@ -1,69 +1,69 @@
 //! The GRPO loss and its relatives, with per-token advantages (TRL 0.23's definitions).
 //!
-//! The completion tokens of a batch lie in one flat list, so that there is no padding to mask. A
-//! token's loss is
+//! The completion tokens of a batch form one flat list, so there is no padding to mask. The loss of a
+//! token is
 //!
 //! ```text
 //! −w·min(min(ρ, δ)·A, clip(ρ, 1−ε_low, 1+ε_high)·A) + β·k3,   ρ = exp(new − old),   k3 = exp(ref − new) − (ref − new) − 1
 //! ```
 //!
-//! with w = 1, or min(exp(old − sampled), C) where another program sampled (truncated importance
-//! sampling, Yao et al. 2025; TRL's `vllm_importance_sampling_correction`),
+//! with w = 1, or min(exp(old − sampled), C) if an engine sampled (truncated importance sampling,
+//! Yao et al. 2025; TRL's `vllm_importance_sampling_correction`).
 //!
-//! and the batch's loss is the sum of the token losses, each times the weight of its row
-//! ([`row_weights`]). Weights are computed over the whole step, so that the losses of its
-//! micro-batches simply add up: gradient accumulation gives the gradient of the full batch whatever
-//! the split.
+//! The loss of a batch is the sum of the token losses, each times the weight of its row
+//! ([`row_weights`]). Weights are computed over the full step, so the losses of its micro-batches
+//! add up: gradient accumulation gives the gradient of the full batch for every split.
 
 use corver_core::{ImportanceLevel, LossSettings, LossType};
 use tch::{Kind, Tensor};
 
 use crate::error::Result;
 
-/// One batch, its completion tokens in a flat list of n. All tensors on one device.
+/// A batch as flat lists of its n completion tokens. All tensors are on one device.
 #[derive(Debug)]
 pub struct LossInputs<'a> {
     /// `[n]` log-probabilities under the policy; gradients go here.
     pub new: &'a Tensor,
-    /// `[n]` those of the policy that sampled; `None`: the policy itself, before this update.
+    /// `[n]` log-probabilities under the policy that sampled; `None`: the policy before this update.
     pub old: Option<&'a Tensor>,
-    /// `[n]` w; `None`: 1.
+    /// `[n]` correction w; `None`: 1.
     pub correction: Option<&'a Tensor>,
-    /// `[n]` those of the reference model; needed where β is above 0.
+    /// `[n]` log-probabilities under the reference; required if β is above 0.
     pub reference: Option<&'a Tensor>,
-    /// `[n]`
+    /// `[n]` advantage A of each token.
     pub advantages: &'a Tensor,
     /// `[n]` weight of each token ([`row_weights`]).
     pub weights: &'a Tensor,
-    /// `[n]` i64, the row that each token belongs to, from 0.
+    /// `[n]` i64, index of each token's row.
     pub rows: &'a Tensor,
     /// `[B]` tokens of each row.
     pub lengths: &'a Tensor,
 }
 
-/// A batch's loss and what is logged of it; sums, so that micro-batches add up.
+/// The loss of a batch with its figures. These are sums, so that micro-batches add up.
 #[derive(Debug)]
 pub struct Loss {
-    /// Scalar with a graph to `new`.
+    /// Scalar with a graph to [`LossInputs::new`].
     pub loss: Tensor,
-    /// Sum of k3 over the tokens, nats; `None` where β is 0.
+    /// Sum of k3 over the tokens, nats; `None` if β is 0.
     pub kl_sum: Option<f64>,
-    /// Tokens whose ratio was below 1 − ε while the advantage was negative.
+    /// Number of tokens with a negative advantage whose ratio is below 1 − ε.
     pub clipped_low: f64,
-    /// Tokens whose ratio was above 1 + ε while the advantage was positive.
+    /// Number of tokens with a positive advantage whose ratio is above 1 + ε.
     pub clipped_high: f64,
 }
 
 impl Loss {
-    /// A loss without anything else to log.
-    pub(crate) fn alone(loss: Tensor) -> Self {
+    /// Returns a loss whose figures are zero or absent.
+    pub(crate) fn without_figures(loss: Tensor) -> Self {
         Self { loss, kl_sum: None, clipped_low: 0.0, clipped_high: 0.0 }
     }
 }
 
-/// The weight of every token of each row, for a step whose completions have these `lengths` (empty
-/// ones included). `tokens_in_step` is what `dapo` divides by: the tokens of all micro-batches that
-/// share this optimiser step.
+/// Returns the weight of a token in each row of a step, whose completions have these `lengths`.
+///
+/// Empty completions count as rows. `tokens_in_step` is the divisor of `dapo`: the tokens of all
+/// micro-batches of the optimiser step.
 #[must_use]
 pub fn row_weights(
     loss_type: LossType,
@@ -73,19 +73,22 @@ pub fn row_weights(
 ) -> Vec<f64> {
     let rows = lengths.len().max(1) as f64;
     let total: usize = lengths.iter().sum();
-    let of_row = |&length: &usize| match loss_type {
-        LossType::Grpo => 1.0 / (rows * length.max(1) as f64),
-        LossType::Bnpo => 1.0 / total.max(1) as f64,
-        LossType::DrGrpo => 1.0 / (rows * max_completion_length.max(1) as f64),
-        LossType::Dapo => 1.0 / tokens_in_step.max(1) as f64,
-    };
-    lengths.iter().map(of_row).collect()
+    let mut weights = Vec::with_capacity(lengths.len());
+    for &length in lengths {
+        weights.push(match loss_type {
+            LossType::Grpo => 1.0 / (rows * length.max(1) as f64),
+            LossType::Bnpo => 1.0 / total.max(1) as f64,
+            LossType::DrGrpo => 1.0 / (rows * max_completion_length.max(1) as f64),
+            LossType::Dapo => 1.0 / tokens_in_step.max(1) as f64,
+        });
+    }
+    weights
 }
 
-/// The weighted sum of the token losses.
+/// Returns the weighted sum of the token losses.
 ///
 /// # Errors
-/// Where the tensors' shapes do not fit.
+/// Fails if the shapes do not fit.
 pub fn grpo_loss(settings: &LossSettings, inputs: &LossInputs<'_>) -> Result<Loss> {
     let LossInputs { new, advantages, .. } = *inputs;
     let old = inputs.old.map_or_else(|| new.f_detach(), |old| Ok(old.shallow_clone()))?;
@@ -93,7 +96,8 @@ pub fn grpo_loss(settings: &LossSettings, inputs: &LossInputs<'_>) -> Result<Los
     if settings.importance_sampling_level == ImportanceLevel::Sequence {
         log_ratio = row_means(&log_ratio, inputs)?;
     }
-    let (low, high) = (1.0 - settings.epsilon_low, 1.0 + settings.epsilon_high);
+    let low = 1.0 - settings.epsilon_low;
+    let high = 1.0 + settings.epsilon_high;
     let ratio = log_ratio.f_exp()?;
     let clamped = ratio.f_clamp(low, high)?;
     let ratio = match settings.delta {
@@ -112,18 +116,17 @@ pub fn grpo_loss(settings: &LossSettings, inputs: &LossInputs<'_>) -> Result<Los
         token_loss = token_loss.f_add(&k3.f_mul_scalar(settings.beta)?)?;
         kl_sum = Some(k3.f_sum(Kind::Double)?.f_double_value(&[])?);
     }
-    let count = |hit: Tensor, side: Tensor| -> Result<f64> {
-        Ok(hit.f_logical_and(&side)?.f_sum(Kind::Double)?.f_double_value(&[])?)
-    };
+    let is_clipped_low = ratio.f_lt(low)?.f_logical_and(&advantages.f_lt(0.0)?)?;
+    let is_clipped_high = ratio.f_gt(high)?.f_logical_and(&advantages.f_gt(0.0)?)?;
     Ok(Loss {
         loss: token_loss.f_mul(inputs.weights)?.f_sum(token_loss.f_kind()?)?,
         kl_sum,
-        clipped_low: count(ratio.f_lt(low)?, advantages.f_lt(0.0)?)?,
-        clipped_high: count(ratio.f_gt(high)?, advantages.f_gt(0.0)?)?,
+        clipped_low: is_clipped_low.f_sum(Kind::Double)?.f_double_value(&[])?,
+        clipped_high: is_clipped_high.f_sum(Kind::Double)?.f_double_value(&[])?,
     })
 }
 
-/// Each token gets its row's mean.
+/// Replaces each token's value by the mean of its row.
 fn row_means(values: &Tensor, inputs: &LossInputs<'_>) -> Result<Tensor> {
     let lengths = inputs.lengths.f_to_kind(values.f_kind()?)?.f_clamp_min(1.0)?;
     let sums = lengths.f_zeros_like()?.f_index_add(0, inputs.rows, values)?;
@@ -134,7 +137,7 @@ fn row_means(values: &Tensor, inputs: &LossInputs<'_>) -> Result<Tensor> {
 /// log-probabilities of a batch's completion tokens; `weights` `[n]` are 1/N.
 ///
 /// # Errors
-/// If the tensors' shapes do not fit.
+/// Fails if the shapes do not fit.
 pub fn imitation_loss(log_probs: &Tensor, weights: &Tensor) -> Result<Tensor> {
     Ok(log_probs.f_mul(weights)?.f_sum(log_probs.f_kind()?)?.f_neg()?)
 }
@@ -148,7 +151,8 @@ mod tests {
         let new = Tensor::from_slice(&[-1.0f64, -2.0, -0.5]).set_requires_grad(true);
         let advantages = Tensor::from_slice(&[1.0f64, -2.0, 3.0]);
         let weights = Tensor::from_slice(&[0.25f64, 0.25, 0.5]); // rows of 2 and 1 tokens
-        let (rows, lengths) = (Tensor::from_slice(&[0i64, 0, 1]), Tensor::from_slice(&[2i64, 1]));
+        let rows = Tensor::from_slice(&[0i64, 0, 1]);
+        let lengths = Tensor::from_slice(&[2i64, 1]);
         let settings = LossSettings { beta: 0.0, ..LossSettings::default() };
         let inputs = LossInputs {
             new: &new,
@@ -176,7 +180,7 @@ mod tests {
         assert_eq!(
             Vec::<f64>::try_from(gradient).unwrap(),
             [-0.5, 0.25, -1.5],
-            "of the policy's term alone"
+            "the correction scales the policy's term alone"
         );
     }
 

@@ -1,4 +1,4 @@
-//! How much memory a device has left, and how much a phase of the training took.
+//! Free memory of a device, and the peak of a training phase.
 
 use corver_pretrained::PretrainedError;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
@@ -7,13 +7,13 @@ use tch::Device;
 use crate::error::Result;
 use crate::libtorch;
 
-/// Bytes that a process may still take: of a GPU, or of this machine or container.
+/// Returns the free memory of a GPU, or of this machine or container, bytes.
 ///
 /// # Errors
-/// A GPU that does not answer.
+/// Fails if the GPU does not respond, or the machine's memory cannot be read.
 pub fn free(device: Device) -> Result<u64> {
     if let Device::Cuda(index) = device {
-        return Ok(libtorch::memory(index)?.0);
+        return Ok(libtorch::memory(index)?.free);
     }
     let system = System::new_with_specifics(
         RefreshKind::nothing().with_memory(MemoryRefreshKind::everything()),
@@ -21,24 +21,24 @@ pub fn free(device: Device) -> Result<u64> {
     .map_err(|error| {
         PretrainedError::io("read", "/proc/meminfo".as_ref())(std::io::Error::other(error))
     })?;
-    let of_container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.free_memory);
-    Ok(system.available_memory().min(of_container))
+    let container_free = system.cgroup_limits().map_or(u64::MAX, |limits| limits.free_memory);
+    Ok(system.available_memory().min(container_free))
 }
 
-/// The most bytes that this process took since `begin`: of a GPU's memory, its tensors; of the
-/// machine's, everything.
+/// A measurement of the peak memory of this process: the tensors on a GPU, or the resident set on
+/// the CPU.
 #[derive(Debug)]
 pub struct Peak(Device);
 
 const STATUS: &str = "/proc/self/status";
-/// Whoever writes 5 here begins a new measurement of the status's `VmHWM` (proc(5)).
+/// Writing 5 to this file resets `VmHWM` in [`STATUS`]; see proc(5).
 const CLEAR: &str = "/proc/self/clear_refs";
 
 impl Peak {
-    /// Begins a measurement; one at a time is possible per device.
+    /// Starts a measurement. It ends an earlier one on the same device.
     ///
     /// # Errors
-    /// A GPU that does not answer, or a `/proc` that cannot be written.
+    /// Fails if the GPU does not respond, or `/proc` cannot be written.
     pub fn begin(device: Device) -> Result<Self> {
         match device {
             Device::Cuda(index) => libtorch::reset_peak(index)?,
@@ -49,13 +49,13 @@ impl Peak {
         Ok(Self(device))
     }
 
-    /// Bytes.
+    /// Returns the peak since [`Peak::begin`], bytes.
     ///
     /// # Errors
-    /// As [`Peak::begin`].
+    /// Fails as [`Peak::begin`].
     pub fn bytes(&self) -> Result<u64> {
         if let Device::Cuda(index) = self.0 {
-            return Ok(libtorch::memory(index)?.1);
+            return Ok(libtorch::memory(index)?.peak);
         }
         let status = std::fs::read_to_string(STATUS)
             .map_err(PretrainedError::io("read", STATUS.as_ref()))?;
@@ -66,5 +66,12 @@ impl Peak {
             .parse::<u64>()
             .map_err(|_| PretrainedError::malformed(STATUS.as_ref(), "VmHWM in kB", line))?;
         Ok(kib << 10)
+    }
+}
+
+/// Logs the peak memory of a phase, if the system reports it.
+pub(crate) fn log_peak(phase: &str, peak: Result<Peak>) {
+    if let Ok(bytes) = peak.and_then(|peak| peak.bytes()) {
+        tracing::info!(phase, mib = bytes >> 20, "peak memory");
     }
 }

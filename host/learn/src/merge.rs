@@ -1,32 +1,32 @@
-//! A model with an adapter folded into its weights, for programs that serve models. Training never
-//! uses one: a weight in bf16 would swallow the small changes that training begins with.
+//! Merging an adapter into a model's weights, for programs that serve models. Training never merges:
+//! rounding to bf16 would remove the small changes of its first steps.
 
 use std::path::Path;
 
 use corver_core::Precision;
 use corver_pretrained::PretrainedError;
 use serde_json::Value as Json;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind};
 
 use crate::error::{LearnError, Result};
 use crate::files;
 use crate::model::Model;
 
-/// What holds a model's weights in its folder. Everything else is copied.
-const WEIGHTS: [&str; 6] = ["safetensors", "bin", "pt", "pth", "gguf", "onnx"];
+/// Extensions of files with weights. All other files of the folder are copied.
+const WEIGHT_EXTENSIONS: [&str; 6] = ["safetensors", "bin", "pt", "pth", "gguf", "onnx"];
 
-/// Writes the Hugging Face folder `out`, which appears only when it is complete: the model in
-/// `base` with the adapter in `adapter` added to its weights in f32, rounded to the dtype that
-/// `base` names, in one file.
+/// Adds the adapter in `adapter` to the weights of the model in `base`, and writes the result as the
+/// Hugging Face folder `out`.
+///
+/// The sum is in f32 and then rounded to the dtype of `base`. `out` appears only when it is complete.
 ///
 /// # Errors
-/// Where `base` or `adapter` cannot be read, `out` exists, or it cannot be written.
+/// Fails if `base` or `adapter` cannot be read, `out` exists, or it cannot be written.
 pub fn merge(base: &Path, adapter: &Path, out: &Path, device: Device) -> Result<()> {
     if out.exists() {
-        let expected = "a folder that does not exist yet".into();
         return Err(LearnError::Input {
             what: "the merged model's folder",
-            expected,
+            expected: "a folder that does not exist yet".into(),
             got: out.display().to_string(),
         });
     }
@@ -35,15 +35,17 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, device: Device) -> Result<
     model.merge_lora()?;
     let kind = stored_kind(&base.join("config.json"))?;
     let folder = files::create_folder(out)?;
-    let rounded = |(name, tensor): (String, &Tensor)| Ok((name, tensor.f_to_kind(kind)?));
-    let weights = model.parameters().into_iter().map(rounded).collect::<Result<Vec<_>>>()?;
+    let mut weights = Vec::new();
+    for (name, tensor) in model.parameters() {
+        weights.push((name, tensor.f_to_kind(kind)?));
+    }
     files::write_tensors(&folder.path().join("model.safetensors"), &weights)?;
     for entry in std::fs::read_dir(base).map_err(PretrainedError::io("list", base))? {
         let path = entry.map_err(PretrainedError::io("list", base))?.path();
         let name = path.file_name().unwrap_or_default();
         let holds_weights = path
             .extension()
-            .is_some_and(|extension| WEIGHTS.iter().any(|known| extension == *known));
+            .is_some_and(|extension| WEIGHT_EXTENSIONS.iter().any(|known| extension == *known));
         let lists_weights = name.to_string_lossy().ends_with(".index.json");
         if path.is_file() && !holds_weights && !lists_weights {
             std::fs::copy(&path, folder.path().join(name))
@@ -53,7 +55,7 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, device: Device) -> Result<
     files::finish_folder(folder, out)
 }
 
-/// What config.json says of the weights' dtype; f32 where it says nothing.
+/// Returns the dtype of the weights according to config.json; f32 if it has none.
 fn stored_kind(path: &Path) -> Result<Kind> {
     let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
     let malformed =

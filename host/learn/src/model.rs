@@ -1,70 +1,71 @@
 //! A decoder-only language model: Llama 3.x, Qwen2/2.5, Qwen3 and OLMo-2 in one.
 
+mod adapters;
+
 use std::path::Path;
 
-use corver_core::LoraSettings;
-use corver_core::Precision;
+use corver_core::{LoraSettings, Precision};
 use tch::{Device, Kind, Tensor};
 
 use crate::attention::Pass;
 use crate::cache::KvCache;
-use crate::device::kind;
+use crate::device::{kind, upload};
 use crate::error::{LearnError, Result};
 use crate::files;
 use crate::layer::{Layer, rms_norm};
-use crate::linear::{Linear, project};
-use crate::lora::{self, Adapter};
+use crate::linear::project;
 use crate::packed::{Packed, check_sequence};
 use crate::prompts::PromptKeys;
-use crate::rope::Rope;
-use crate::weights::{Role, Weights};
+use crate::rope::RotaryEmbedding;
+use crate::weights::{WeightRole, Weights};
 use corver_pretrained::{ModelConfig, PretrainedError};
 
-/// The model; weights are frozen unless [`Model::train_all`] says otherwise.
+/// A language model with frozen weights, unless [`Model::train_all`] unfreezes them.
 #[derive(Debug)]
 pub struct Model {
     config: ModelConfig,
     kind: Kind,
     device: Device,
-    /// `[V, D]`
+    /// `[V, D]`, one row per token id.
     embedding: Tensor,
     layers: Vec<Layer>,
-    /// `[D]`
+    /// `[D]`, weight of the last norm.
     norm: Tensor,
-    /// `[V, D]`; `None` where the embedding serves.
+    /// `[V, D]`; `None` if the output layer shares the embedding.
     head: Option<Tensor>,
-    rope: Rope,
+    rope: RotaryEmbedding,
     lora: Option<LoraSettings>,
-    /// Where it was loaded from: its folder, or `OWNER/NAME` for a download of Hugging Face's
-    /// tools.
-    base: Option<String>,
+    /// Name by which PEFT finds the model: its folder, or `OWNER/NAME` for a download by Hugging
+    /// Face's tools. `None` if the model is not from a folder.
+    base_name: Option<String>,
 }
 
 impl Model {
     /// Loads a Hugging Face folder: config.json and model.safetensors, or its shards.
     ///
     /// # Errors
-    /// An unreadable file, an architecture that is not supported, a weight that is missing,
-    /// superfluous or misshapen.
+    /// Fails if a file cannot be read, the architecture is not supported, or a weight is missing,
+    /// superfluous or of another shape.
     pub fn load(folder: &Path, precision: Precision, device: Device) -> Result<Self> {
         let config = ModelConfig::read(&folder.join("config.json"))?;
         let kind = kind(precision, device);
         let mut weights = Weights::open(folder, kind, device)?;
-        let model =
-            Self { base: base_name(folder), ..Self::build(config, kind, device, &mut weights)? };
-        let tied = model.head.is_none();
+        let mut model = Self::build(config, kind, device, &mut weights)?;
+        model.base_name = base_name(folder);
+        let is_tied = model.head.is_none();
+        // Some checkpoints store tensors that the architecture computes or shares.
         weights.finish(|name| {
-            (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq")
+            (is_tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq")
         })?;
         Ok(model)
     }
 
-    /// A model whose weights are drawn from `seed`, in f32.
+    /// Creates a model in f32 whose weights are drawn from `seed`.
     ///
     /// # Errors
-    /// Sizes that do not fit together, or no memory on the device.
+    /// Fails if the sizes do not fit together, or the device has no memory.
     pub fn random(config: ModelConfig, seed: u64, device: Device) -> Result<Self> {
-        config.check().map_err(wrong_shape)?;
+        config.check().map_err(invalid_config)?;
         Self::build(
             config,
             Kind::Float,
@@ -73,13 +74,13 @@ impl Model {
         )
     }
 
-    /// A model of noise, made on the device itself: for measurements, which do not care what it
-    /// says.
+    /// Creates a model of noise from the device's own generator. It is fast and not reproducible:
+    /// for measurements of time and memory.
     ///
     /// # Errors
-    /// As [`Model::random`].
+    /// Fails as [`Model::random`].
     pub fn noise(config: ModelConfig, precision: Precision, device: Device) -> Result<Self> {
-        config.check().map_err(wrong_shape)?;
+        config.check().map_err(invalid_config)?;
         let kind = kind(precision, device);
         Self::build(config, kind, device, &mut Weights::Noise { kind, device })
     }
@@ -90,17 +91,19 @@ impl Model {
         device: Device,
         weights: &mut Weights,
     ) -> Result<Self> {
-        let (v, d) = (config.vocab_size, config.hidden_size);
-        let embedding = weights.take("model.embed_tokens.weight", Role::Matrix, &[v, d])?;
-        let layers = (0..config.num_layers)
-            .map(|n| Layer::build(&config, n, weights))
-            .collect::<Result<_>>()?;
-        let norm = weights.take("model.norm.weight", Role::Norm, &[d])?;
+        let v = config.vocab_size;
+        let d = config.hidden_size;
+        let embedding = weights.take("model.embed_tokens.weight", WeightRole::Matrix, &[v, d])?;
+        let mut layers = Vec::with_capacity(config.num_layers);
+        for n in 0..config.num_layers {
+            layers.push(Layer::build(&config, n, weights)?);
+        }
+        let norm = weights.take("model.norm.weight", WeightRole::Norm, &[d])?;
         let head = match config.tie_embeddings {
             true => None,
-            false => Some(weights.take("lm_head.weight", Role::Matrix, &[v, d])?),
+            false => Some(weights.take("lm_head.weight", WeightRole::Matrix, &[v, d])?),
         };
-        let rope = Rope::new(&config, kind, device)?;
+        let rope = RotaryEmbedding::new(&config, kind, device)?;
         Ok(Self {
             config,
             kind,
@@ -111,15 +114,15 @@ impl Model {
             head,
             rope,
             lora: None,
-            base: None,
+            base_name: None,
         })
     }
 
-    /// Writes config.json and model.safetensors, as `transformers` reads them; the folder is made
-    /// if need be.
+    /// Writes config.json and model.safetensors as `transformers` reads them; creates the folder if
+    /// needed.
     ///
     /// # Errors
-    /// Where a file cannot be written.
+    /// Fails if a file cannot be written.
     pub fn save(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(PretrainedError::io("create", folder))?;
         let tensors: Vec<_> = self
@@ -133,37 +136,39 @@ impl Model {
         files::write(&folder.join("config.json"), config.as_bytes())
     }
 
-    /// The shape.
+    /// Returns the architecture and its sizes.
     #[must_use]
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
 
-    /// Where the weights are.
+    /// Returns the device that holds the weights.
     #[must_use]
     pub fn device(&self) -> Device {
         self.device
     }
 
-    /// Dtype of the weights.
+    /// Returns the dtype of the weights.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Base weights with their Hugging Face names.
+    /// Returns the base weights with their Hugging Face names.
     #[must_use]
     pub fn parameters(&self) -> Vec<(String, &Tensor)> {
-        let mut all = vec![("model.embed_tokens.weight".to_owned(), &self.embedding)];
+        let mut parameters = vec![("model.embed_tokens.weight".to_owned(), &self.embedding)];
         for (n, layer) in self.layers.iter().enumerate() {
-            layer.parameters(n, &mut all);
+            layer.push_parameters(n, &mut parameters);
         }
-        all.push(("model.norm.weight".into(), &self.norm));
-        all.extend(self.head.as_ref().map(|head| ("lm_head.weight".to_owned(), head)));
-        all
+        parameters.push(("model.norm.weight".into(), &self.norm));
+        if let Some(head) = &self.head {
+            parameters.push(("lm_head.weight".into(), head));
+        }
+        parameters
     }
 
-    /// Whether gradients reach the base weights.
+    /// Sets whether gradients reach the base weights.
     pub fn train_all(&mut self, on: bool) {
         for (_, tensor) in self.parameters() {
             // The flag is set on the tensor itself; the returned handle is the same one.
@@ -171,169 +176,47 @@ impl Model {
         }
     }
 
-    /// Adds fresh adapters to every projection; they change nothing until they are trained.
+    /// Returns the final hidden states `[B, T, D]` of `tokens` `[B, T]` i64, with causal attention.
+    ///
+    /// Shorter rows are padded **at the right** with any valid id. No token attends to a later one,
+    /// so padding needs no mask and changes nothing.
     ///
     /// # Errors
-    /// A rank of 0, or no memory on the device.
-    pub fn add_lora(&mut self, lora: &LoraSettings, seed: u64) -> Result<()> {
-        if let Some(problem) = corver_settings::check("update.lora", lora).into_iter().next() {
-            return Err(problem.into());
-        }
-        let device = self.device;
-        for linear in self.linears_mut() {
-            let (out, input) = linear.weight.size2()?;
-            linear.adapter = Some(Adapter::random(&linear.name, out, input, lora, seed, device)?);
-        }
-        self.lora = Some(*lora);
-        Ok(())
-    }
-
-    /// Takes the adapters of a folder in PEFT's layout; the model's own are dropped.
-    ///
-    /// # Errors
-    /// Files that cannot be read, another kind of adapter, or adapters that do not fit this model.
-    pub fn load_adapter(&mut self, folder: &Path) -> Result<()> {
-        let mut stored = lora::Stored::read(folder, self.device)?;
-        let settings = stored.settings;
-        let mut loaded = Vec::new();
-        for linear in self.linears_mut() {
-            let (out, input) = linear.weight.size2()?;
-            loaded.push(stored.take(&linear.name, out, input)?);
-        }
-        stored.finish()?;
-        for (linear, adapter) in self.linears_mut().zip(loaded) {
-            linear.adapter = adapter;
-        }
-        self.lora = Some(settings);
-        Ok(())
-    }
-
-    /// Writes the adapters in PEFT's layout; the folder is made if need be.
-    ///
-    /// # Errors
-    /// A model without adapters, or a file that cannot be written.
-    pub fn save_adapter(&self, folder: &Path) -> Result<()> {
-        self.save_adapter_in(folder, Precision::F32)
-    }
-
-    /// As [`Self::save_adapter`], in bf16 where that is the precision, else in f32.
-    pub(crate) fn save_adapter_in(&self, folder: &Path, precision: Precision) -> Result<()> {
-        let Some(settings) = &self.lora else {
-            return Err(LearnError::Input {
-                what: "model",
-                expected: "adapters".into(),
-                got: "none".into(),
-            });
-        };
-        std::fs::create_dir_all(folder).map_err(PretrainedError::io("create", folder))?;
-        let adapters: Vec<_> = self
-            .linears()
-            .filter_map(|linear| Some((linear.name.clone(), linear.adapter.as_ref()?)))
-            .collect();
-        let kind = if precision == Precision::Bf16 { Kind::BFloat16 } else { Kind::Float };
-        lora::write(folder, &adapters, settings, self.base.as_deref(), kind)
-    }
-
-    /// Folds the adapters into the weights and drops them.
-    ///
-    /// # Errors
-    /// Where the device fails.
-    pub fn merge_lora(&mut self) -> Result<()> {
-        let _guard = tch::no_grad_guard();
-        for linear in self.linears_mut() {
-            if let Some(adapter) = linear.adapter.take() {
-                linear.weight =
-                    lora::merged_weight(&linear.weight, &adapter.a, &adapter.b, adapter.scaling)?;
-            }
-        }
-        self.lora = None;
-        Ok(())
-    }
-
-    /// From now on the model without its adapters is what it is now, in place of the base model.
-    ///
-    /// # Errors
-    /// Where the device has no room for another adapter.
-    pub fn keep_as_reference(&mut self) -> Result<()> {
-        self.linears_mut()
-            .filter_map(|linear| linear.adapter.as_mut())
-            .try_for_each(Adapter::keep_as_reference)
-    }
-
-    /// Whether the adapters take part; without them the model is the base model, or what
-    /// [`Self::keep_as_reference`] kept. Returns whether they did before.
-    pub fn set_adapters(&mut self, on: bool) -> bool {
-        let mut were = false;
-        for adapter in self.linears_mut().filter_map(|linear| linear.adapter.as_mut()) {
-            were |= adapter.on;
-            adapter.on = on;
-        }
-        were
-    }
-
-    /// The adapters' settings, where there are adapters.
-    #[must_use]
-    pub fn lora(&self) -> Option<&LoraSettings> {
-        self.lora.as_ref()
-    }
-
-    /// Adapter weights with their PEFT names.
-    #[must_use]
-    pub fn lora_parameters(&self) -> Vec<(String, &Tensor)> {
-        self.linears()
-            .filter_map(|linear| Some((linear.name.as_str(), linear.adapter.as_ref()?)))
-            .flat_map(|(name, x)| {
-                [(lora::peft_name(name, "A"), &x.a), (lora::peft_name(name, "B"), &x.b)]
-            })
-            .collect()
-    }
-
-    fn linears(&self) -> impl Iterator<Item = &Linear> {
-        self.layers.iter().flat_map(Layer::linears)
-    }
-
-    fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear> {
-        self.layers.iter_mut().flat_map(Layer::linears_mut)
-    }
-
-    /// `tokens` `[B, T]` i64 → the final hidden states `[B, T, D]`, causal. Shorter rows are padded
-    /// **at the right** with any valid id: no real token looks at a later one, so that padding
-    /// needs no mask and changes nothing.
-    ///
-    /// # Errors
-    /// Where the device fails.
+    /// Fails if the device fails.
     pub fn hidden(&self, tokens: &Tensor) -> Result<Tensor> {
-        self.forward(tokens, &mut Pass::Whole)
+        self.forward(tokens, &mut Pass::Full)
     }
 
-    /// `hidden` `[…, D]` → logits `[…, V]` f32, those of one place next to each other.
+    /// Returns the logits `[…, V]` f32 of hidden states `[…, D]`. The logits of one position are
+    /// contiguous.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Fails if the device fails.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
         Ok(project(hidden, self.head_weight(), None)?.f_to_kind(Kind::Float)?.f_contiguous()?)
     }
 
-    /// `[V, D]`
+    /// Returns the weight `[V, D]` of the output layer.
     pub(crate) fn head_weight(&self) -> &Tensor {
         self.head.as_ref().unwrap_or(&self.embedding)
     }
 
-    /// Runs the prompts once; returns their keys and values, and the logits `[Q, V]` of each one's
-    /// next token.
+    /// Runs each prompt once. Returns its keys and values, and the logits `[Q, V]` of the token
+    /// after each prompt.
     pub(crate) fn prefill(&self, prompts: &[&[u32]]) -> Result<(PromptKeys, Tensor)> {
         let groups: Vec<_> = prompts.iter().map(|&prompt| (prompt, Vec::new())).collect();
         let packed = Packed::new(&self.config, self.device, &groups)?;
         let mut keys = PromptKeys::with_capacity(self.layers.len());
-        let hidden = self.forward(&packed.tokens, &mut Pass::Prefill(&packed, &mut keys))?; // [1, ΣP, D]
-        let last: Vec<i64> =
+        let mut pass = Pass::Prefill(&packed, &mut keys);
+        let hidden = self.forward(&packed.tokens, &mut pass)?.f_squeeze_dim(0)?; // [ΣP, D]
+        let last_index: Vec<i64> =
             packed.groups.iter().map(|group| group.start + group.prompt - 1).collect();
-        let last = Tensor::f_from_slice(&last)?.f_to_device(self.device)?;
-        let logits = self.logits(&hidden.f_squeeze_dim(0)?.f_index_select(0, &last)?)?;
+        let last_hidden = hidden.f_index_select(0, &upload(&last_index, self.device)?)?;
+        let logits = self.logits(&last_hidden)?;
         Ok((keys, logits))
     }
 
-    /// A cache for `rows[p]` completions of prompt p.
+    /// Returns a cache for `rows[p]` completions of prompt p, each with room for `room` tokens.
     pub(crate) fn cache(
         &self,
         keys: PromptKeys,
@@ -346,22 +229,15 @@ impl Model {
         KvCache::new(keys, &lengths, rows, group as i64, room)
     }
 
-    /// Takes the adapters as they are now until what comes back is dropped; no gradient reaches
-    /// them until then.
-    pub(crate) fn freeze(&self) -> Result<Frozen<'_>> {
-        let frozen = Frozen(self);
-        self.layers.iter().try_for_each(Layer::freeze)?;
-        Ok(frozen)
-    }
-
-    /// `tokens` `[N]` i64, one per row of the cache → logits `[N, V]` of the next ones.
+    /// Decodes one token per row of the cache: `tokens` `[N]` i64 → logits `[N, V]` of the next
+    /// tokens.
     pub(crate) fn step(&self, tokens: &Tensor, cache: &mut KvCache) -> Result<Tensor> {
         let hidden = self.forward(&tokens.f_unsqueeze(1)?, &mut Pass::Step(cache))?;
         cache.advance()?;
         self.logits(&hidden.f_squeeze_dim(1)?)
     }
 
-    /// Rows of ids → `[B, T]` i64 on the device, padded at the right with 0.
+    /// Uploads rows of ids as `[B, T]` i64, padded at the right with 0.
     pub(crate) fn batch(&self, rows: &[&[u32]]) -> Result<Tensor> {
         let longest = rows.iter().map(|r| r.len()).max().unwrap_or(0);
         let mut flat = Vec::with_capacity(rows.len() * longest);
@@ -370,13 +246,11 @@ impl Model {
             flat.extend(row.iter().map(|&id| i64::from(id)));
             flat.resize(flat.len() + longest - row.len(), 0);
         }
-        Ok(Tensor::f_from_slice(&flat)?
-            .f_view([rows.len() as i64, longest as i64])?
-            .f_to_device(self.device)?)
+        Ok(upload(&flat, self.device)?.f_view([rows.len() as i64, longest as i64])?)
     }
 
-    /// Prompts with their completions → the final hidden states `[N, D]`, in the order of the flat
-    /// list.
+    /// Returns the final hidden states `[N, D]` of prompts with their completions, in the order of
+    /// the flat list.
     pub(crate) fn hidden_packed(&self, packed: &Packed) -> Result<Tensor> {
         Ok(self.forward(&packed.tokens, &mut Pass::Packed(packed))?.f_squeeze_dim(0)?)
     }
@@ -387,9 +261,10 @@ impl Model {
             Pass::Packed(packed) | Pass::Prefill(packed, _) => {
                 self.rope.angles(&packed.positions)?
             }
-            _ => self
-                .rope
-                .angles(&Tensor::f_arange(tokens.size()[1], (Kind::Int64, self.device))?)?,
+            Pass::Full => {
+                let positions = Tensor::f_arange(tokens.size()[1], (Kind::Int64, self.device))?;
+                self.rope.angles(&positions)?
+            }
         };
         let mut x = Tensor::f_embedding(&self.embedding, tokens, -1, false, false)?; // [B, T, D]
         for (n, layer) in self.layers.iter().enumerate() {
@@ -399,32 +274,22 @@ impl Model {
     }
 }
 
-/// See [`Model::freeze`].
-pub(crate) struct Frozen<'m>(&'m Model);
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        self.0.layers.iter().for_each(Layer::thaw);
-    }
-}
-
-fn wrong_shape((expected, got): (&'static str, String)) -> LearnError {
+fn invalid_config((expected, got): (&'static str, String)) -> LearnError {
     LearnError::Input { what: "model config", expected: expected.into(), got }
 }
 
-/// What `peft` finds the model by.
+/// Returns the name by which PEFT finds the model of a folder.
 fn base_name(folder: &Path) -> Option<String> {
     let folder = std::path::absolute(folder).ok()?;
-    let repository = || {
-        let repository = folder
-            .parent()
-            .filter(|parent| parent.ends_with("snapshots"))?
-            .parent()?
-            .file_name()?
-            .to_str()?;
-        Some(repository.strip_prefix("models--")?.replacen("--", "/", 1))
-    };
-    repository().or_else(|| Some(folder.to_str()?.to_owned()))
+    hub_name(&folder).or_else(|| Some(folder.to_str()?.to_owned()))
+}
+
+/// Returns `OWNER/NAME` for `…/models--OWNER--NAME/snapshots/REVISION`, the layout of Hugging Face's
+/// cache.
+fn hub_name(folder: &Path) -> Option<String> {
+    let snapshots = folder.parent().filter(|parent| parent.ends_with("snapshots"))?;
+    let repository = snapshots.parent()?.file_name()?.to_str()?;
+    Some(repository.strip_prefix("models--")?.replacen("--", "/", 1))
 }
 
 #[cfg(test)]
@@ -482,12 +347,14 @@ mod tests {
         let model = tiny("llama", 4);
         let dir = tempfile::tempdir().unwrap();
         model.save(dir.path()).unwrap();
-        let all =
-            files::read_tensors(&dir.path().join("model.safetensors"), None, Device::Cpu).unwrap();
+        let tensors: Vec<_> =
+            files::read_tensors(&dir.path().join("model.safetensors"), None, Device::Cpu)
+                .unwrap()
+                .into_iter()
+                .collect();
         std::fs::remove_file(dir.path().join("model.safetensors")).unwrap();
         let mut weight_map = serde_json::Map::new();
-        let all: Vec<_> = all.into_iter().collect();
-        for (n, part) in all.chunks(all.len() / 2 + 1).enumerate() {
+        for (n, part) in tensors.chunks(tensors.len() / 2 + 1).enumerate() {
             let name = format!("model-{n}.safetensors");
             let part: Vec<_> = part.iter().map(|(k, t)| (k.clone(), t.shallow_clone())).collect();
             files::write_tensors(&dir.path().join(&name), &part).unwrap();
@@ -541,12 +408,12 @@ mod tests {
         let bytes = [&(header.len() as u64).to_le_bytes()[..], header].concat();
         std::fs::write(dir.path().join("model.safetensors"), bytes).unwrap();
         let error = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap_err();
-        let said = error.to_string();
+        let message = error.to_string();
         assert!(
-            said.contains("model.safetensors")
-                && said.contains("`x`")
-                && said.contains("9223372036854775808"),
-            "{said}"
+            message.contains("model.safetensors")
+                && message.contains("`x`")
+                && message.contains("9223372036854775808"),
+            "{message}"
         );
     }
 

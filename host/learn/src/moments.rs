@@ -1,57 +1,55 @@
-//! A moment of a parameter between two steps: in f32, or in 8 bits with a scale for every 256
+//! An optimiser's moment of a parameter, stored in f32, or in 8 bits with a scale for every 256
 //! numbers (Dettmers et al. 2022, “8-bit Optimizers via Block-wise Quantization”).
 
 use corver_core::MomentPrecision;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use crate::error::{LearnError, Result};
 
-/// Numbers that share a scale, the largest magnitude among them.
+/// Numbers that share a scale, which is the largest magnitude among them.
 const BLOCK: i64 = 256;
 
-/// Parameters with fewer elements keep f32 moments, as in the published optimiser.
-const FEWEST: usize = 4096;
+/// Parameters with fewer elements have f32 moments, as in the published optimiser.
+const MIN_EIGHT_BIT_ELEMENTS: usize = 4096;
 
+/// A moment of one parameter.
 #[derive(Debug)]
 pub(crate) enum Moment {
     Full(Tensor),
     EightBit(EightBit),
 }
 
-/// n numbers, each a level times its block's scale.
+/// A tensor of n numbers, each a level times the scale of its block.
 #[derive(Debug)]
 pub(crate) struct EightBit {
-    /// `[n]` u8, places in `levels`.
+    /// `[n]` u8, indices in `levels`.
     codes: Tensor,
-    /// `[⌈n / 256⌉]` f32
+    /// `[⌈n / 256⌉]` f32, scale of each block.
     scales: Tensor,
-    /// `[256]` f32, rising.
+    /// `[256]` f32, the levels in ascending order.
     levels: Tensor,
-    /// Of the parameter.
+    /// Shape of the parameter.
     shape: Vec<i64>,
 }
 
 impl Moment {
-    /// Of zeros, for a parameter like this; `signed` where it can be negative.
+    /// Creates a zero moment for a parameter; `signed` if it can be negative.
     pub(crate) fn new(
         parameter: &Tensor,
         precision: MomentPrecision,
         signed: bool,
     ) -> Result<Self> {
         let zeros = parameter.f_zeros_like()?.f_detach()?;
-        if precision == MomentPrecision::F32 || parameter.numel() < FEWEST {
+        if precision == MomentPrecision::F32 || parameter.numel() < MIN_EIGHT_BIT_ELEMENTS {
             return Ok(Self::Full(zeros));
         }
         let levels = Tensor::f_from_slice(&levels(signed))?.f_to_device(parameter.device())?;
-        let empty = || Tensor::f_zeros([0], (Kind::Float, Device::Cpu));
-        let mut moment =
-            EightBit { codes: empty()?, scales: empty()?, levels, shape: parameter.size() };
-        moment.write(&zeros)?;
-        Ok(Self::EightBit(moment))
+        let (codes, scales) = quantise(&zeros, &levels)?;
+        Ok(Self::EightBit(EightBit { codes, scales, levels, shape: parameter.size() }))
     }
 
-    /// In the parameter's shape. Until [`Moment::write`], what is computed with it in place may or
-    /// may not be kept.
+    /// Returns the moment in the parameter's shape. In-place operations on it may change the moment;
+    /// call [`Moment::write`] with the result.
     pub(crate) fn read(&self) -> Result<Tensor> {
         match self {
             Self::Full(value) => Ok(value.shallow_clone()),
@@ -61,13 +59,15 @@ impl Moment {
 
     pub(crate) fn write(&mut self, value: &Tensor) -> Result<()> {
         match self {
-            Self::Full(own) => *own = value.shallow_clone(),
-            Self::EightBit(moment) => moment.write(value)?,
+            Self::Full(full) => *full = value.shallow_clone(),
+            Self::EightBit(EightBit { codes, scales, levels, .. }) => {
+                (*codes, *scales) = quantise(value, levels)?;
+            }
         }
         Ok(())
     }
 
-    /// What there is to save, by name.
+    /// Returns the tensors to save, with the ends of their names.
     pub(crate) fn tensors(&self) -> Vec<(&'static str, &Tensor)> {
         match self {
             Self::Full(value) => vec![("", value)],
@@ -77,29 +77,31 @@ impl Moment {
         }
     }
 
-    /// One like this, from what [`Moment::tensors`] gave.
+    /// Returns a moment like this one with saved tensors; `take` returns each by the name that
+    /// [`Moment::tensors`] has for it.
     pub(crate) fn restored(&self, mut take: impl FnMut(&str) -> Result<Tensor>) -> Result<Self> {
-        let mut like = |name: &str, own: &Tensor| {
-            let saved = take(name)?;
-            match saved.size() == own.size() && saved.f_kind()? == own.f_kind()? {
-                true => Ok(saved),
-                false => Err(LearnError::Input {
-                    what: "optimiser state",
-                    expected: format!("{:?} of shape {:?}", own.kind(), own.size()),
-                    got: format!("{:?} of shape {:?}", saved.kind(), saved.size()),
-                }),
-            }
-        };
         Ok(match self {
-            Self::Full(own) => Self::Full(like("", own)?),
-            Self::EightBit(own) => Self::EightBit(EightBit {
-                codes: like(".codes", &own.codes)?,
-                scales: like(".scales", &own.scales)?,
-                levels: own.levels.shallow_clone(),
-                shape: own.shape.clone(),
+            Self::Full(full) => Self::Full(check_like(take("")?, full)?),
+            Self::EightBit(EightBit { codes, scales, levels, shape }) => Self::EightBit(EightBit {
+                codes: check_like(take(".codes")?, codes)?,
+                scales: check_like(take(".scales")?, scales)?,
+                levels: levels.shallow_clone(),
+                shape: shape.clone(),
             }),
         })
     }
+}
+
+/// Checks that a saved tensor has the shape and dtype of `like`.
+fn check_like(saved: Tensor, like: &Tensor) -> Result<Tensor> {
+    if saved.size() == like.size() && saved.f_kind()? == like.f_kind()? {
+        return Ok(saved);
+    }
+    Err(LearnError::Input {
+        what: "optimiser state",
+        expected: format!("{:?} of shape {:?}", like.kind(), like.size()),
+        got: format!("{:?} of shape {:?}", saved.kind(), saved.size()),
+    })
 }
 
 impl EightBit {
@@ -109,35 +111,38 @@ impl EightBit {
         let scales = self.scales.f_repeat_interleave_self_int(BLOCK, 0, None)?.f_narrow(0, 0, n)?;
         Ok(levels.f_mul(&scales)?.f_view(self.shape.as_slice())?)
     }
-
-    /// Each number takes the nearest level.
-    fn write(&mut self, value: &Tensor) -> Result<()> {
-        let flat = value.f_reshape([-1])?;
-        let n = flat.numel() as i64;
-        let blocks =
-            flat.f_constant_pad_nd([0, (BLOCK - n % BLOCK) % BLOCK])?.f_view([-1, BLOCK])?;
-        self.scales = blocks.f_abs()?.f_amax([1i64].as_slice(), false)?;
-        // A block of zeros is divided by something, and stays one.
-        let shares = blocks
-            .f_div(&self.scales.f_clamp_min(f64::from(f32::MIN_POSITIVE))?.f_unsqueeze(1)?)?;
-        let (lower, upper) = (self.levels.f_narrow(0, 0, 255)?, self.levels.f_narrow(0, 1, 255)?);
-        let borders = lower.f_add(&upper)?.f_div_scalar(2.0)?;
-        let codes = shares.f_bucketize(&borders, false, false)?;
-        self.codes =
-            codes.f_to_kind(Kind::Uint8)?.f_view([-1])?.f_narrow(0, 0, n)?.f_contiguous()?;
-        Ok(())
-    }
 }
 
-/// The 256 levels of a dynamic-exponent number within ±1: in each decade from 1e-6 up twice as many
-/// evenly spaced fractions as in the one below it, and 0 and 1. Without a sign there are twice as
-/// many again.
+/// Rounds each number to the nearest level. Returns codes and scales as in [`EightBit`].
+fn quantise(value: &Tensor, levels: &Tensor) -> Result<(Tensor, Tensor)> {
+    let flat = value.f_reshape([-1])?;
+    let n = flat.numel() as i64;
+    let blocks = flat.f_constant_pad_nd([0, (BLOCK - n % BLOCK) % BLOCK])?.f_view([-1, BLOCK])?;
+    let scales = blocks.f_abs()?.f_amax([1i64].as_slice(), false)?;
+    // The clamp avoids a division of 0 by 0 in a block of zeros.
+    let divisors = scales.f_clamp_min(f64::from(f32::MIN_POSITIVE))?.f_unsqueeze(1)?;
+    let scaled = blocks.f_div(&divisors)?;
+    let lower = levels.f_narrow(0, 0, 255)?;
+    let upper = levels.f_narrow(0, 1, 255)?;
+    let midpoints = lower.f_add(&upper)?.f_div_scalar(2.0)?;
+    let codes = scaled
+        .f_bucketize(&midpoints, false, false)?
+        .f_to_kind(Kind::Uint8)?
+        .f_view([-1])?
+        .f_narrow(0, 0, n)?
+        .f_contiguous()?;
+    Ok((codes, scales))
+}
+
+/// Returns the 256 levels of a dynamic-exponent number within ±1, ascending: 0, 1 and seven decades
+/// from 1e-6. Each decade has twice as many evenly spaced fractions as the decade below. Unsigned
+/// levels are twice as dense.
 fn levels(signed: bool) -> Vec<f32> {
     let mut levels = vec![0.0, 1.0];
     for decade in 0..7 {
         let fractions = if signed { 1 << decade } else { 2 << decade };
         for n in 0..fractions {
-            // The middle of each part of 0.1 to 1.
+            // The middle of each of the equal parts of 0.1 to 1.
             let fraction = 0.1 + 0.9 * (f64::from(n) + 0.5) / f64::from(fractions);
             let level = (fraction * 10f64.powi(decade - 6)) as f32;
             levels.push(level);
@@ -155,10 +160,12 @@ mod tests {
     use super::*;
     use crate::optimizer::AdamW;
     use corver_core::AdamWSettings;
+    use tch::Device;
 
     #[test]
     fn quantisation_levels_match_bitsandbytes() {
-        let (signed, unsigned) = (levels(true), levels(false));
+        let signed = levels(true);
+        let unsigned = levels(false);
         assert_eq!((signed.len(), unsigned.len()), (256, 256));
         // The lowest, those around 0 and the highest of bitsandbytes' `create_dynamic_map`.
         let ends = |levels: &[f32], around: usize| {
@@ -195,11 +202,11 @@ mod tests {
         moment.write(&value).unwrap();
         let back = moment.read().unwrap();
         assert_eq!(back.size(), [50, 100]);
-        // The widest gap, between the two highest decades' neighbours, is 0.9 / 64 of the scale.
+        // The widest gap, between neighbours in the highest decade, is 0.9 / 64 of the scale.
         assert!((&back - &value).abs().max().double_value(&[]) < 1e-4 * 0.9 / 64.0 / 1.9);
         let again = moment.restored(|name| {
             let tensors = moment.tensors();
-            let (_, tensor) = tensors.iter().find(|(own, _)| *own == name).unwrap();
+            let (_, tensor) = tensors.iter().find(|(known, _)| *known == name).unwrap();
             Ok(tensor.shallow_clone())
         });
         assert_eq!(again.unwrap().read().unwrap(), back);
@@ -209,8 +216,8 @@ mod tests {
         ));
     }
 
-    /// The published step, number by number in f64: moments from their codes, the step, new scales,
-    /// the nearest level.
+    /// Compares with the published algorithm in f64, number by number: moments from their codes, the
+    /// step, new scales, the nearest level.
     #[test]
     fn eight_bit_adamw_matches_reference_steps() {
         const N: usize = 4200; // 16 blocks and a part of one
@@ -222,7 +229,8 @@ mod tests {
         let rate = 1e-2;
         let parameter = Tensor::ones([N as i64], (Kind::Float, Device::Cpu));
         let mut optimizer = AdamW::new(vec![parameter.shallow_clone()], settings).unwrap();
-        let (levels, mut expected) = ([levels(true), levels(false)], vec![1.0f64; N]);
+        let levels = [levels(true), levels(false)];
+        let mut expected = vec![1.0f64; N];
         let mut moments = [vec![0.0f64; N], vec![0.0f64; N]];
         for step in 1..=4 {
             let gradient: Vec<f64> = (0..N)
@@ -258,7 +266,7 @@ mod tests {
             .zip(&expected)
             .filter(|(got, expected)| (f64::from(**got) - **expected).abs() > 1e-5)
             .count();
-        // Where a number lies between two levels, rounding in f32 may take the other one.
+        // A number half-way between two levels may round to the other one in f32.
         assert!(far <= N / 500, "{far} of {N} differ");
     }
 }

@@ -1,7 +1,6 @@
 //! AdamW (Loshchilov & Hutter 2019) with a state that can be saved, and gradient clipping.
 //!
-//! Written out because libtorch's own optimiser does not hand out its moments, and has none of 8
-//! bits.
+//! libtorch's own optimiser does not expose its moments, and has none of 8 bits.
 
 use corver_core::AdamWSettings;
 use tch::Tensor;
@@ -9,7 +8,7 @@ use tch::Tensor;
 use crate::error::{LearnError, Result};
 use crate::moments::Moment;
 
-/// Parameters with their moments.
+/// The AdamW optimiser: parameters and their moments.
 #[derive(Debug)]
 pub struct AdamW {
     settings: AdamWSettings,
@@ -20,41 +19,50 @@ pub struct AdamW {
 }
 
 impl AdamW {
-    /// Shares the storage of `parameters` and updates it in place.
+    /// Creates an optimiser that updates `parameters` in place.
     ///
     /// # Errors
-    /// Where the device has no room for the moments.
+    /// Fails if the device has no room for the moments.
     pub fn new(parameters: Vec<Tensor>, settings: AdamWSettings) -> Result<Self> {
         let _guard = tch::no_grad_guard();
-        let moments =
-            |signed| parameters.iter().map(|p| Moment::new(p, settings.moments, signed)).collect();
-        let (first, second): (Result<_>, Result<_>) = (moments(true), moments(false));
-        Ok(Self { first: first?, second: second?, settings, parameters, step: 0 })
+        let mut first = Vec::with_capacity(parameters.len());
+        let mut second = Vec::with_capacity(parameters.len());
+        for parameter in &parameters {
+            first.push(Moment::new(parameter, settings.moments, true)?);
+            second.push(Moment::new(parameter, settings.moments, false)?);
+        }
+        Ok(Self { first, second, settings, parameters, step: 0 })
     }
 
-    /// What is optimised.
+    /// Returns the tensors that are optimised.
     pub fn parameters(&self) -> &[Tensor] {
         &self.parameters
     }
 
-    /// Steps done.
+    /// Returns the number of finished steps.
     #[must_use]
     pub fn steps(&self) -> usize {
         self.step
     }
 
-    /// First and second moments, in f32.
+    /// Returns first and second moments of all parameters, in f32.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Fails if the device fails.
     pub fn moments(&self) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
-        let read =
-            |moments: &[Moment]| moments.iter().map(Moment::read).collect::<Result<Vec<_>>>();
-        Ok((read(&self.first)?, read(&self.second)?))
+        let mut first = Vec::with_capacity(self.first.len());
+        let mut second = Vec::with_capacity(self.second.len());
+        for moment in &self.first {
+            first.push(moment.read()?);
+        }
+        for moment in &self.second {
+            second.push(moment.read()?);
+        }
+        Ok((first, second))
     }
 
-    /// The moments as they are held, each with its parameter's number and a name of its own for
-    /// that parameter.
+    /// Returns the moments as they are stored, each with the index of its parameter and a name that
+    /// is unique for that parameter.
     pub(crate) fn state(&self) -> impl Iterator<Item = (usize, String, &Tensor)> {
         [("m", &self.first), ("v", &self.second)].into_iter().flat_map(|(name, moments)| {
             moments.iter().enumerate().flat_map(move |(n, moment)| {
@@ -66,12 +74,11 @@ impl AdamW {
         })
     }
 
-    /// Takes over saved parameters, moments (`take` finds what [`AdamW::state`] named) and the
-    /// number of steps done.
+    /// Restores parameters, moments and the number of finished steps. `take` returns a moment by the
+    /// index and the name of [`AdamW::state`].
     ///
     /// # Errors
-    /// Those of `take`, or shapes that are not those of the parameters; everything is then as
-    /// before.
+    /// Fails if `take` fails or a shape does not fit. The optimiser is then unchanged.
     pub(crate) fn restore(
         &mut self,
         parameters: &[Tensor],
@@ -79,37 +86,42 @@ impl AdamW {
         steps: usize,
     ) -> Result<()> {
         self.check(parameters, "adapter")?;
-        let mut restored = |moments: &[Moment], name: &str| {
-            let moments = moments.iter().enumerate();
-            moments
-                .map(|(n, own)| own.restored(|part| take(n, &format!("{name}{part}"))))
-                .collect::<Result<Vec<_>>>()
-        };
-        let (first, second) = (restored(&self.first, "m")?, restored(&self.second, "v")?);
-        let _guard = tch::no_grad_guard();
-        for (own, saved) in self.parameters.iter_mut().zip(parameters) {
-            own.f_copy_(saved)?;
+        let mut first = Vec::with_capacity(self.first.len());
+        let mut second = Vec::with_capacity(self.second.len());
+        for (n, moment) in self.first.iter().enumerate() {
+            first.push(moment.restored(|part| take(n, &format!("m{part}")))?);
         }
-        (self.first, self.second, self.step) = (first, second, steps);
+        for (n, moment) in self.second.iter().enumerate() {
+            second.push(moment.restored(|part| take(n, &format!("v{part}")))?);
+        }
+        let _guard = tch::no_grad_guard();
+        for (parameter, saved) in self.parameters.iter_mut().zip(parameters) {
+            parameter.f_copy_(saved)?;
+        }
+        self.first = first;
+        self.second = second;
+        self.step = steps;
         Ok(())
     }
 
-    /// One step along `gradients`, one per parameter and of its shape.
+    /// Takes one step along `gradients`, which have the shapes of the parameters.
     ///
     /// # Errors
-    /// Where the gradients do not fit the parameters.
+    /// Fails if the gradients do not fit the parameters.
     pub fn step(&mut self, gradients: &[Tensor], learning_rate: f64) -> Result<()> {
         self.check(gradients, "gradients")?;
         let AdamWSettings { beta1, beta2, eps, weight_decay, moments: _ } = self.settings;
         self.step += 1;
         let exponent = self.step as f64;
-        let (scale1, scale2) = (1.0 - beta1.powf(exponent), 1.0 - beta2.powf(exponent));
+        let scale1 = 1.0 - beta1.powf(exponent);
+        let scale2 = 1.0 - beta2.powf(exponent);
         let _guard = tch::no_grad_guard();
         let moments = self.first.iter_mut().zip(&mut self.second);
         for ((parameter, gradient), (first, second)) in
             self.parameters.iter_mut().zip(gradients).zip(moments)
         {
-            let (mut m, mut v) = (first.read()?, second.read()?);
+            let mut m = first.read()?;
+            let mut v = second.read()?;
             let _ = m.f_lerp_(gradient, 1.0 - beta1)?;
             let _ = v
                 .f_mul_scalar_(beta2)?
@@ -126,8 +138,10 @@ impl AdamW {
     }
 
     fn check(&self, tensors: &[Tensor], what: &'static str) -> Result<()> {
-        let sizes = |list: &[Tensor]| list.iter().map(Tensor::size).collect::<Vec<_>>();
-        if tensors.iter().any(|t| !t.defined()) || sizes(tensors) != sizes(&self.parameters) {
+        let is_defined = tensors.iter().all(Tensor::defined);
+        if !is_defined
+            || !tensors.iter().map(Tensor::size).eq(self.parameters.iter().map(Tensor::size))
+        {
             return Err(LearnError::Input {
                 what,
                 expected: format!("the {} parameters' shapes", self.parameters.len()),
@@ -138,11 +152,11 @@ impl AdamW {
     }
 }
 
-/// Scales all gradients in place so that their joint L2 norm is at most `max_norm`, as PyTorch does
-/// (min(1, `max_norm` / (norm + 1e-6))); returns the norm before.
+/// Scales the gradients in place so that their joint L2 norm is at most `max_norm`, as PyTorch does:
+/// by min(1, `max_norm` / (norm + 1e-6)). Returns the norm before.
 ///
 /// # Errors
-/// Where the device fails.
+/// Fails if the device fails.
 pub fn clip_gradients(gradients: &mut [Tensor], max_norm: f64) -> Result<f64> {
     let norm = global_norm(gradients)?;
     let scale = (max_norm / (norm + 1e-6)).min(1.0);
@@ -154,7 +168,7 @@ pub fn clip_gradients(gradients: &mut [Tensor], max_norm: f64) -> Result<f64> {
     Ok(norm)
 }
 
-/// Joint L2 norm of all elements; one transfer from the device.
+/// Returns the joint L2 norm of all elements, with one transfer from the device.
 pub(crate) fn global_norm(tensors: &[Tensor]) -> Result<f64> {
     if tensors.is_empty() {
         return Ok(0.0);

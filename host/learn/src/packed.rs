@@ -1,45 +1,69 @@
-//! Prompts and their completions in one flat list of tokens, each prompt once: all samples of a
-//! group continue the same one, so its hidden states, keys and values are theirs too. The gradient
+//! Prompts and their completions in one flat list of tokens, each prompt once. All samples of a
+//! group continue the same prompt, so they share its hidden states, keys and values. The gradient
 //! is that of a prompt per sample, at a fraction of the tokens.
 
 use tch::{Device, Kind, Tensor};
 
 use corver_pretrained::ModelConfig;
 
+use crate::device::upload;
 use crate::error::{LearnError, Result};
 
-/// The tokens of a pass, and who sees whom.
+/// The tokens of a pass, in groups that attend to themselves alone.
 pub(crate) struct Packed {
     /// `[1, N]` i64: a prompt, its completions, the next prompt, …
     pub(crate) tokens: Tensor,
-    /// `[N]` i64, each token's place in its own sequence.
+    /// `[N]` i64, position of each token in its own sequence.
     pub(crate) positions: Tensor,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<PackedGroup>,
 }
 
 /// A prompt and the completions that continue it.
-pub(crate) struct Group {
-    /// Where the prompt begins in the flat list.
+pub(crate) struct PackedGroup {
+    /// Index of the prompt's first token in the flat list.
     pub(crate) start: i64,
-    /// P, the prompt's tokens.
+    /// Tokens of the prompt, P.
     pub(crate) prompt: i64,
-    /// `None` where no completion has tokens here.
-    pub(crate) completions: Option<Completions>,
+    /// `None` if no completion has tokens in this pass.
+    pub(crate) completions: Option<PackedCompletions>,
 }
 
 /// The completions of a group as rows of equal length.
-pub(crate) struct Completions {
-    /// R
+pub(crate) struct PackedCompletions {
+    /// Number of rows, R.
     pub(crate) rows: i64,
-    /// T, tokens of the longest.
+    /// Tokens of the longest row, T.
     pub(crate) longest: i64,
-    /// `[R · T]` i64, where each token is in the flat list. A row that is shorter ends in tokens of
-    /// the prompt, which no token sees and which are dropped again.
-    pub(crate) places: Tensor,
-    /// `[n]` i64, where in `[R · T]` the tokens are that exist, in the order of the flat list.
+    /// `[R · T]` i64, index of each token in the flat list. A shorter row is padded with a token of
+    /// the prompt: no token attends to the padding, and `present` omits it.
+    pub(crate) token_index: Tensor,
+    /// `[n]` i64, indices in `[R · T]` of the tokens without padding, in the order of the flat list.
     pub(crate) present: Tensor,
-    /// `[T, P + T]` bool: a token sees the prompt, those before it, and itself.
+    /// `[T, P + T]` bool, true if a token attends to another: the prompt, earlier tokens, itself.
     pub(crate) visible: Tensor,
+}
+
+impl PackedGroup {
+    /// Selects the prompt from `x` `[1, N, heads, Dh]` → `[1, P, heads, Dh]`.
+    pub(crate) fn prompt_of(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(x.f_narrow(1, self.start, self.prompt)?)
+    }
+}
+
+impl PackedCompletions {
+    /// Selects the completions from `x` `[1, N, heads, Dh]` → `[R, T, heads, Dh]`.
+    pub(crate) fn rows_of(&self, x: &Tensor) -> Result<Tensor> {
+        let (_, _, heads, width) = x.size4()?;
+        let tokens = x.f_index_select(1, &self.token_index)?;
+        Ok(tokens.f_view([self.rows, self.longest, heads, width])?)
+    }
+
+    /// Selects the completions from `x`, each after `prompt` `[1, P, heads, Dh]` → `[R, P + T,
+    /// heads, Dh]`.
+    pub(crate) fn after_prompt(&self, prompt: &Tensor, x: &Tensor) -> Result<Tensor> {
+        let prompts = prompt.f_expand([self.rows, -1, -1, -1], false)?;
+        Ok(Tensor::f_cat(&[prompts, self.rows_of(x)?], 1)?)
+    }
 }
 
 impl Packed {
@@ -49,46 +73,53 @@ impl Packed {
         device: Device,
         groups: &[(&[u32], Vec<&[u32]>)],
     ) -> Result<Self> {
-        let (mut flat, mut positions, mut packed) = (Vec::new(), Vec::new(), Vec::new());
+        let mut flat: Vec<i64> = Vec::new();
+        let mut positions = Vec::new();
+        let mut packed = Vec::new();
         for (prompt, completions) in groups {
-            let (start, length) = (flat.len() as i64, prompt.len() as i64);
+            let start = flat.len() as i64;
+            let length = prompt.len() as i64;
             check_sequence(config, prompt)?;
-            flat.extend_from_slice(prompt);
+            flat.extend(prompt.iter().map(|&id| i64::from(id)));
             positions.extend(0..length);
             let longest = completions.iter().map(|c| c.len()).max().unwrap_or(0) as i64;
-            let (mut places, mut present) = (Vec::new(), Vec::new());
+            let mut token_index = Vec::new();
+            let mut present = Vec::new();
             for (row, completion) in completions.iter().enumerate() {
-                let (first, tokens) = (flat.len() as i64, completion.len() as i64);
+                let first = flat.len() as i64;
+                let tokens = completion.len() as i64;
                 check_sequence(config, &[*prompt, *completion].concat())?;
-                flat.extend_from_slice(completion);
+                flat.extend(completion.iter().map(|&id| i64::from(id)));
                 positions.extend(length..length + tokens);
                 present.extend((0..tokens).map(|t| row as i64 * longest + t));
-                places.extend(first..first + tokens);
-                places.resize((row + 1) * longest as usize, start);
+                token_index.extend(first..first + tokens);
+                token_index.resize((row + 1) * longest as usize, start);
             }
-            let completions = match longest {
+            let rows = match longest {
                 0 => None,
-                _ => Some(Completions {
+                _ => Some(PackedCompletions {
                     rows: completions.len() as i64,
                     longest,
-                    places: integers(&places, device)?,
-                    present: integers(&present, device)?,
+                    token_index: upload(&token_index, device)?,
+                    present: upload(&present, device)?,
                     visible: Tensor::f_ones([longest, length + longest], (Kind::Bool, device))?
                         .f_tril(length)?,
                 }),
             };
-            packed.push(Group { start, prompt: length, completions });
+            packed.push(PackedGroup { start, prompt: length, completions: rows });
         }
-        let flat: Vec<i64> = flat.into_iter().map(i64::from).collect();
-        let tokens = integers(&flat, device)?.f_unsqueeze(0)?;
-        Ok(Self { tokens, positions: integers(&positions, device)?, groups: packed })
+        Ok(Self {
+            tokens: upload(&flat, device)?.f_unsqueeze(0)?,
+            positions: upload(&positions, device)?,
+            groups: packed,
+        })
     }
 }
 
 /// Checks that the model has positions and embeddings for a sequence.
 ///
 /// # Errors
-/// If the sequence is empty or too long, or holds an id beyond the vocabulary.
+/// Fails if the sequence is empty or too long, or has an id beyond the vocabulary.
 pub(crate) fn check_sequence(config: &ModelConfig, sequence: &[u32]) -> Result<()> {
     let max_positions = config.max_positions;
     if sequence.is_empty() || sequence.len() > max_positions {
@@ -106,10 +137,6 @@ pub(crate) fn check_sequence(config: &ModelConfig, sequence: &[u32]) -> Result<(
         });
     }
     Ok(())
-}
-
-fn integers(values: &[i64], device: Device) -> Result<Tensor> {
-    Ok(Tensor::f_from_slice(values)?.f_to_device(device)?)
 }
 
 #[cfg(test)]

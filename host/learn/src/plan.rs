@@ -1,7 +1,7 @@
-//! What a run is going to take of a device's memory, worked out before anything is loaded: how many
-//! rows can be decoded at once, and how many tokens can go through one forward and backward pass.
+//! A plan of the device memory of a run, computed before anything is loaded: how many rows are
+//! decoded together, and how many tokens go through one forward and backward pass.
 //!
-//! The terms follow what the code holds. Those of the update's graph are the tensors that the
+//! The terms follow the tensors of the code. Those of the update's graph are the tensors that the
 //! backward pass reads again.
 
 use std::path::Path;
@@ -16,79 +16,83 @@ use crate::error::{LearnError, Result};
 use crate::memory;
 use crate::sample::CACHE_BLOCK;
 use crate::scores::chunk_rows;
-use corver_pretrained::{Family, ModelConfig};
+use corver_pretrained::{ModelConfig, ModelFamily};
 
-/// What a run asks of a device.
+/// Sizes of a run that decide its memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Load {
-    /// Completions per prompt.
+pub struct Workload {
+    /// Completions per prompt; 1 or more.
     pub num_generations: usize,
-    /// Longest prompt, in tokens. `None`: no setting bounds it.
+    /// Longest prompt, tokens; `None` if no setting bounds it.
     pub max_prompt_length: Option<usize>,
-    /// Tokens of the longest completion.
+    /// Longest completion, tokens.
     pub max_completion_length: usize,
-    /// Rows decoded at once, at most.
+    /// Most rows that are decoded together.
     pub max_rows: usize,
-    /// Tokens of a forward and backward pass, at most.
+    /// Most tokens of a forward and backward pass.
     pub micro_batch_tokens: usize,
-    /// Of the adapters.
+    /// Rank of the adapters.
     pub rank: usize,
-    /// The optimiser's two.
+    /// Precision of the optimiser's two moments.
     pub moments: MomentPrecision,
-    /// Completions of a question that go through the update together, at least: a pair's two.
+    /// Fewest completions of a question that go through the update together: 2 for DPO's pairs.
     pub rows_together: usize,
-    /// The reference is an adapter too, which is kept beside the one that is trained.
+    /// True if the reference is a second adapter instead of the base model.
     pub reference_adapter: bool,
 }
 
-/// Bytes by what takes them, and what they allow.
+/// Bytes by purpose, and the batch sizes that fit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MemoryPlan {
-    /// What is there to be taken.
+    /// Free bytes of the device.
     pub available: u64,
-    /// Of the base model.
+    /// Bytes of the base model.
     pub weights: u64,
-    /// Adapters, and the optimiser's two moments.
+    /// Bytes of the adapters and the optimiser's two moments.
     pub adapters: u64,
-    /// Rows decoded at once. Each is counted with a prompt of its own, as it has in an evaluation.
+    /// Rows that are decoded together. Each counts with a prompt of its own, as in an evaluation.
     pub rows: usize,
-    /// Their keys and values, and those of their prompts.
+    /// Bytes of the keys and values of the rows and their prompts.
     pub cache: u64,
-    /// Their logits and probabilities, and the adapters in the precision of the weights.
+    /// Bytes of logits and probabilities, and of the adapters in the precision of the weights.
     pub sampling: u64,
     /// Tokens of a forward and backward pass.
     pub micro_batch_tokens: usize,
-    /// What the backward pass needs of one token.
+    /// Bytes of the graph, per token.
     pub graph_per_token: u64,
-    /// Gradients, logits of a few tokens, and the adapters in the precision of the weights.
+    /// Bytes of gradients, the logits of one chunk, and the adapters in the precision of the
+    /// weights.
     pub learning: u64,
 }
 
-/// Share of the memory that a plan gives away; the rest is for pieces too small to use, and for
-/// what libraries keep. The C library's heap keeps far more holes than libtorch's allocator of a
-/// GPU: up to half of what is in use.
+/// Returns the share of the free memory that a plan uses.
+///
+/// The rest is for fragments too small to use, and for buffers of libraries. The C library's heap
+/// fragments far more than libtorch's allocator of a GPU: up to half of what is in use.
 fn share(device: Device) -> f64 {
     if device.is_cuda() { 0.9 } else { 0.6 }
 }
 
-/// Tokens that a prompt is taken to have where nothing bounds them.
+/// Assumed length of a prompt if no setting bounds it, tokens.
 const UNBOUNDED_PROMPT: usize = 1024;
 
-/// f32 tensors of the size of the logits that exist at a time: logits, log-probabilities,
-/// probabilities and what is made of them.
+/// f32 tensors of the size of the logits that exist together: logits, log-probabilities,
+/// probabilities and intermediates of the draw.
 const LOGITS: u64 = 5;
 
+const GIB: f64 = (1u64 << 30) as f64;
+
 impl MemoryPlan {
-    /// Of the model in `folder`; `bytes` stand for what the device has free, which need not be
-    /// there then.
+    /// Plans for the model in `folder`. With `bytes`, the plan is for that much free memory, and
+    /// the device need not exist.
     ///
     /// # Errors
-    /// Those of [`ModelConfig::read`], [`find_device`], [`memory::free`] and [`MemoryPlan::new`].
+    /// Fails as [`ModelConfig::read`], [`find_device`], [`memory::free`] or [`MemoryPlan::new`].
     pub fn for_folder(
         folder: &Path,
         precision: Precision,
         device: Wanted,
-        load: &Load,
+        workload: &Workload,
         bytes: Option<u64>,
     ) -> Result<Self> {
         let config = ModelConfig::read(&folder.join("config.json"))?;
@@ -97,100 +101,102 @@ impl MemoryPlan {
             _ => find_device(device)?,
         };
         let available = bytes.map_or_else(|| memory::free(device), Ok)?;
-        Self::new(&config, kind(precision, device), device, load, available)
+        Self::new(&config, kind(precision, device), device, workload, available)
     }
 
-    /// Fits `load` into `available` bytes of `device`, for a model whose weights are of this kind.
+    /// Fits `workload` into `available` bytes of `device`, for a model with weights of this kind.
     ///
     /// # Errors
-    /// [`LearnError::Device`] where not even one question's rows fit, or not even one row's update.
+    /// Fails with [`LearnError::Device`] if the rows of one question do not fit, or the smallest
+    /// update does not.
     pub fn new(
         config: &ModelConfig,
         kind: Kind,
         device: Device,
-        load: &Load,
+        workload: &Workload,
         available: u64,
     ) -> Result<Self> {
-        let shape = Shape::new(config, kind, load);
+        let shape = Shape::new(config, kind, workload);
         let budget = (available as f64 * share(device)) as u64;
-        let [prompt, completion] = shape.lengths.map(|n| n as u64);
-        let moments = match load.moments {
+        let prompt = shape.prompt_length as u64;
+        let completion = shape.completion_length as u64;
+        let moments = match workload.moments {
             MomentPrecision::F32 => 2 * 4 * shape.adapter_elements,
             MomentPrecision::Eight => {
                 2 * shape.adapter_elements + 2 * 4 * shape.adapter_elements / 256
             }
         };
-        let copies = 1 + u64::from(load.reference_adapter);
-        let (weights, adapters) = (shape.weights, 4 * copies * shape.adapter_elements + moments);
+        let copies = 1 + u64::from(workload.reference_adapter);
+        let weights = shape.weights;
+        let adapters = 4 * copies * shape.adapter_elements + moments;
         let chunk = LOGITS * 4 * (chunk_rows(device, config.vocab_size) * config.vocab_size) as u64;
         let learning = 2 * 4 * shape.adapter_elements + shape.factors + chunk;
-        let refuse = |what: &str, needs: u64, remedy: &str| {
-            let [needs, budget] = [needs, budget].map(|bytes| bytes as f64 / f64::from(1 << 30));
-            LearnError::Device(format!(
-                "{what} takes {needs:.1} GiB and {budget:.1} GiB are to be had: {remedy}, or take \
-                 a larger device"
-            ))
-        };
 
         let capacity = (completion + CACHE_BLOCK as u64).next_multiple_of(CACHE_BLOCK as u64);
-        // Growing and thinning copy the table of one layer at a time.
-        let own = capacity * shape.cache_per_token * (config.num_layers as u64 + 1)
+        // Growing and thinning out the cache copies the table of one layer at a time.
+        let completion_cache = capacity * shape.cache_per_token * (config.num_layers as u64 + 1)
             / config.num_layers as u64;
-        let cache = prompt * shape.cache_per_token + own;
-        let sampling = prompt * shape.pass_per_token + LOGITS * 4 * config.vocab_size as u64;
+        let row_cache = prompt * shape.cache_per_token + completion_cache;
+        let row_sampling = prompt * shape.pass_per_token + LOGITS * 4 * config.vocab_size as u64;
         let at_rest = weights + adapters + shape.factors;
-        let rows = budget.saturating_sub(at_rest) / (cache + sampling);
-        if rows < load.num_generations as u64 {
+        let fitting_rows = budget.saturating_sub(at_rest) / (row_cache + row_sampling);
+        if fitting_rows < workload.num_generations as u64 {
             let remedy = "lower rollout.max_completion_length or rollout.num_generations";
-            let needs = at_rest + load.num_generations as u64 * (cache + sampling);
-            return Err(refuse("decoding one question's completions", needs, remedy));
+            let needs = at_rest + workload.num_generations as u64 * (row_cache + row_sampling);
+            return Err(too_small("decoding one question's completions", needs, budget, remedy));
         }
-        let rows = rows.min(load.max_rows as u64);
+        let rows = fitting_rows.min(workload.max_rows as u64);
 
         let fixed = weights + adapters + learning;
-        let tokens = budget.saturating_sub(fixed) / shape.graph_per_token;
-        let least = prompt + load.rows_together as u64 * completion;
-        if tokens < least {
+        let fitting_tokens = budget.saturating_sub(fixed) / shape.graph_per_token;
+        let min_tokens = prompt + workload.rows_together as u64 * completion;
+        if fitting_tokens < min_tokens {
             let remedy = "lower update.lora.r or rollout.max_completion_length";
-            let needs = fixed + least * shape.graph_per_token;
-            return Err(refuse(
-                "the update by the fewest completions that go together",
-                needs,
-                remedy,
-            ));
+            let needs = fixed + min_tokens * shape.graph_per_token;
+            return Err(too_small("the smallest update", needs, budget, remedy));
         }
         Ok(Self {
             available,
             weights,
             adapters,
             rows: rows as usize,
-            cache: rows * cache,
-            sampling: shape.factors + rows * sampling,
-            micro_batch_tokens: load.micro_batch_tokens.min(tokens as usize),
+            cache: rows * row_cache,
+            sampling: shape.factors + rows * row_sampling,
+            micro_batch_tokens: workload.micro_batch_tokens.min(fitting_tokens as usize),
             graph_per_token: shape.graph_per_token,
             learning,
         })
     }
 
-    /// Most bytes while completions are drawn.
+    /// Returns the peak while completions are sampled, bytes.
     #[must_use]
     pub fn rollout(&self) -> u64 {
         self.weights + self.adapters + self.cache + self.sampling
     }
 
-    /// Most bytes in an update with micro-batches of `tokens` tokens.
+    /// Returns the peak of an update with micro-batches of `tokens` tokens, bytes.
     #[must_use]
     pub fn update(&self, tokens: usize) -> u64 {
         self.weights + self.adapters + self.learning + tokens as u64 * self.graph_per_token
     }
 }
 
-/// Three lines, as the user of a run reads them.
+fn too_small(what: &str, needs: u64, budget: u64, remedy: &str) -> LearnError {
+    LearnError::Device(format!(
+        "not enough memory: {what} takes {:.1} GiB, but {:.1} GiB are available; {remedy}, or use \
+         a larger device",
+        gib(needs),
+        gib(budget),
+    ))
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / GIB
+}
+
+/// Three lines for the user of a run.
 impl std::fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let gib = |bytes: u64| bytes as f64 / f64::from(1u32 << 30);
-        let (rows, tokens, per_token) =
-            (self.rows, self.micro_batch_tokens, self.graph_per_token as f64 / 1e6);
         writeln!(
             f,
             "memory: {:.1} GiB free; the model takes {:.1}, its adapters and the optimiser {:.1}",
@@ -200,68 +206,72 @@ impl std::fmt::Display for MemoryPlan {
         )?;
         writeln!(
             f,
-            "decoding {rows} rows at once: at most {:.1} GiB, {:.1} of it keys and values",
+            "decoding {} rows together: at most {:.1} GiB, {:.1} of it keys and values",
+            self.rows,
             gib(self.rollout()),
             gib(self.cache)
         )?;
         write!(
             f,
-            "learning from {tokens} tokens at once: at most {:.1} GiB, {per_token:.2} MB of it per token",
-            gib(self.update(tokens))
+            "learning from {} tokens together: at most {:.1} GiB, {:.2} MB of it per token",
+            self.micro_batch_tokens,
+            gib(self.update(self.micro_batch_tokens)),
+            self.graph_per_token as f64 / 1e6
         )
     }
 }
 
-/// A model's sizes in bytes.
+/// Sizes of a model and a workload; bytes unless the name says otherwise.
 struct Shape {
-    /// Tokens of the longest prompt and completion.
-    lengths: [usize; 2],
+    /// Longest prompt, tokens.
+    prompt_length: usize,
+    /// Longest completion that the model has positions for, tokens.
+    completion_length: usize,
     weights: u64,
     adapter_elements: u64,
-    /// Adapters in the weights' precision.
+    /// Adapters in the precision of the weights.
     factors: u64,
-    /// Keys and values.
+    /// Keys and values of one token.
     cache_per_token: u64,
-    /// What a pass without a graph holds at its widest place.
+    /// Widest point of a pass without a graph.
     pass_per_token: u64,
     graph_per_token: u64,
 }
 
 impl Shape {
-    fn new(config: &ModelConfig, kind: Kind, load: &Load) -> Self {
+    fn new(config: &ModelConfig, kind: Kind, workload: &Workload) -> Self {
         let size = kind.elt_size_in_bytes() as u64;
-        let [d, f, v, layers, r] = [
-            config.hidden_size,
-            config.intermediate_size,
-            config.vocab_size,
-            config.num_layers,
-            load.rank,
-        ]
-        .map(|n| n as u64);
+        let d = config.hidden_size as u64;
+        let f = config.intermediate_size as u64;
+        let v = config.vocab_size as u64;
+        let layers = config.num_layers as u64;
+        let r = workload.rank as u64;
         let q = (config.num_heads * config.head_dim) as u64;
         let kv = (config.num_kv_heads * config.head_dim) as u64;
         let per_layer = 2 * d * (q + kv) + 3 * d * f;
         let embeddings = if config.tie_embeddings { v * d } else { 2 * v * d };
-        // In and out of q, k, v, o, gate, up and down.
+        // Inputs and outputs of q, k, v, o, gate, up and down.
         let adapter_elements = layers * r * ((d + q) + 2 * (d + kv) + (q + d) + 3 * (d + f));
         let factors = if size == 4 { 0 } else { size * adapter_elements };
 
-        let prompt = load.max_prompt_length.unwrap_or(UNBOUNDED_PROMPT);
-        let completion = load.max_completion_length.min(config.max_positions);
-        // Every completion has a copy of its prompt's keys and values beside its own; as many again
-        // stand for short ones.
-        let copies = 2 * kv * (1 + 2 * (prompt as u64).div_ceil(completion.max(1) as u64).max(1));
-        let normed =
-            if matches!(config.family, Family::Qwen3 | Family::Olmo2) { q + kv } else { 0 };
-        // Of attention: x and its norm; queries, mixed values and both orders of those; low-rank
-        // parts. Of the feed-forward block: x and its norm; gate, up and their product; low-rank
-        // parts.
+        let prompt_length = workload.max_prompt_length.unwrap_or(UNBOUNDED_PROMPT);
+        let completion_length = workload.max_completion_length.min(config.max_positions);
+        // The keys and values of a prompt are copied for each of its completions. The factor 2
+        // allows for short completions, which need more copies per token.
+        let prompts_per_completion =
+            (prompt_length as u64).div_ceil(completion_length.max(1) as u64).max(1);
+        let copies = 2 * kv * (1 + 2 * prompts_per_completion);
+        let has_qk_norm = matches!(config.family, ModelFamily::Qwen3 | ModelFamily::Olmo2);
+        let normed = if has_qk_norm { q + kv } else { 0 };
+        // Attention: x and its norm; queries, mixed values and both layouts of those; low-rank
+        // parts. Feed-forward: x and its norm; gate, up and their product; low-rank parts.
         let layer_graph = (2 * d + 3 * q + copies + normed + 4 * r) + (2 * d + 3 * f + 3 * r);
-        // One more layer for what the backward pass makes, and the last hidden states in f32 with
-        // their slopes.
+        // One more layer for the temporaries of the backward pass, and the last hidden states in
+        // f32 with their gradients.
         let graph_per_token = size * (layers + 1) * layer_graph + 4 * 4 * d;
         Self {
-            lengths: [prompt, completion],
+            prompt_length,
+            completion_length,
             weights: size * (layers * per_layer + embeddings),
             adapter_elements,
             factors,
@@ -276,10 +286,13 @@ impl Shape {
 mod tests {
     use super::*;
 
-    /// D, F, layers, query heads, key heads, vocabulary, tied; all with heads of 128.
+    /// D, F, layers, query heads, key heads, vocabulary, tied embeddings; heads have 128 dimensions.
     type Sizes = (usize, usize, usize, usize, usize, usize, bool);
 
-    fn config(family: Family, (d, f, layers, heads, kv_heads, vocab, tied): Sizes) -> ModelConfig {
+    fn config(
+        family: ModelFamily,
+        (d, f, layers, heads, kv_heads, vocab, tied): Sizes,
+    ) -> ModelConfig {
         ModelConfig {
             family,
             vocab_size: vocab,
@@ -297,8 +310,8 @@ mod tests {
         }
     }
 
-    /// The paper's step.
-    const PAPER: Load = Load {
+    /// Sizes of a training step of the paper.
+    const PAPER: Workload = Workload {
         num_generations: 16,
         max_prompt_length: Some(256),
         max_completion_length: 1024,
@@ -310,54 +323,52 @@ mod tests {
         reference_adapter: false,
     };
 
-    const GIB: f64 = (1u64 << 30) as f64;
-
     fn plan(config: &ModelConfig, gib: f64) -> Result<MemoryPlan> {
         MemoryPlan::new(config, Kind::BFloat16, Device::Cuda(0), &PAPER, (gib * GIB) as u64)
     }
 
     #[test]
     fn every_published_model_fits_80_and_141_gigabytes() {
-        // Weights in GB (parameters × 2), and the least rows and tokens on an 80 GB A100 (79.2 GiB)
+        // Weights in GB (parameters × 2), and the fewest rows and tokens on an 80 GB A100 (79.2 GiB)
         // and a 141 GB H200 (139.8 GiB).
         let models = [
             (
-                Family::Llama,
+                ModelFamily::Llama,
                 (3072, 8192, 28, 24, 8, 128_256, true),
                 6.4,
                 [368, 384],
                 [16_384, 16_384],
             ),
             (
-                Family::Qwen3,
+                ModelFamily::Qwen3,
                 (2560, 9728, 36, 32, 8, 151_936, true),
                 8.0,
                 [280, 384],
                 [11_000, 16_384],
             ),
             (
-                Family::Llama,
+                ModelFamily::Llama,
                 (4096, 14_336, 32, 32, 8, 128_256, false),
                 16.1,
                 [256, 384],
                 [8_000, 16_384],
             ),
             (
-                Family::Qwen3,
+                ModelFamily::Qwen3,
                 (4096, 12_288, 36, 32, 8, 151_936, false),
                 16.4,
                 [232, 384],
                 [7_500, 16_000],
             ),
             (
-                Family::Olmo2,
+                ModelFamily::Olmo2,
                 (5120, 13_824, 40, 40, 40, 100_352, false),
                 27.4,
                 [32, 80],
                 [3_300, 8_600],
             ),
             (
-                Family::Qwen3,
+                ModelFamily::Qwen3,
                 (5120, 17_408, 40, 40, 8, 151_936, false),
                 29.5,
                 [144, 352],
@@ -366,38 +377,34 @@ mod tests {
         ];
         for (family, sizes, weights, rows, tokens) in models {
             let config = config(family, sizes);
-            for (at, gib) in [79.2, 139.8].into_iter().enumerate() {
+            for (device, gib) in [79.2, 139.8].into_iter().enumerate() {
                 let plan = plan(&config, gib).unwrap();
                 assert!(
                     (plan.weights as f64 / 1e9 - weights).abs() < 0.15,
                     "{sizes:?}: {}",
                     plan.weights
                 );
-                assert!(plan.rows >= rows[at], "{sizes:?} {gib}: {plan:?}");
-                assert!(plan.micro_batch_tokens >= tokens[at], "{sizes:?} {gib}: {plan:?}");
-                if (family, sizes.0) == (Family::Llama, 4096) {
+                assert!(plan.rows >= rows[device], "{sizes:?} {gib}: {plan:?}");
+                assert!(plan.micro_batch_tokens >= tokens[device], "{sizes:?} {gib}: {plan:?}");
+                if (family, sizes.0) == (ModelFamily::Llama, 4096) {
                     assert!(plan.graph_per_token < 5_500_000, "{plan:?}");
                 }
-                let most = (gib * GIB) as u64;
-                assert!(
-                    plan.rollout().max(plan.update(plan.micro_batch_tokens)) < most,
-                    "{sizes:?} {gib}: {plan:?}"
-                );
+                let peak = plan.rollout().max(plan.update(plan.micro_batch_tokens));
+                assert!(peak < (gib * GIB) as u64, "{sizes:?} {gib}: {plan:?}");
             }
         }
     }
 
     #[test]
     fn impossible_memory_plan_error_names_remedy() {
-        let llama = config(Family::Llama, (4096, 14_336, 32, 32, 8, 128_256, false));
-        let told = |gib| plan(&llama, gib).unwrap_err().to_string();
-        assert!(told(24.0).contains("rollout.max_completion_length"), "{}", told(24.0));
-        let olmo = config(Family::Olmo2, (5120, 13_824, 40, 40, 40, 100_352, false));
-        let error = plan(&olmo, 40.0).unwrap_err();
-        let said = error.to_string();
+        let llama = config(ModelFamily::Llama, (4096, 14_336, 32, 32, 8, 128_256, false));
+        let error = plan(&llama, 24.0).unwrap_err().to_string();
+        assert!(error.contains("rollout.max_completion_length"), "{error}");
+        let olmo = config(ModelFamily::Olmo2, (5120, 13_824, 40, 40, 40, 100_352, false));
+        let error = plan(&olmo, 40.0).unwrap_err().to_string();
         assert!(
-            said.contains(" GiB are to be had: ") && said.ends_with("take a larger device"),
-            "{said}"
+            error.contains(" GiB are available; ") && error.ends_with("use a larger device"),
+            "{error}"
         );
     }
 }

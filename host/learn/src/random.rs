@@ -1,16 +1,15 @@
-//! Reproducible random numbers: every draw comes from a stream named by a seed, a purpose and
-//! indices, so that no hidden global generator decides a result.
+//! Reproducible random numbers. A seed, a purpose and indices name the stream of every draw, so no
+//! global generator decides a result.
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 /// A stream of random numbers.
 #[derive(Debug, Clone)]
-pub(crate) struct Stream(ChaCha8Rng);
+pub(crate) struct RandomStream(ChaCha8Rng);
 
-impl Stream {
-    /// The stream of this seed, purpose and these indices; different arguments give independent
-    /// streams.
+impl RandomStream {
+    /// Opens the stream with this name. Different names give independent streams.
     pub(crate) fn new(seed: u64, purpose: &str, indices: &[u64]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("corver-learn random stream v1");
         hasher.update(&seed.to_le_bytes());
@@ -22,12 +21,12 @@ impl Stream {
         Self(ChaCha8Rng::from_seed(*hasher.finalize().as_bytes()))
     }
 
-    /// Uniform on the multiples of 2⁻²⁴ in [0, 1): exact in f32.
+    /// Draws uniformly from the multiples of 2⁻²⁴ in [0, 1), which are exact in f32.
     pub(crate) fn uniform(&mut self) -> f32 {
         (self.0.next_u32() >> 8) as f32 * (1.0 / 16_777_216.0)
     }
 
-    /// Standard normal (Box–Muller, one of the pair).
+    /// Draws from the standard normal distribution (Box–Muller, one number of the pair).
     pub(crate) fn normal(&mut self) -> f32 {
         let radius = (-2.0 * (1.0 - f64::from(self.uniform())).ln()).sqrt();
         (radius * (std::f64::consts::TAU * f64::from(self.uniform())).cos()) as f32
@@ -41,7 +40,7 @@ mod tests {
     #[test]
     fn random_streams_are_determined_by_their_key() {
         let draw = |seed, purpose, indices: &[u64]| {
-            let mut s = Stream::new(seed, purpose, indices);
+            let mut s = RandomStream::new(seed, purpose, indices);
             [s.uniform(), s.uniform(), s.uniform()]
         };
         assert_eq!(draw(1, "a", &[2, 3]), draw(1, "a", &[2, 3]));
@@ -52,7 +51,7 @@ mod tests {
 
     #[test]
     fn normals_have_mean_zero_and_variance_one() {
-        let mut s = Stream::new(0, "test", &[]);
+        let mut s = RandomStream::new(0, "test", &[]);
         let draws: Vec<f64> = (0..20_000).map(|_| f64::from(s.normal())).collect();
         let mean = draws.iter().sum::<f64>() / 20_000.0;
         let variance = draws.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / 20_000.0;

@@ -5,37 +5,39 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::Result;
 
-/// The frequencies of a model.
+/// The rotation frequencies of a model.
 #[derive(Debug)]
-pub(crate) struct Rope {
+pub(crate) struct RotaryEmbedding {
     /// `[head_dim / 2]` f32, radians per position.
     frequencies: Tensor,
     kind: Kind,
 }
 
-/// Cosines and sines for the positions of one pass, shared by its layers: `[T, 1, head_dim]` or,
-/// for one step, `[B, 1, 1, head_dim]`.
+/// Cosines and sines of the positions of one pass, which its layers share: `[T, 1, head_dim]`, or
+/// `[B, 1, 1, head_dim]` for a decoding step.
 pub(crate) struct Angles {
     cos: Tensor,
-    /// Negative in the first half.
+    /// Sines, negated in the first half of the dimensions.
     sin: Tensor,
 }
 
-impl Rope {
+impl RotaryEmbedding {
     pub(crate) fn new(config: &ModelConfig, kind: Kind, device: Device) -> Result<Self> {
         let frequencies: Vec<f32> =
             config.rope_frequencies().into_iter().map(|f| f as f32).collect();
         Ok(Self { frequencies: Tensor::f_from_slice(&frequencies)?.f_to_device(device)?, kind })
     }
 
-    /// `positions`: `[T]` (the same for every row) or `[B, 1]` (one step of rows at different
-    /// positions), i64.
+    /// Computes the angles of `positions` i64: `[T]` (the same for every row), or `[B, 1]` (a decoding
+    /// step of rows at different positions).
     pub(crate) fn angles(&self, positions: &Tensor) -> Result<Angles> {
         let angles = positions.f_unsqueeze(-1)?.f_unsqueeze(-1)?.f_mul(&self.frequencies)?; // f32
-        let (cos, sin) = (angles.f_cos()?, angles.f_sin()?);
-        let both =
-            |left: &Tensor, right: &Tensor| Tensor::f_cat(&[left, right], -1)?.f_to_kind(self.kind);
-        Ok(Angles { cos: both(&cos, &cos)?, sin: both(&sin.f_neg()?, &sin)? })
+        let cos = angles.f_cos()?;
+        let sin = angles.f_sin()?;
+        Ok(Angles {
+            cos: Tensor::f_cat(&[&cos, &cos], -1)?.f_to_kind(self.kind)?,
+            sin: Tensor::f_cat(&[&sin.f_neg()?, &sin], -1)?.f_to_kind(self.kind)?,
+        })
     }
 }
 
@@ -55,7 +57,7 @@ mod tests {
 
     #[test]
     fn rope_rotates_pairs_by_position_angle() {
-        let rope = Rope::new(
+        let rope = RotaryEmbedding::new(
             &ModelConfig { head_dim: 8, ..tiny_config("llama") },
             Kind::Float,
             Device::Cpu,

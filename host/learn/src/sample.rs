@@ -1,167 +1,158 @@
-//! Drawing completions: every prompt is run once, its keys and values are spread over its samples,
-//! and all rows are decoded together; rows that have ended leave the batch.
+//! Sampling: every prompt is run once, its keys and values are shared by its samples, and all rows
+//! are decoded together. Finished rows leave the batch.
 //!
-//! Each row draws from its own random stream, named by seed, prompt and sample, so that a row's
-//! draws depend neither on the other rows nor on when they end. (The logits do, in their last bits:
-//! matrix products round differently at different batch sizes. The same call gives the same
-//! result.)
+//! Each row draws from its own random stream, named by seed, prompt and sample. A row's draws depend
+//! neither on the other rows nor on when they end. (The logits do, in their last bits: matrix
+//! products round differently at different batch sizes. The same call gives the same result.)
 
 use std::ops::ControlFlow;
 
 use corver_core::{Decoding, Sampling};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
 use crate::cache::KvCache;
+use crate::device::upload;
+use crate::draw::draw_tokens;
 use crate::error::{LearnError, Result};
 use crate::files;
 use crate::model::Model;
-use crate::random::Stream;
+use crate::random::RandomStream;
 
-/// One drawn completion, as ids.
+/// One sampled completion as token ids.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Completion {
-    /// `[T]`; what ended it is the last of them.
+pub struct SampledCompletion {
+    /// `[T]` token ids, including the stop token.
     pub tokens: Vec<u32>,
-    /// `[T]` nats: log-softmax of the logits divided by the temperature (1 where decoding is
-    /// greedy), over the whole vocabulary, before top-k and top-p cut it down. This is the policy
-    /// that the loss differentiates.
+    /// `[T]` nats: log-softmax of the logits divided by the temperature (1 if decoding is greedy),
+    /// over the whole vocabulary, before top-k and top-p. This is the policy that the loss
+    /// differentiates.
     pub log_probs: Vec<f32>,
-    /// Ended by what ends one, not by its length.
+    /// True if a stop token or text ended it; false at the length limit.
     pub finished: bool,
 }
 
-/// Rows decoded together at most, unless the caller says otherwise; bounds the memory of a call
-/// with many prompts.
+/// Default for the rows that are decoded together. It bounds the memory of a call with many prompts.
 pub const MAX_ROWS: usize = 512;
 
-/// Asked every few tokens: whether to go on.
+/// Callback that sampling calls every few tokens. `Break` stops with [`LearnError::Stopped`].
 pub type Watch<'w> = dyn FnMut(Decoding) -> ControlFlow<()> + 'w;
 
-/// What surrounds a sampling. An error of one of these ends it.
-pub struct Surroundings<'s> {
-    /// Rows decoded together at most; those of one prompt always are.
+/// Stop condition and callbacks of a sampling call. An error of one of them ends the call.
+pub struct SampleHooks<'s> {
+    /// Most rows that are decoded together; the rows of one prompt always are.
     pub max_rows: usize,
-    /// Whether a completion ends with the last of these tokens.
-    pub ends: &'s dyn Fn(&[u32]) -> Result<bool>,
-    /// Breaks off with [`LearnError::Stopped`].
+    /// Returns true if a completion with these tokens is finished.
+    pub is_finished: &'s dyn Fn(&[u32]) -> Result<bool>,
+    /// Progress callback; can stop the call.
     pub watch: &'s mut Watch<'s>,
-    /// Is given every completion soon after it has ended, with its place among all of them.
-    pub ended: &'s mut dyn FnMut(usize, Completion) -> Result<()>,
+    /// Receives each completion soon after its last token, with its index among all.
+    pub on_finished: &'s mut dyn FnMut(usize, SampledCompletion) -> Result<()>,
 }
 
-/// Draws `sampling.num_generations` completions for each prompt; those of one prompt next to each
-/// other, in prompt order. The `stop` tokens end one.
+/// Samples `sampling.num_generations` completions for each prompt. Those of one prompt are adjacent,
+/// in prompt order. A completion ends with the first of the `stop` tokens.
 ///
 /// # Errors
-/// Settings out of range, an empty or too long prompt, or a device that fails.
+/// Fails if a setting is out of range, a prompt is empty or too long, or the device fails.
 pub fn sample(
     model: &Model,
     prompts: &[&[u32]],
     sampling: &Sampling,
     stop: &[u32],
     seed: u64,
-) -> Result<Vec<Completion>> {
-    let mut all = vec![Completion::default(); prompts.len() * sampling.num_generations];
-    let surroundings = Surroundings {
+) -> Result<Vec<SampledCompletion>> {
+    let mut completions =
+        vec![SampledCompletion::default(); prompts.len() * sampling.num_generations];
+    let hooks = SampleHooks {
         max_rows: MAX_ROWS,
-        ends: &|tokens| Ok(tokens.last().is_some_and(|last| stop.contains(last))),
+        is_finished: &|tokens| Ok(tokens.last().is_some_and(|last| stop.contains(last))),
         watch: &mut |_| ControlFlow::Continue(()),
-        ended: &mut |place, completion| {
-            all[place] = completion;
+        on_finished: &mut |index, completion| {
+            completions[index] = completion;
             Ok(())
         },
     };
-    sample_within(surroundings, model, prompts, sampling, seed)?;
-    Ok(all)
+    sample_with(hooks, model, prompts, sampling, seed)?;
+    Ok(completions)
 }
 
-/// As [`sample`]; the completions go to `surroundings`.
+/// Samples like [`sample`], and passes each completion to `hooks.on_finished`.
 ///
 /// # Errors
-/// As [`sample`], and those of `surroundings`.
-pub fn sample_within(
-    mut surroundings: Surroundings<'_>,
+/// Fails as [`sample`], or with the error of a hook.
+pub fn sample_with(
+    mut hooks: SampleHooks<'_>,
     model: &Model,
     prompts: &[&[u32]],
     sampling: &Sampling,
     seed: u64,
 ) -> Result<()> {
-    check(sampling)?;
+    if let Some(problem) = corver_settings::check("rollout", sampling).into_iter().next() {
+        return Err(problem.into());
+    }
     let _guard = tch::no_grad_guard();
-    let at_once = (surroundings.max_rows / sampling.num_generations).max(1);
-    for (part, chunk) in prompts.chunks(at_once).enumerate() {
+    let chunk_size = (hooks.max_rows / sampling.num_generations).max(1);
+    for (part, chunk) in prompts.chunks(chunk_size).enumerate() {
         let mut rows = Vec::with_capacity(chunk.len() * sampling.num_generations);
-        for (n, tokens) in chunk.iter().enumerate() {
-            let room = model.config().max_positions.saturating_sub(tokens.len());
-            let limit = sampling.max_completion_length.min(room);
+        for (n, prompt) in chunk.iter().enumerate() {
+            let room = model.config().max_positions.saturating_sub(prompt.len());
+            let max_tokens = sampling.max_completion_length.min(room);
+            let question = part * chunk_size + n;
             for generation in 0..sampling.num_generations {
-                let question = part * at_once + n;
-                let draws = Stream::new(seed, "sample", &[question as u64, generation as u64]);
-                let place = question * sampling.num_generations + generation;
-                rows.push(Row {
-                    place,
+                let stream = [question as u64, generation as u64];
+                rows.push(DecodingRow {
+                    index: question * sampling.num_generations + generation,
                     prompt: n,
-                    limit,
-                    draws,
-                    open: Some(Completion::default()),
+                    max_tokens,
+                    draws: RandomStream::new(seed, "sample", &stream),
+                    open: Some(SampledCompletion::default()),
                 });
             }
         }
-        decode(model, chunk, sampling, &mut rows, &mut surroundings)?;
+        decode(model, chunk, sampling, &mut rows, &mut hooks)?;
     }
     Ok(())
 }
 
-struct Row {
-    /// Among all completions.
-    place: usize,
-    /// Among those that are decoded together.
+/// One row of the batch that is decoded.
+struct DecodingRow {
+    /// Index among all completions of the call.
+    index: usize,
+    /// Index among the prompts that are decoded together.
     prompt: usize,
-    limit: usize,
-    draws: Stream,
-    /// Until it has ended.
-    open: Option<Completion>,
+    max_tokens: usize,
+    draws: RandomStream,
+    /// The completion so far; `None` when it is finished.
+    open: Option<SampledCompletion>,
 }
 
-impl Row {
-    fn push(
-        &mut self,
-        token: u32,
-        log_prob: f32,
-        surroundings: &mut Surroundings<'_>,
-    ) -> Result<()> {
+impl DecodingRow {
+    fn push(&mut self, token: u32, log_prob: f32, hooks: &mut SampleHooks<'_>) -> Result<()> {
         if let Some(completion) = &mut self.open {
             completion.tokens.push(token);
             completion.log_probs.push(log_prob);
-            completion.finished = (surroundings.ends)(&completion.tokens)?;
+            completion.finished = (hooks.is_finished)(&completion.tokens)?;
         }
-        self.end(surroundings)
+        self.close_if_done(hooks)
     }
 
-    /// Hands the completion over if no token follows.
-    fn end(&mut self, surroundings: &mut Surroundings<'_>) -> Result<()> {
-        match self
-            .open
-            .take_if(|completion| completion.finished || completion.tokens.len() >= self.limit)
-        {
-            Some(completion) => (surroundings.ended)(self.place, completion),
+    /// Passes the completion on if no token follows.
+    fn close_if_done(&mut self, hooks: &mut SampleHooks<'_>) -> Result<()> {
+        let max_tokens = self.max_tokens;
+        match self.open.take_if(|row| row.finished || row.tokens.len() >= max_tokens) {
+            Some(completion) => (hooks.on_finished)(self.index, completion),
             None => Ok(()),
         }
-    }
-}
-
-fn check(sampling: &Sampling) -> Result<()> {
-    match corver_settings::check("rollout", sampling).into_iter().next() {
-        Some(problem) => Err(problem.into()),
-        None => Ok(()),
     }
 }
 
 /// Tokens by which the cache grows; a multiple of every burst.
 pub(crate) const CACHE_BLOCK: usize = 64;
 
-/// Tokens decoded between two looks at the results. A look waits for the GPU, so there it pays to
-/// look seldom; on the CPU it costs nothing, while a row that has ended costs a row of work.
+/// Returns the number of tokens decoded between two downloads of the results.
+///
+/// A download waits for the GPU, so it should be rare there. On the CPU it costs nothing, while a
+/// finished row that stays in the batch costs a row of work.
 fn burst_length(device: Device) -> usize {
     if device.is_cuda() { 16 } else { 4 }
 }
@@ -170,181 +161,115 @@ fn decode(
     model: &Model,
     prompts: &[&[u32]],
     sampling: &Sampling,
-    rows: &mut [Row],
-    surroundings: &mut Surroundings<'_>,
+    rows: &mut [DecodingRow],
+    hooks: &mut SampleHooks<'_>,
 ) -> Result<()> {
-    let burst = burst_length(model.device());
-    rows.iter_mut().try_for_each(|row| row.end(surroundings))?;
-    let mut open: Vec<usize> = (0..rows.len()).filter(|&r| rows[r].open.is_some()).collect(); // cache row → row
+    let device = model.device();
+    let burst = burst_length(device);
+    for row in rows.iter_mut() {
+        row.close_if_done(hooks)?; // a prompt may leave no room for a token
+    }
+    // Index in `rows` of each row of the cache.
+    let mut open: Vec<usize> = (0..rows.len()).filter(|&r| rows[r].open.is_some()).collect();
     if open.is_empty() {
         return Ok(());
     }
-    let _frozen = model.freeze()?;
-    let (keys, first) = model.prefill(prompts)?;
-    // Once per batch: every weight and every operation has had its part in these.
-    if !files::is_finite(&first)? {
+    let _frozen = model.freeze_adapters()?;
+    let (keys, first_logits) = model.prefill(prompts)?;
+    // One check per batch is enough: these logits depend on every weight and every operation.
+    if !files::is_finite(&first_logits)? {
         return Err(LearnError::Logits);
     }
-    let mut of_prompt = vec![0; prompts.len()];
-    open.iter().for_each(|&row| of_prompt[rows[row].prompt] += 1);
-    let mut cache = model.cache(keys, prompts, &of_prompt, CACHE_BLOCK)?;
-    let prompt_of_row: Vec<i64> = open.iter().map(|&row| rows[row].prompt as i64).collect();
-    let mut logits = first
-        .f_index_select(0, &Tensor::f_from_slice(&prompt_of_row)?.f_to_device(model.device())?)?; // [N, V]
+    let mut rows_per_prompt = vec![0; prompts.len()];
+    let mut prompt_index = Vec::with_capacity(open.len());
+    for &row in &open {
+        rows_per_prompt[rows[row].prompt] += 1;
+        prompt_index.push(rows[row].prompt as i64);
+    }
+    let mut cache = model.cache(keys, prompts, &rows_per_prompt, CACHE_BLOCK)?;
+    let mut logits = first_logits.f_index_select(0, &upload(&prompt_index, device)?)?; // [N, V]
     let mut tokens_done = 0;
     loop {
-        let draws = upload_draws(rows, &open, burst, model.device())?;
-        let (mut tokens, mut log_probs) = (Vec::with_capacity(burst), Vec::with_capacity(burst));
+        let draws = upload_draws(rows, &open, burst, device)?;
+        let mut ids = Vec::with_capacity(burst);
+        let mut log_probs = Vec::with_capacity(burst);
         for n in 0..burst {
-            let drawn = choose(&logits, sampling, &draws.f_select(1, n as i64)?)?;
-            logits = model.step(&drawn.0, &mut cache)?;
-            tokens.push(drawn.0);
-            log_probs.push(drawn.1);
+            let drawn = draw_tokens(&logits, sampling, &draws.f_select(1, n as i64)?)?;
+            logits = model.step(&drawn.ids, &mut cache)?;
+            ids.push(drawn.ids);
+            log_probs.push(drawn.log_probs);
         }
-        collect(rows, &open, &tokens, &log_probs, surroundings)?;
-        let still: Vec<usize> = (0..open.len()).filter(|&i| rows[open[i]].open.is_some()).collect();
-        if still.is_empty() {
+        collect(rows, &open, &ids, &log_probs, hooks)?;
+        let still_open: Vec<usize> =
+            (0..open.len()).filter(|&i| rows[open[i]].open.is_some()).collect();
+        if still_open.is_empty() {
             return Ok(());
         }
         tokens_done += burst;
-        let (limit, ended) = (sampling.max_completion_length, rows.len() - still.len());
-        if (surroundings.watch)(Decoding {
+        let decoding = Decoding {
             tokens: Some(tokens_done),
-            limit,
-            ended,
+            limit: sampling.max_completion_length,
+            ended: rows.len() - still_open.len(),
             rows: rows.len(),
-        })
-        .is_break()
-        {
+        };
+        if (hooks.watch)(decoding).is_break() {
             return Err(LearnError::Stopped);
         }
         // Copying the cache costs about as much as one step's attention: worth it for an eighth of
         // the rows.
-        if still.len() * 8 <= open.len() * 7 || cache.room() < burst {
-            keep(&mut cache, &mut logits, &still)?;
-            open = still.into_iter().map(|i| open[i]).collect();
+        if still_open.len() * 8 <= open.len() * 7 || cache.room() < burst {
+            retain_rows(&mut cache, &mut logits, &still_open)?;
+            open = still_open.into_iter().map(|i| open[i]).collect();
         }
     }
 }
 
-/// `[N, burst]` f32 uniform draws.
-fn upload_draws(rows: &mut [Row], open: &[usize], burst: usize, device: Device) -> Result<Tensor> {
-    let draws: Vec<f32> = open
-        .iter()
-        .flat_map(|&r| (0..burst).map(move |_| r))
-        .map(|r| rows[r].draws.uniform())
-        .collect();
-    Ok(Tensor::f_from_slice(&draws)?
-        .f_view([open.len() as i64, burst as i64])?
-        .f_to_device(device)?)
-}
-
-fn collect(
-    rows: &mut [Row],
+/// Returns `[N, burst]` f32 uniform draws, each row from its own stream.
+fn upload_draws(
+    rows: &mut [DecodingRow],
     open: &[usize],
-    tokens: &[Tensor],
-    log_probs: &[Tensor],
-    surroundings: &mut Surroundings<'_>,
-) -> Result<()> {
-    let tokens = Vec::<i64>::try_from(Tensor::f_stack(tokens, 1)?.f_flatten(0, -1)?)?;
-    let log_probs = Vec::<f32>::try_from(Tensor::f_stack(log_probs, 1)?.f_flatten(0, -1)?)?;
-    let burst = tokens.len() / open.len().max(1);
-    for (i, (token, log_prob)) in tokens.into_iter().zip(log_probs).enumerate() {
-        // Ids are indices into the vocabulary, which fit 32 bits.
-        rows[open[i / burst]].push(token as u32, log_prob, surroundings)?;
-    }
-    Ok(())
-}
-
-fn keep(cache: &mut KvCache, logits: &mut Tensor, still: &[usize]) -> Result<()> {
-    cache.keep(still, CACHE_BLOCK)?;
-    let index: Vec<i64> = still.iter().map(|&i| i as i64).collect();
-    *logits =
-        logits.f_index_select(0, &Tensor::f_from_slice(&index)?.f_to_device(logits.device())?)?;
-    Ok(())
-}
-
-/// One token per row: (ids `[N]` i64, log-probabilities `[N]` f32). `logits` `[N, V]` f32, `draws`
-/// `[N]` in [0, 1).
-fn choose(logits: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<(Tensor, Tensor)> {
-    let greedy = sampling.temperature == 0.0;
-    let scaled =
-        if greedy { logits.shallow_clone() } else { logits.f_div_scalar(sampling.temperature)? };
-    let log_probs = scaled.f_log_softmax(-1, Kind::Float)?;
-    let tokens = if greedy {
-        logits.f_argmax(-1, false)?
-    } else if sampling.top_p < 1.0 || sampling.top_k.is_some() {
-        draw_from_top(&log_probs, sampling, draws)?
-    } else {
-        invert(&log_probs.f_exp()?, draws)?
-    };
-    let chosen = log_probs.f_gather(1, &tokens.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?;
-    Ok((tokens, chosen))
-}
-
-/// Candidates that a `top_p` is looked for among at first. Most distributions have far fewer that
-/// count.
-const CANDIDATES: i64 = 256;
-
-/// The `top_k` most probable tokens, and of those the shortest list whose probability before its
-/// last token is below `top_p`, as `transformers` does. Without a `top_k` no more of the vocabulary
-/// is sorted than it takes to reach `top_p`.
-fn draw_from_top(log_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<Tensor> {
-    let vocab = log_probs.size()[1];
-    let top_k = sampling.top_k.map(|k| i64::try_from(k).unwrap_or(i64::MAX));
-    let mut k = top_k.unwrap_or(CANDIDATES);
-    loop {
-        k = k.min(vocab);
-        let (values, ids) = log_probs.f_topk(k, -1, true, true)?; // [N, k], falling
-        let probs =
-            if top_k.is_none() { values.f_exp()? } else { values.f_softmax(-1, Kind::Float)? };
-        let sums = probs.f_cumsum(-1, Kind::Float)?;
-        let reached = sums.f_narrow(1, k - 1, 1)?.f_min()?.f_double_value(&[])?;
-        if top_k.is_none() && k < vocab && reached < sampling.top_p {
-            k *= 8;
-            continue;
+    burst: usize,
+    device: Device,
+) -> Result<Tensor> {
+    let mut draws = Vec::with_capacity(open.len() * burst);
+    for &row in open {
+        for _ in 0..burst {
+            draws.push(rows[row].draws.uniform());
         }
-        let kept = probs.f_mul(&sums.f_sub(&probs)?.f_lt(sampling.top_p)?)?;
-        let place = invert(&kept, draws)?;
-        return Ok(ids.f_gather(1, &place.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?);
     }
+    Ok(upload(&draws, device)?.f_view([open.len() as i64, burst as i64])?)
 }
 
-/// The first index at which the running sum of `weights` `[N, V]` (≥ 0, not all 0) exceeds `draws ×
-/// total`: a draw in proportion to the weights. A weight of 0 is never drawn. The sums are of
-/// blocks first, and then within one block.
-fn invert(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
-    let (n, vocab) = weights.size2()?;
-    let width = 1 << vocab.trailing_zeros().min(8);
-    let blocks = weights.f_view([n, vocab / width, width])?;
-    let sums = blocks.f_sum_dim_intlist(-1, false, Kind::Float)?; // [N, V / width]
-    let running = sums.f_cumsum(-1, Kind::Float)?;
-    let goal = last(&running)?.f_mul(&draws.f_unsqueeze(1)?)?; // [N, 1]
-    let block = first_above(&running, &goal)?; // [N, 1]
-    let before = running.f_gather(1, &block, false)?.f_sub(&sums.f_gather(1, &block, false)?)?;
-    let within = blocks
-        .f_gather(1, &block.f_unsqueeze(-1)?.f_expand([n, 1, width], false)?, false)?
-        .f_squeeze_dim(1)?;
-    let place =
-        first_above(&within.f_cumsum(-1, Kind::Float)?, &goal.f_sub(&before)?.f_clamp_min(0)?)?;
-    Ok(block.f_mul_scalar(width)?.f_add(&place)?.f_squeeze_dim(1)?)
+/// Downloads a burst, and appends its tokens to the rows.
+fn collect(
+    rows: &mut [DecodingRow],
+    open: &[usize],
+    ids: &[Tensor],
+    log_probs: &[Tensor],
+    hooks: &mut SampleHooks<'_>,
+) -> Result<()> {
+    let burst = ids.len();
+    let host_ids = Vec::<i64>::try_from(Tensor::f_stack(ids, 1)?.f_flatten(0, -1)?)?;
+    let host_log_probs = Vec::<f32>::try_from(Tensor::f_stack(log_probs, 1)?.f_flatten(0, -1)?)?;
+    for (i, (id, log_prob)) in host_ids.into_iter().zip(host_log_probs).enumerate() {
+        // Ids are indices into the vocabulary, which fit 32 bits.
+        rows[open[i / burst]].push(id as u32, log_prob, hooks)?;
+    }
+    Ok(())
 }
 
-/// `running` `[N, n]`, rising; `goal` `[N, 1]` → `[N, 1]` i64.
-fn first_above(running: &Tensor, goal: &Tensor) -> Result<Tensor> {
-    // Rounding may lift the goal to the last sum; the first place that reaches this sum is then
-    // right.
-    let found = running.f_gt_tensor(goal)?.f_logical_or(&running.f_eq_tensor(&last(running)?)?)?;
-    Ok(found.f_to_kind(Kind::Uint8)?.f_argmax(-1, true)?)
-}
-
-fn last(running: &Tensor) -> Result<Tensor> {
-    Ok(running.f_narrow(1, running.size()[1] - 1, 1)?)
+fn retain_rows(cache: &mut KvCache, logits: &mut Tensor, rows: &[usize]) -> Result<()> {
+    cache.retain_rows(rows, CACHE_BLOCK)?;
+    let index: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
+    *logits = logits.f_index_select(0, &upload(&index, logits.device())?)?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tch::Kind;
+
     use crate::testing::tiny;
 
     fn settings(temperature: f64, n: usize, length: usize) -> Sampling {
@@ -356,7 +281,7 @@ mod tests {
         }
     }
 
-    /// The plain way: no cache, one row, whole sequence each time.
+    /// Decodes without a cache: one row, the full sequence in every pass.
     fn greedy_reference(model: &Model, prompt: &[u32], length: usize) -> Vec<u32> {
         let mut tokens = prompt.to_vec();
         for _ in 0..length {
@@ -390,9 +315,9 @@ mod tests {
             .unwrap()
             .split_off(5)
         {
-            let all = [prompt, &c.tokens].concat();
+            let tokens = [prompt, &c.tokens].concat();
             let logits =
-                model.logits(&model.hidden(&model.batch(&[&all]).unwrap()).unwrap()).unwrap();
+                model.logits(&model.hidden(&model.batch(&[&tokens]).unwrap()).unwrap()).unwrap();
             let log_probs = (logits / 0.7).log_softmax(-1, Kind::Float);
             for (t, (&token, &got)) in c.tokens.iter().zip(&c.log_probs).enumerate() {
                 let expected =
@@ -429,36 +354,36 @@ mod tests {
     }
 
     #[test]
-    fn completions_are_handed_over_as_they_end() {
+    fn completions_are_reported_when_they_end() {
         let model = tiny("llama", 8);
         let prompts: [&[u32]; 3] = [&[1, 2], &[3, 4, 5], &[6]];
         let sampling = settings(1.0, 4, 20);
         let free = sample(&model, &prompts, &sampling, &[], 3).unwrap();
         let stop = free[0].tokens[1];
-        let ends = |tokens: &[u32]| Ok(tokens.contains(&stop));
-        let (ended, decoded) = (std::cell::RefCell::new(Vec::new()), std::cell::Cell::new(0));
-        let surroundings = Surroundings {
+        let finished = std::cell::RefCell::new(Vec::new());
+        let decoded = std::cell::Cell::new(0);
+        let hooks = SampleHooks {
             max_rows: 8,
-            ends: &ends,
+            is_finished: &|tokens| Ok(tokens.contains(&stop)),
             watch: &mut |decoding| {
                 decoded.set(decoding.tokens.unwrap());
                 ControlFlow::Continue(())
             },
-            ended: &mut |place, completion| {
-                // In the burst in which it ended: no look at the rows has come between.
+            on_finished: &mut |index, completion| {
+                // It is reported in the burst in which it ended, before the next call of `watch`.
                 assert!(completion.tokens.len() > decoded.get() || decoded.get() == 20);
-                ended.borrow_mut().push((place, completion));
+                finished.borrow_mut().push((index, completion));
                 Ok(())
             },
         };
-        sample_within(surroundings, &model, &prompts, &sampling, 3).unwrap();
-        let mut ended = ended.into_inner();
-        assert!(!ended.is_sorted_by_key(|(place, _)| *place), "some ended before others");
-        ended.sort_by_key(|(place, _)| *place);
+        sample_with(hooks, &model, &prompts, &sampling, 3).unwrap();
+        let mut finished = finished.into_inner();
+        assert!(!finished.is_sorted_by_key(|(index, _)| *index), "some end before others");
+        finished.sort_by_key(|(index, _)| *index);
         let expected = sample(&model, &prompts, &sampling, &[stop], 3).unwrap();
-        let places: Vec<usize> = ended.iter().map(|(place, _)| *place).collect();
-        assert_eq!(places, Vec::from_iter(0..12));
-        for ((_, got), expected) in ended.iter().zip(&expected) {
+        let indices: Vec<usize> = finished.iter().map(|(index, _)| *index).collect();
+        assert_eq!(indices, Vec::from_iter(0..12));
+        for ((_, got), expected) in finished.iter().zip(&expected) {
             assert_eq!((&got.tokens, got.finished), (&expected.tokens, expected.finished));
         }
     }
@@ -466,14 +391,16 @@ mod tests {
     #[test]
     fn callback_error_ends_sampling() {
         let model = tiny("llama", 8);
-        for (ends_fails, ended_fails) in [(true, false), (false, true)] {
-            let surroundings = Surroundings {
+        for (stop_fails, report_fails) in [(true, false), (false, true)] {
+            let hooks = SampleHooks {
                 max_rows: MAX_ROWS,
-                ends: &|_| if ends_fails { Err(LearnError::Logits) } else { Ok(false) },
+                is_finished: &|_| if stop_fails { Err(LearnError::Logits) } else { Ok(false) },
                 watch: &mut |_| ControlFlow::Continue(()),
-                ended: &mut |_, _| if ended_fails { Err(LearnError::Logits) } else { Ok(()) },
+                on_finished: &mut |_, _| {
+                    if report_fails { Err(LearnError::Logits) } else { Ok(()) }
+                },
             };
-            assert!(sample_within(surroundings, &model, &[&[1]], &settings(1.0, 2, 3), 0).is_err());
+            assert!(sample_with(hooks, &model, &[&[1]], &settings(1.0, 2, 3), 0).is_err());
         }
     }
 
@@ -482,44 +409,11 @@ mod tests {
         let model = tiny("llama", 8);
         let prompts: Vec<Vec<u32>> = (0..70).map(|p| vec![p % 20, 3]).collect();
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
-        let all = sample(&model, &slices, &settings(1.0, 8, 3), &[], 3).unwrap();
-        assert_eq!(all.len(), 560);
+        let completions = sample(&model, &slices, &settings(1.0, 8, 3), &[], 3).unwrap();
+        assert_eq!(completions.len(), 560);
         // Prompts 64 and 4 are the same, yet each has its own draws.
         assert_eq!(prompts[64], prompts[4]);
-        assert_ne!(all[64 * 8..65 * 8], all[4 * 8..5 * 8]);
-    }
-
-    #[test]
-    fn inverse_sampling_follows_weights() {
-        let weights = Tensor::from_slice(&[0.0f32, 0.25, 0.0, 0.5, 0.25, 0.0]).view([1, 6]);
-        for (draw, expected) in
-            [(0.0, 1), (0.2, 1), (0.25, 3), (0.74, 3), (0.75, 4), (0.999_999_94, 4)]
-        {
-            let got = invert(&weights, &Tensor::from_slice(&[draw as f32])).unwrap();
-            assert_eq!(got.int64_value(&[0]), expected, "{draw}");
-        }
-    }
-
-    #[test]
-    fn top_k_and_top_p_cut_the_tail() {
-        let log_probs = Tensor::from_slice(&[0.1f32, 0.4, 0.2, 0.3]).log().view([1, 4]);
-        let reach = |top_p, top_k| -> Vec<i64> {
-            let sampling = Sampling { top_p, top_k, ..settings(1.0, 1, 1) };
-            let mut seen: Vec<i64> = (0..100)
-                .map(|i| {
-                    let draw = Tensor::from_slice(&[i as f32 / 100.0]);
-                    draw_from_top(&log_probs, &sampling, &draw).unwrap().int64_value(&[0])
-                })
-                .collect();
-            seen.sort_unstable();
-            seen.dedup();
-            seen
-        };
-        assert_eq!(reach(1.0, Some(2)), [1, 3]);
-        assert_eq!(reach(0.5, None), [1, 3]);
-        assert_eq!(reach(0.75, None), [1, 2, 3]);
-        assert_eq!(reach(0.3, None), [1]);
-        assert_eq!(reach(1.0, None), [0, 1, 2, 3]);
+        assert_ne!(completions[64 * 8..65 * 8], completions[4 * 8..5 * 8]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Cosine learning-rate schedule with linear warm-up, as `transformers`' `cosine`.
 
-/// Rate as a function of the step.
+/// The learning rate as a function of the step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CosineSchedule {
     base: f64,
@@ -9,8 +9,8 @@ pub struct CosineSchedule {
 }
 
 impl CosineSchedule {
-    /// `warmup_ratio` of `total_steps`, rounded up, rise linearly **from 0**: the first step of a
-    /// run with warm-up changes nothing. Then half a cosine falls to 0.
+    /// Creates a schedule with a linear warm-up of `warmup_ratio` of `total_steps`, rounded up, and a
+    /// decay along half a cosine to 0. Warm-up starts at 0: its first step changes no weight.
     #[must_use]
     pub fn new(base: f64, total_steps: usize, warmup_ratio: f64) -> Self {
         Self {
@@ -20,13 +20,13 @@ impl CosineSchedule {
         }
     }
 
-    /// Steps of the linear rise.
+    /// Returns the number of warm-up steps.
     #[must_use]
     pub fn warmup_steps(&self) -> usize {
         self.warmup_steps
     }
 
-    /// The rate of the step that follows `done` finished ones.
+    /// Returns the rate of the step after `done` finished steps.
     #[must_use]
     pub fn rate(&self, done: usize) -> f64 {
         if done < self.warmup_steps {

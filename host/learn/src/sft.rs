@@ -1,4 +1,4 @@
-//! Supervised training of all weights: what makes the demo's policy and extractor.
+//! Supervised training of all weights, which produces the demo's policy and extractor.
 //!
 //! Next-token cross-entropy over the marked tokens, AdamW, cosine schedule, gradient clipping; f32
 //! only.
@@ -7,23 +7,24 @@ use corver_core::AdamWSettings;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
+use crate::device::upload;
 use crate::error::{LearnError, Result};
 use crate::model::Model;
 use crate::optimizer::{AdamW, clip_gradients};
 use crate::schedule::CosineSchedule;
 
-/// One training sequence.
+/// A training sequence with its learned tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Example {
     /// `[T]` ids, prompt and target together.
     pub tokens: Vec<u32>,
-    /// `[T]` whether the model is to learn to predict this token from those before it; the first
-    /// one never is.
+    /// `[T]` true if the loss includes this token. The first token never counts, because no token is
+    /// before it.
     pub learn: Vec<bool>,
 }
 
 impl Example {
-    /// A prompt to read and a target to learn.
+    /// Joins a prompt, which the loss omits, and a target, which it includes.
     #[must_use]
     pub fn new(prompt: &[u32], target: &[u32]) -> Self {
         let mut learn = vec![false; prompt.len()];
@@ -32,19 +33,19 @@ impl Example {
     }
 }
 
-/// How to train.
+/// Settings of a training with [`fit`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FitSettings {
-    /// Optimiser steps.
+    /// Number of optimiser steps.
     pub steps: usize,
-    /// Peak rate.
+    /// Peak of the learning rate.
     pub learning_rate: f64,
-    /// Share of the steps in which the rate rises.
+    /// Share of the steps that are warm-up, 0 to 1.
     pub warmup_ratio: f64,
-    /// Limit of the gradients' joint L2 norm.
+    /// Largest joint L2 norm of the gradients.
     pub max_grad_norm: f64,
-    /// The optimiser's constants.
+    /// Constants and precision of AdamW.
     pub optimizer: AdamWSettings,
 }
 
@@ -56,26 +57,26 @@ impl Default for FitSettings {
     }
 }
 
-/// Trains all weights of `model` on the batches that `batch` returns for step 0, 1, …; returns each
-/// step's loss: the mean over the learned tokens of −log p, nats. Sequences of similar length in
-/// one batch train fastest.
+/// Trains all weights of `model` on the batches that `batch` returns for step 0, 1, …
+///
+/// Returns the loss of each step: the mean over the learned tokens of −log p, nats. Batches of
+/// sequences of similar length are fastest.
 ///
 /// # Errors
-/// A model that is not f32, a batch with nothing to learn, ids outside the vocabulary, a loss that
-/// is not finite, or whatever `batch` fails with.
+/// Fails if the model is not f32, a batch has no token to learn or an id outside the vocabulary, the
+/// loss is not finite, or `batch` fails.
 pub fn fit<E: From<LearnError>>(
     model: &mut Model,
     settings: &FitSettings,
     mut batch: impl FnMut(usize) -> std::result::Result<Vec<Example>, E>,
 ) -> std::result::Result<Vec<f64>, E> {
     if model.kind() != Kind::Float {
-        let got = format!("{:?}", model.kind());
-        return Err(LearnError::Input {
+        let error = LearnError::Input {
             what: "model to train in full",
             expected: "f32 weights".into(),
-            got,
-        }
-        .into());
+            got: format!("{:?}", model.kind()),
+        };
+        return Err(error.into());
     }
     model.train_all(true);
     let losses = descend(model, settings, &mut batch);
@@ -95,13 +96,8 @@ fn descend<E: From<LearnError>>(
         CosineSchedule::new(settings.learning_rate, settings.steps, settings.warmup_ratio);
     let mut losses = Vec::with_capacity(settings.steps);
     for step in 0..settings.steps {
-        let loss = learn(
-            model,
-            &mut optimizer,
-            settings.max_grad_norm,
-            schedule.rate(step),
-            &batch(step)?,
-        )?;
+        let rate = schedule.rate(step);
+        let loss = train_step(model, &mut optimizer, settings.max_grad_norm, rate, &batch(step)?)?;
         if !loss.is_finite() {
             return Err(LearnError::NotFinite { what: "loss", got: loss, step, batch: None }.into());
         }
@@ -111,8 +107,8 @@ fn descend<E: From<LearnError>>(
     Ok(losses)
 }
 
-/// One step; returns the loss before it. A loss that is not finite changes nothing.
-fn learn(
+/// Takes one step, and returns the loss before it. A loss that is not finite changes no weight.
+fn train_step(
     model: &Model,
     optimizer: &mut AdamW,
     max_norm: f64,
@@ -129,16 +125,17 @@ fn learn(
     Ok(value)
 }
 
-/// Mean over the learned tokens of −log p, nats; a scalar with a graph. Only their rows of logits
-/// are computed.
+/// Returns the mean over the learned tokens of −log p, nats: a scalar with a graph. Logits are
+/// computed for learned tokens only.
 ///
 /// # Errors
-/// As [`fit`].
+/// Fails if there is no token to learn, or an id is outside the vocabulary.
 pub fn cross_entropy(model: &Model, examples: &[Example]) -> Result<Tensor> {
     let rows: Vec<&[u32]> = examples.iter().map(|e| e.tokens.as_slice()).collect();
     let tokens = model.batch(&rows)?;
     let width = tokens.size()[1];
-    let (mut places, mut targets) = (Vec::new(), Vec::new());
+    let mut hidden_index = Vec::new();
+    let mut targets = Vec::new();
     for (row, example) in examples.iter().enumerate() {
         if example.learn.len() != example.tokens.len() {
             return Err(LearnError::Input {
@@ -147,13 +144,12 @@ pub fn cross_entropy(model: &Model, examples: &[Example]) -> Result<Tensor> {
                 got: example.learn.len().to_string(),
             });
         }
-        for (t, &id) in example.tokens.iter().enumerate().skip(1).filter(|&(t, _)| example.learn[t])
-        {
-            places.push(row as i64 * width + t as i64 - 1);
-            targets.push(i64::from(id));
+        for t in (1..example.tokens.len()).filter(|&t| example.learn[t]) {
+            hidden_index.push(row as i64 * width + t as i64 - 1);
+            targets.push(i64::from(example.tokens[t]));
         }
     }
-    if places.is_empty() {
+    if targets.is_empty() {
         return Err(LearnError::Input {
             what: "batch",
             expected: "a token to learn".into(),
@@ -161,11 +157,11 @@ pub fn cross_entropy(model: &Model, examples: &[Example]) -> Result<Tensor> {
         });
     }
     let device = model.device();
-    let places = Tensor::f_from_slice(&places)?.f_to_device(device)?;
-    let targets = Tensor::f_from_slice(&targets)?.f_to_device(device)?;
-    let hidden = model.hidden(&tokens)?.f_flatten(0, 1)?.f_index_select(0, &places)?; // [n, D]
+    let index = upload(&hidden_index, device)?;
+    let hidden = model.hidden(&tokens)?.f_flatten(0, 1)?.f_index_select(0, &index)?; // [n, D]
     let logits = model.logits(&hidden)?;
-    Ok(logits.f_cross_entropy_loss(&targets, None::<&Tensor>, Reduction::Mean, -100, 0.0)?)
+    let target_ids = upload(&targets, device)?;
+    Ok(logits.f_cross_entropy_loss(&target_ids, None::<&Tensor>, Reduction::Mean, -100, 0.0)?)
 }
 
 #[cfg(test)]

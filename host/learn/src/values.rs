@@ -1,24 +1,24 @@
-//! A model's base weights as plain numbers, for code that knows nothing of libtorch.
+//! A model's base weights as plain numbers, for code that does not depend on libtorch.
 
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Result;
 use crate::model::Model;
 
-/// One weight, copied to the host.
+/// A weight that was copied to the host.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WeightValues {
-    /// As in PyTorch: a linear layer is `[out, in]`.
+    /// Shape as in PyTorch: a linear layer is `[out, in]`.
     pub shape: Vec<usize>,
-    /// Row-major, as many as `shape` says.
+    /// Numbers in row-major order; as many as the product of `shape`.
     pub values: Vec<f32>,
 }
 
 impl Model {
-    /// The base weight of this Hugging Face name; `None` where the model has no such weight.
+    /// Returns the base weight with this Hugging Face name; `None` if the model has no such weight.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Fails if the device fails.
     pub fn weight_values(&self, name: &str) -> Result<Option<WeightValues>> {
         let Some((_, tensor)) = self.parameters().into_iter().find(|(known, _)| known == name)
         else {
@@ -30,11 +30,11 @@ impl Model {
         Ok(Some(WeightValues { shape, values: Vec::try_from(flat)? }))
     }
 
-    /// Multiplies the base weights whose Hugging Face names `selects` accepts, to start training
-    /// from another scale than [`Model::random`] draws.
+    /// Multiplies the base weights whose Hugging Face names `selects` accepts, so that training starts
+    /// from another scale than that of [`Model::random`].
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Fails if the device fails.
     pub fn scale_weights(&mut self, factor: f64, selects: impl Fn(&str) -> bool) -> Result<()> {
         let _guard = tch::no_grad_guard();
         for (_, tensor) in self.parameters().into_iter().filter(|(name, _)| selects(name)) {
@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn only_selected_weights_are_scaled() {
-        let (plain, mut scaled) = (tiny("qwen2", 1), tiny("qwen2", 1));
+        let plain = tiny("qwen2", 1);
+        let mut scaled = tiny("qwen2", 1);
         scaled.scale_weights(2.0, |name| name.contains("q_proj")).unwrap();
         for (name, _) in plain.parameters() {
             let [before, after] =

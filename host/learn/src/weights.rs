@@ -1,4 +1,4 @@
-//! Where a model's weights come from: a folder, or a seed.
+//! Sources of a model's weights: a folder, or random numbers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,26 +8,26 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::Result;
 use crate::files;
-use crate::random::Stream;
+use crate::random::RandomStream;
 
-/// What a weight is for, which decides how a random one is drawn.
+/// Purpose of a weight, which decides the distribution of random values.
 #[derive(Clone, Copy)]
-pub(crate) enum Role {
-    /// Drawn from N(0, 0.02²), `transformers`' default.
+pub(crate) enum WeightRole {
+    /// A projection or embedding: N(0, 0.02²), `transformers`' default.
     Matrix,
-    /// Ones.
+    /// Weight of a norm: ones.
     Norm,
-    /// Zeros.
+    /// Bias of a projection: zeros.
     Bias,
 }
 
-/// Hands out weights by their Hugging Face name.
+/// A source of weights by Hugging Face name.
 pub(crate) enum Weights {
-    /// What is left of the tensors of a folder.
+    /// The tensors of a folder that no layer has taken yet.
     Folder { path: PathBuf, tensors: BTreeMap<String, Tensor> },
-    /// Drawn on demand; each name has its own stream, so that the order does not matter.
+    /// Reproducible draws. Each name has its own stream, so the order of layers does not matter.
     Random { seed: u64, kind: Kind, device: Device },
-    /// Drawn by libtorch on the device itself.
+    /// Draws of libtorch's generator on the device: fast, not reproducible.
     Noise { kind: Kind, device: Device },
 }
 
@@ -36,35 +36,33 @@ impl Weights {
         Ok(Self::Folder { path: folder.into(), tensors: files::read_model(folder, kind, device)? })
     }
 
-    pub(crate) fn take(&mut self, name: &str, role: Role, shape: &[usize]) -> Result<Tensor> {
+    pub(crate) fn take(&mut self, name: &str, role: WeightRole, shape: &[usize]) -> Result<Tensor> {
         let size: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
         match self {
             Self::Folder { path, tensors } => {
-                let wrong = |got: String| {
-                    let expected = format!("shape {size:?} (from config.json)");
-                    PretrainedError::tensor(path, name, expected, got)
+                let got = match tensors.remove(name) {
+                    Some(tensor) if tensor.size() == size => return Ok(tensor),
+                    Some(tensor) => format!("{:?}", tensor.size()),
+                    None => "no such tensor".into(),
                 };
-                let tensor = tensors.remove(name).ok_or_else(|| wrong("no such tensor".into()))?;
-                if tensor.size() != size {
-                    return Err(wrong(format!("{:?}", tensor.size())).into());
-                }
-                Ok(tensor)
+                let expected = format!("shape {size:?} (from config.json)");
+                Err(PretrainedError::tensor(path, name, expected, got).into())
             }
             Self::Noise { kind, device } => {
                 let options = (*kind, *device);
                 Ok(match role {
-                    Role::Norm => Tensor::f_ones(&size, options)?,
-                    Role::Bias => Tensor::f_zeros(&size, options)?,
-                    Role::Matrix => Tensor::f_empty(&size, options)?.f_normal_(0.0, 0.02)?,
+                    WeightRole::Norm => Tensor::f_ones(&size, options)?,
+                    WeightRole::Bias => Tensor::f_zeros(&size, options)?,
+                    WeightRole::Matrix => Tensor::f_empty(&size, options)?.f_normal_(0.0, 0.02)?,
                 })
             }
             Self::Random { seed, kind, device } => {
                 let options = (Kind::Float, *device);
                 let tensor = match role {
-                    Role::Norm => Tensor::f_ones(&size, options)?,
-                    Role::Bias => Tensor::f_zeros(&size, options)?,
-                    Role::Matrix => {
-                        let mut stream = Stream::new(*seed, name, &[]);
+                    WeightRole::Norm => Tensor::f_ones(&size, options)?,
+                    WeightRole::Bias => Tensor::f_zeros(&size, options)?,
+                    WeightRole::Matrix => {
+                        let mut stream = RandomStream::new(*seed, name, &[]);
                         let draws: Vec<f32> =
                             (0..shape.iter().product()).map(|_| 0.02 * stream.normal()).collect();
                         Tensor::f_from_slice(&draws)?
@@ -77,8 +75,8 @@ impl Weights {
         }
     }
 
-    /// Checks that nothing was left over: a weight that is not used is a model that is not
-    /// understood.
+    /// Checks that layers have taken all tensors except those that `ignore` accepts. An unused tensor
+    /// means that the architecture is another one.
     pub(crate) fn finish(self, ignore: impl Fn(&str) -> bool) -> Result<()> {
         let Self::Folder { path, tensors } = self else { return Ok(()) };
         match tensors.iter().find(|(name, _)| !ignore(name)) {

@@ -1,6 +1,5 @@
-//! The learner against recorded numbers: TRL's loss, `transformers`' schedule, PyTorch's AdamW and
-//! clipping, PEFT's layer; and the tokenizer against recorded decodings.
-//! `make conformance` runs them.
+//! Compares the learner with recorded numbers: TRL's loss, `transformers`' schedule, PyTorch's AdamW
+//! and clipping; and the tokenizer with recorded decodings. `make conformance` runs the tests.
 
 #[path = "../../../tests/golden.rs"]
 mod golden;
@@ -42,13 +41,13 @@ fn all_close(
     pairs.try_for_each(|(i, (g, e))| close(&format!("{what}[{i}]"), *g, *e, absolute, relative))
 }
 
-/// One recorded batch, its masked tokens dropped.
-struct Batch {
+/// One recorded batch without its masked tokens.
+struct RecordedBatch {
     lengths: Vec<usize>,
     mask: Vec<Vec<f64>>,
 }
 
-impl Batch {
+impl RecordedBatch {
     fn new(row: &Value) -> Self {
         let mask = matrix(&row["mask"]);
         Self {
@@ -57,7 +56,7 @@ impl Batch {
         }
     }
 
-    /// `[B, T]` or `[B]` → the values at the unmasked tokens.
+    /// Returns the values at the unmasked tokens, from `[B, T]` or `[B]`.
     fn flat(&self, value: &Value) -> Vec<f64> {
         self.pick(value, true)
     }
@@ -65,7 +64,7 @@ impl Batch {
     fn pick(&self, value: &Value, inside: bool) -> Vec<f64> {
         let mut picked = Vec::new();
         for (row, mask) in value.as_array().expect("rows").iter().zip(&self.mask) {
-            let row = row.as_f64().map_or_else(|| numbers(row), |one| vec![one; mask.len()]);
+            let row = row.as_f64().map_or_else(|| numbers(row), |value| vec![value; mask.len()]);
             picked.extend(
                 row.iter().zip(mask).filter(|(_, m)| (**m == 1.0) == inside).map(|(x, _)| *x),
             );
@@ -73,8 +72,8 @@ impl Batch {
         picked
     }
 
-    fn per_token<T: Copy>(&self, of_row: impl Fn(usize) -> T) -> Vec<T> {
-        self.lengths.iter().enumerate().flat_map(|(row, &n)| vec![of_row(row); n]).collect()
+    fn per_token<T: Copy>(&self, row_value: impl Fn(usize) -> T) -> Vec<T> {
+        self.lengths.iter().enumerate().flat_map(|(row, &n)| vec![row_value(row); n]).collect()
     }
 }
 
@@ -88,15 +87,15 @@ fn grpo_loss_and_gradients_match_reference() {
             "importance_sampling_level": row["importance_sampling_level"],
         }))
         .expect("the recorded settings are known ones");
-        let batch = Batch::new(row);
-        let of_row = row_weights(
+        let batch = RecordedBatch::new(row);
+        let weights = row_weights(
             settings.loss_type,
             &batch.lengths,
             count(row, "max_completion_length"),
             count(row, "num_items_in_batch"),
         );
-        // TRL divides by the accumulation steps, except for dapo; here the weights of a whole step
-        // need no division.
+        // TRL divides by the accumulation steps, except for dapo. Here the weights of a full step need
+        // no division.
         let steps = if settings.loss_type == LossType::Dapo {
             1.0
         } else {
@@ -105,14 +104,15 @@ fn grpo_loss_and_gradients_match_reference() {
         let optional =
             |key: &str| (!row[key].is_null()).then(|| Tensor::from_slice(&batch.flat(&row[key])));
         let new = Tensor::from_slice(&batch.flat(&row["logps"])).set_requires_grad(true);
-        let (old, reference) = (optional("old_logps"), optional("ref_logps"));
+        let old = optional("old_logps");
+        let reference = optional("ref_logps");
         let inputs = LossInputs {
             new: &new,
             old: old.as_ref(),
             correction: None,
             reference: reference.as_ref(),
             advantages: &Tensor::from_slice(&batch.flat(&row["advantages"])),
-            weights: &Tensor::from_slice(&batch.per_token(|r| of_row[r] / steps)),
+            weights: &Tensor::from_slice(&batch.per_token(|r| weights[r] / steps)),
             rows: &Tensor::from_slice(&batch.per_token(|r| r as i64)),
             lengths: &Tensor::from_slice(
                 &batch.lengths.iter().map(|&n| n as i64).collect::<Vec<_>>(),
@@ -120,8 +120,8 @@ fn grpo_loss_and_gradients_match_reference() {
         };
         let loss = grpo_loss(&settings, &inputs).map_err(|e| e.to_string())?;
         let num_tokens = batch.lengths.iter().sum::<usize>().max(1) as f64;
-        // Where TRL holds one number per row, it logs the plain mean over the rows, empty ones
-        // included; here every logged value is the mean over tokens. The loss is not affected.
+        // If TRL has one number per row, it logs the plain mean over the rows, including empty ones.
+        // Here every logged value is the mean over tokens. The loss is not affected.
         let one_per_row = batch.mask[0].len() == 1;
         let one_ratio_per_row = settings.importance_sampling_level == ImportanceLevel::Sequence
             && row["advantages"][0].is_number();
@@ -185,7 +185,8 @@ fn adamw_steps_match_reference() {
         };
         let mut optimizer = AdamW::new(vec![Tensor::from_slice(&numbers(&row["init"]))], settings)
             .map_err(|e| e.to_string())?;
-        let (rates, params) = (numbers(&row["lrs"]), matrix(&row["params"]));
+        let rates = numbers(&row["lrs"]);
+        let params = matrix(&row["params"]);
         for (step, gradient) in matrix(&row["grads"]).into_iter().enumerate() {
             let mut gradients = [Tensor::from_slice(&gradient)];
             if let Some(max_norm) = row["max_grad_norm"].as_f64() {
@@ -216,7 +217,7 @@ fn clipped_gradients_match_reference() {
     });
 }
 
-/// A tokenizer of the golden set, with the files that a policy's folder has besides.
+/// Returns a tokenizer of the golden set, with the other files of a policy's folder.
 fn tokenizer(name: &str) -> ChatTokenizer {
     let source = shared(&format!("golden/tokenizers/{name}/tokenizer.json"));
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -233,7 +234,7 @@ fn tokenizer(name: &str) -> ChatTokenizer {
 fn decoded_tokens_and_spans_match_reference() {
     let [byte_level, metaspace] = ["bytelevel-4k", "metaspace-4k"].map(tokenizer);
     check_all("alignment", |row| {
-        // The English clean-up is the published pipeline's; the policy decodes without it.
+        // The published pipeline cleans up English texts; the policy decodes without it.
         if row["clean_up_tokenization_spaces"] == true {
             return Ok(());
         }

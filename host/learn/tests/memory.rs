@@ -1,5 +1,5 @@
-//! The memory plan against what is taken. Alone in its program: the measurement is of the whole
-//! process.
+//! Compares the memory plan with measurements. They are of the process, so this program has no other
+//! tests.
 
 use std::process::Command;
 
@@ -10,15 +10,15 @@ use corver_core::{
     Advantages, LearnSettings, Learner, Question, Sampler, Sampling, Signal, TrainingBatch,
 };
 use corver_learn::{
-    AdamWSettings, Load, LoraSettings, MemoryPlan, Model, MomentPrecision, Policy, Precision,
+    AdamWSettings, LoraSettings, MemoryPlan, Model, MomentPrecision, Policy, Precision, Workload,
     memory,
 };
-use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
+use corver_pretrained::{ChatTokenizer, ModelConfig, ModelFamily};
 use tch::{Device, Kind};
 
-/// Between the sizes of a test and of a model.
+/// A model that is larger than those of other tests and smaller than published ones.
 const MODEL: ModelConfig = ModelConfig {
-    family: Family::Llama,
+    family: ModelFamily::Llama,
     vocab_size: 12,
     hidden_size: 512,
     intermediate_size: 1536,
@@ -34,22 +34,22 @@ const MODEL: ModelConfig = ModelConfig {
 };
 const SAMPLES: usize = 16;
 
-/// Under which the C library gives freed tensors back at once, so that only those in use are
-/// measured.
-const GIVE_BACK: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "65536");
+/// Environment variable that makes the C library return freed tensors immediately, so that only
+/// tensors in use are measured.
+const RETURN_MEMORY: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "65536");
 
 #[test]
 fn update_memory_stays_within_plan() {
-    in_a_process_of_its_own("update_memory_stays_within_plan", || {
-        let share = taken_of_planned(&MODEL, 8, 240);
-        assert!((0.75..1.0).contains(&share), "{share} of what was planned");
+    run_in_child_process("update_memory_stays_within_plan", || {
+        let share = measured_share(&MODEL, 8, 240);
+        assert!((0.75..1.0).contains(&share), "{share} of the plan");
     });
 }
 
 #[test]
 #[ignore = "16 GB and minutes: cargo test --release --workspace --test memory -- --ignored --nocapture"]
 fn layers_of_8b_model_stay_within_memory_plan() {
-    in_a_process_of_its_own("layers_of_8b_model_stay_within_memory_plan", || {
+    run_in_child_process("layers_of_8b_model_stay_within_memory_plan", || {
         let sizes = ModelConfig {
             hidden_size: 4096,
             intermediate_size: 14_336,
@@ -57,29 +57,30 @@ fn layers_of_8b_model_stay_within_memory_plan() {
             num_kv_heads: 8,
             ..MODEL
         };
-        let [whole, layers] =
+        let [model, layers] =
             [32, 3].map(|num_layers| ModelConfig { num_layers, head_dim: 128, ..sizes.clone() });
-        let share = taken_of_planned(&layers, 128, 60);
-        let planned = plan(&whole, Kind::BFloat16, 128, 240).graph_per_token as f64 / 1e6;
+        let share = measured_share(&layers, 128, 60);
+        let planned = plan(&model, Kind::BFloat16, 128, 240).graph_per_token as f64 / 1e6;
         eprintln!(
-            "taken {share:.2} of planned; 32 layers in bf16 are planned at {planned:.2} MB a token"
+            "measured {share:.2} of the plan; the plan of 32 layers in bf16 is {planned:.2} MB a token"
         );
-        assert!((0.75..1.0).contains(&share), "{share} of what was planned");
+        assert!((0.75..1.0).contains(&share), "{share} of the plan");
         assert!(planned < 5.5, "{planned}");
     });
 }
 
-fn in_a_process_of_its_own(name: &str, test: fn()) {
-    if std::env::var_os(GIVE_BACK.0).is_some() {
+fn run_in_child_process(name: &str, test: fn()) {
+    if std::env::var_os(RETURN_MEMORY.0).is_some() {
         return test();
     }
-    let mut again = Command::new(std::env::current_exe().unwrap());
-    again.args([name, "--exact", "--include-ignored", "--nocapture"]).env(GIVE_BACK.0, GIVE_BACK.1);
-    assert!(again.status().unwrap().success());
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args([name, "--exact", "--include-ignored", "--nocapture"]);
+    child.env(RETURN_MEMORY.0, RETURN_MEMORY.1);
+    assert!(child.status().unwrap().success());
 }
 
 fn plan(model: &ModelConfig, kind: Kind, rank: usize, max_completion_length: usize) -> MemoryPlan {
-    let load = Load {
+    let workload = Workload {
         num_generations: SAMPLES,
         max_prompt_length: Some(8),
         max_completion_length,
@@ -90,12 +91,12 @@ fn plan(model: &ModelConfig, kind: Kind, rank: usize, max_completion_length: usi
         rows_together: 1,
         reference_adapter: false,
     };
-    MemoryPlan::new(model, kind, Device::Cpu, &load, 64 << 30).unwrap()
+    MemoryPlan::new(model, kind, Device::Cpu, &workload, 64 << 30).unwrap()
 }
 
-/// What an update on completions of `tokens` tokens takes beside weights and adapters, as a share
-/// of what is planned for it.
-fn taken_of_planned(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
+/// Returns the memory of an update on completions of `tokens` tokens, without weights and adapters, as
+/// a share of the plan.
+fn measured_share(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), model);
     let weights = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
@@ -122,7 +123,7 @@ fn taken_of_planned(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
     let peak = memory::Peak::begin(Device::Cpu).unwrap();
     let batch = TrainingBatch { questions: &questions, sampling: &sampling, rollouts: &rollouts };
     policy.update(&batch, &Signal::Advantages(advantages)).unwrap();
-    let taken = (peak.bytes().unwrap() - before) as f64;
+    let measured = (peak.bytes().unwrap() - before) as f64;
     let plan = plan(model, Kind::Float, rank, tokens);
-    taken / (plan.update(SAMPLES * tokens) - plan.weights - plan.adapters) as f64
+    measured / (plan.update(SAMPLES * tokens) - plan.weights - plan.adapters) as f64
 }

@@ -1,13 +1,13 @@
-//! The decoder against a second one, written for reading: f64, plain loops, one token at a time, no
-//! code shared with the crate. It follows the published definitions (Llama, Qwen2, Qwen3 and OLMo-2
-//! model files of `transformers`).
+//! Compares the decoder with a simple one: f64, plain loops, one token at a time, and no code of the
+//! crate. It follows the published definitions (Llama, Qwen2, Qwen3 and OLMo-2 model files of
+//! `transformers`).
 
 use std::collections::HashMap;
 use std::path::Path;
 
 use corver_core::Sampling;
 use corver_learn::{Model, Precision, sample::sample};
-use corver_pretrained::{Family, Llama3Scaling, ModelConfig};
+use corver_pretrained::{Llama3Scaling, ModelConfig, ModelFamily};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use tch::{Device, Tensor};
@@ -18,7 +18,7 @@ struct Reference {
 }
 
 impl Reference {
-    /// `x` times the transpose of a `[out, in]` weight, plus its bias where there is one.
+    /// Multiplies `x` with the transpose of an `[out, in]` weight, and adds its bias if it has one.
     fn linear(&self, name: &str, x: &[f64]) -> Vec<f64> {
         let weight = &self.weights[&format!("{name}.weight")];
         let bias = self.weights.get(&format!("{name}.bias"));
@@ -55,7 +55,7 @@ impl Reference {
         }
     }
 
-    /// Logits after every token.
+    /// Returns the logits after every token.
     fn logits(&self, tokens: &[u32]) -> Vec<Vec<f64>> {
         let c = &self.config;
         let embedding = &self.weights["model.embed_tokens.weight"];
@@ -69,7 +69,7 @@ impl Reference {
                 x.iter().zip(block).map(|(a, b)| a + b).collect()
             };
             let (before, behind) = match c.family {
-                Family::Olmo2 => {
+                ModelFamily::Olmo2 => {
                     (None, Some(["post_attention_layernorm", "post_feedforward_layernorm"]))
                 }
                 _ => (Some(["input_layernorm", "post_attention_layernorm"]), None),
@@ -105,14 +105,14 @@ impl Reference {
          -> Vec<Vec<f64>> {
             let mut y = self.linear(&format!("{prefix}.{part}_proj"), x);
             let norm = format!("{prefix}.{part}_norm.weight");
-            if c.family == Family::Olmo2 && !is_value {
+            if c.family == ModelFamily::Olmo2 && !is_value {
                 y = self.norm(&norm, &y);
             }
             let mut y: Vec<Vec<f64>> = y.chunks(c.head_dim).map(<[f64]>::to_vec).collect();
             assert_eq!(y.len(), heads);
             if !is_value {
                 for head in &mut y {
-                    if c.family == Family::Qwen3 {
+                    if c.family == ModelFamily::Qwen3 {
                         *head = self.norm(&norm, head);
                     }
                     self.rotate(head, position);
@@ -157,32 +157,34 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// Rewrites a model folder with larger and less regular weights (norms that are not 1, biases that
-/// are not 0), so that no part can hide, and hands them out as f64.
-fn stir(folder: &Path) -> HashMap<String, Vec<f64>> {
+/// are not 0), so that every part affects the result. Returns the weights as f64.
+fn perturb_weights(folder: &Path) -> HashMap<String, Vec<f64>> {
     let path = folder.join("model.safetensors");
     let bytes = std::fs::read(&path).unwrap();
     let stored = SafeTensors::deserialize(&bytes).unwrap();
-    let mut all: Vec<(String, Vec<usize>, Vec<f32>)> = stored
+    let mut tensors: Vec<(String, Vec<usize>, Vec<f32>)> = stored
         .iter()
         .map(|(name, view)| {
             let values = view.data().chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
-            let stir = |(i, x): (usize, f32)| {
+            let perturb = |(i, x): (usize, f32)| {
                 8.0 * x.clamp(-0.2, 0.2) + 0.3 * (i as f32 * 1.7 + name.len() as f32).sin()
             };
-            (name.to_owned(), view.shape().to_vec(), values.enumerate().map(stir).collect())
+            (name.to_owned(), view.shape().to_vec(), values.enumerate().map(perturb).collect())
         })
         .collect();
-    all.sort_by(|a, b| a.0.cmp(&b.0));
+    tensors.sort_by(|a, b| a.0.cmp(&b.0));
     let raw: Vec<Vec<u8>> =
-        all.iter().map(|(_, _, x)| x.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
-    let views = all.iter().zip(&raw);
-    let views = views
-        .map(|((n, s, _), b)| (n.as_str(), TensorView::new(Dtype::F32, s.clone(), b).unwrap()));
+        tensors.iter().map(|(_, _, x)| x.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
+    let mut views = Vec::new();
+    for ((name, shape, _), bytes) in tensors.iter().zip(&raw) {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap();
+        views.push((name.as_str(), view));
+    }
     std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
-    all.into_iter().map(|(name, _, x)| (name, x.into_iter().map(f64::from).collect())).collect()
+    tensors.into_iter().map(|(name, _, x)| (name, x.into_iter().map(f64::from).collect())).collect()
 }
 
-fn config(family: Family) -> ModelConfig {
+fn config(family: ModelFamily) -> ModelConfig {
     ModelConfig {
         family,
         vocab_size: 19,
@@ -191,41 +193,42 @@ fn config(family: Family) -> ModelConfig {
         num_layers: 2,
         num_heads: 6,
         num_kv_heads: 2,
-        head_dim: if family == Family::Qwen2 { 2 } else { 4 }, // Qwen3's differs from hidden_size / num_heads
+        head_dim: if family == ModelFamily::Qwen2 { 2 } else { 4 }, // Qwen3's differs from hidden_size / num_heads
         max_positions: 64,
         norm_eps: 1e-5,
         rope_theta: 100.0,
-        rope_scaling: (family == Family::Llama).then_some(Llama3Scaling {
+        rope_scaling: (family == ModelFamily::Llama).then_some(Llama3Scaling {
             factor: 4.0,
             low_freq_factor: 1.0,
             high_freq_factor: 4.0,
             original_max_position_embeddings: 16.0,
         }),
-        tie_embeddings: matches!(family, Family::Qwen2 | Family::Qwen3),
+        tie_embeddings: matches!(family, ModelFamily::Qwen2 | ModelFamily::Qwen3),
     }
 }
 
-fn both(family: Family) -> (Model, Reference) {
+fn model_and_reference(family: ModelFamily) -> (Model, Reference) {
     let folder = tempfile::tempdir().unwrap();
     Model::random(config(family), 11, Device::Cpu).unwrap().save(folder.path()).unwrap();
-    let weights = stir(folder.path());
+    let weights = perturb_weights(folder.path());
     let model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     (model, Reference { config: config(family), weights })
 }
 
-const FAMILIES: [Family; 4] = [Family::Llama, Family::Qwen2, Family::Qwen3, Family::Olmo2];
+const FAMILIES: [ModelFamily; 4] =
+    [ModelFamily::Llama, ModelFamily::Qwen2, ModelFamily::Qwen3, ModelFamily::Olmo2];
 
 #[test]
 fn logits_match_plain_implementation() {
     let tokens: [u32; 14] = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 18, 0];
     for family in FAMILIES {
-        let (model, reference) = both(family);
+        let (model, reference) = model_and_reference(family);
         let ids: Vec<i64> = tokens.iter().map(|&t| i64::from(t)).collect();
         let logits =
             model.logits(&model.hidden(&Tensor::from_slice(&ids).view([1, -1])).unwrap()).unwrap();
         let expected = reference.logits(&tokens);
         let size = expected.iter().flatten().fold(0.0f64, |m, x| m.max(x.abs()));
-        assert!(size > 0.5, "{family:?}: the model must say something, {size}");
+        assert!(size > 0.5, "{family:?}: the logits are too small to compare, {size}");
         for (t, row) in expected.iter().enumerate() {
             for (v, e) in row.iter().enumerate() {
                 let got = logits.double_value(&[0, t as i64, v as i64]);
@@ -241,10 +244,10 @@ fn logits_match_plain_implementation() {
 #[test]
 fn greedy_decoding_matches_plain_implementation() {
     for family in FAMILIES {
-        let (model, reference) = both(family);
+        let (model, reference) = model_and_reference(family);
         let prompts: [&[u32]; 2] = [&[1, 2, 3, 4, 5], &[7, 8]];
-        let drawn = sample(&model, &prompts, &Sampling::greedy(10), &[], 0).unwrap();
-        for (prompt, completion) in prompts.iter().zip(drawn) {
+        let completions = sample(&model, &prompts, &Sampling::greedy(10), &[], 0).unwrap();
+        for (prompt, completion) in prompts.iter().zip(completions) {
             let mut tokens = prompt.to_vec();
             for _ in 0..10 {
                 let last = reference.logits(&tokens).pop().unwrap();

@@ -1,4 +1,4 @@
-//! Losses and their gradients against those of TRL's own trainers: `tests/vectors/trl/make.py`.
+//! Compares losses and gradients with those of TRL's trainers: `tests/vectors/trl/make.py`.
 
 #[path = "../../../tests/vectors/mod.rs"]
 mod vectors;
@@ -21,7 +21,7 @@ fn integers(values: &[usize]) -> Tensor {
     Tensor::from_slice(&values.iter().map(|&n| n as i64).collect::<Vec<_>>())
 }
 
-/// The row of every token.
+/// Returns the row of every token.
 fn row_of(rows: &Rows) -> Vec<usize> {
     rows.iter().enumerate().flat_map(|(n, row)| vec![n; row.len()]).collect()
 }
@@ -30,11 +30,11 @@ fn numbers(tensor: &Tensor) -> Vec<f64> {
     Vec::try_from(tensor).unwrap()
 }
 
-fn slopes(loss: &Tensor, of: &Tensor) -> Vec<f64> {
-    numbers(&Tensor::run_backward(&[loss], &[of], false, false).remove(0))
+fn gradient(loss: &Tensor, input: &Tensor) -> Vec<f64> {
+    numbers(&Tensor::run_backward(&[loss], &[input], false, false).remove(0))
 }
 
-/// Our loss, and its gradient by `new`.
+/// Returns the loss, and its gradient by `new`.
 fn clipped(
     settings: &LossSettings,
     new: &Rows,
@@ -43,10 +43,11 @@ fn clipped(
     advantages: &Rows,
     longest: usize,
 ) -> (f64, Vec<f64>) {
-    let (rows, lengths): (Vec<usize>, Vec<usize>) =
-        (row_of(new), new.iter().map(Vec::len).collect());
+    let rows = row_of(new);
+    let lengths: Vec<usize> = new.iter().map(Vec::len).collect();
     let weights = row_weights(settings.loss_type, &lengths, longest, rows.len());
-    let (leaf, reference) = (flat(new).set_requires_grad(true), reference.map(flat));
+    let leaf = flat(new).set_requires_grad(true);
+    let reference = reference.map(flat);
     let inputs = LossInputs {
         new: &leaf,
         old: Some(&flat(old)),
@@ -58,7 +59,7 @@ fn clipped(
         lengths: &integers(&lengths),
     };
     let loss = grpo_loss(settings, &inputs).unwrap().loss;
-    (loss.double_value(&[]), slopes(&loss, &leaf))
+    (loss.double_value(&[]), gradient(&loss, &leaf))
 }
 
 #[test]
@@ -98,7 +99,7 @@ fn gspo_loss_and_gradient_match_trl() {
     }
 }
 
-/// TRL adds up the tokens of a completion; that is `dr_grpo` times the longest length.
+/// TRL sums over the tokens of a completion, which is `dr_grpo` times the longest length.
 #[test]
 fn rloo_gradient_matches_trl() {
     #[derive(Deserialize)]
@@ -114,7 +115,7 @@ fn rloo_gradient_matches_trl() {
         let settings =
             LossSettings { loss_type: LossType::DrGrpo, beta: 0.0, ..LossSettings::default() };
         let (_, got) = clipped(&settings, &new, &new, None, &advantages, 7);
-        let got: Vec<f64> = got.iter().map(|slope| slope * 7.0).collect();
+        let got: Vec<f64> = got.iter().map(|derivative| derivative * 7.0).collect();
         assert!(close(&got, &gradient.concat(), 1e-12), "{got:?}, not {gradient:?}");
     }
 }
@@ -130,7 +131,7 @@ fn dpo_loss_and_gradient_match_trl() {
         ref_rejected: Rows,
         margins: Vec<f64>,
         loss: f64,
-        /// Of the chosen, then of the rejected.
+        /// By the chosen, then by the rejected log-probabilities.
         gradient: Rows,
     }
     for case in cases::<Case>(include_str!("../../../tests/vectors/trl/dpo.json")) {
@@ -154,7 +155,7 @@ fn dpo_loss_and_gradient_match_trl() {
             "{loss:?}, not {}",
             case.loss
         );
-        assert!(close(&slopes(&loss, &leaf), &case.gradient.concat(), 1e-12));
+        assert!(close(&gradient(&loss, &leaf), &case.gradient.concat(), 1e-12));
     }
 }
 
@@ -173,7 +174,7 @@ fn ppo_losses_and_gradients_match_trl() {
         moved_values: Rows,
         value_clip: f64,
         value_loss: f64,
-        /// Share of the tokens.
+        /// Share of the tokens that are clipped.
         value_clipped: f64,
         value_gradient: Rows,
     }
@@ -202,6 +203,6 @@ fn ppo_losses_and_gradients_match_trl() {
         .unwrap();
         assert!(close(&[got.loss.double_value(&[])], &[case.value_loss], 1e-12), "{:?}", got.loss);
         assert!(close(&[got.clipped / tokens], &[case.value_clipped], 1e-6));
-        assert!(close(&slopes(&got.loss, &values), &case.value_gradient.concat(), 1e-12));
+        assert!(close(&self::gradient(&got.loss, &values), &case.value_gradient.concat(), 1e-12));
     }
 }

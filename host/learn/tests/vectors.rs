@@ -1,4 +1,4 @@
-//! The loss against `tests/vectors/reference.py`, whose gradients are central differences.
+//! Compares the loss with `tests/vectors/reference.py`, whose gradients are central differences.
 
 #[path = "../../../tests/vectors/mod.rs"]
 mod vectors;

@@ -1,10 +1,10 @@
-//! The spaces that `transformers` takes out of a decoded text where tokenizer_config.json has
-//! `clean_up_tokenization_spaces`.
+//! Removes the spaces before punctuation that `transformers` removes from a decoded text if
+//! tokenizer_config.json sets `clean_up_tokenization_spaces`.
 
 use std::ops::Range;
 
-/// Every pattern in its turn, and which of its characters stay. As
-/// `PreTrainedTokenizerBase.clean_up_tokenization` has them.
+/// Patterns in the order of `PreTrainedTokenizerBase.clean_up_tokenization`, each with the range of
+/// its characters that remains.
 const PATTERNS: [(&str, Range<usize>); 10] = [
     (" .", 1..2),
     (" ?", 1..2),
@@ -18,39 +18,44 @@ const PATTERNS: [(&str, Range<usize>); 10] = [
     (" 're", 1..4),
 ];
 
-/// A text without those spaces.
+/// A text without these spaces.
 pub(crate) struct CleanedUp {
     pub text: String,
-    /// The characters that are left, by their places in the text as it was.
-    kept: Vec<usize>,
+    /// Indices in the original text of the remaining characters, ascending.
+    remaining: Vec<usize>,
 }
 
 impl CleanedUp {
-    /// Where characters of the text as it was are now.
-    pub(crate) fn span(&self, before: &Range<usize>) -> Range<usize> {
-        let now = |place: usize| self.kept.partition_point(|&kept| kept < place);
-        now(before.start)..now(before.end)
+    /// Converts a range of characters of the original text to one of the cleaned text.
+    pub(crate) fn span(&self, original: &Range<usize>) -> Range<usize> {
+        let start = self.remaining.partition_point(|&index| index < original.start);
+        let end = self.remaining.partition_point(|&index| index < original.end);
+        start..end
     }
 }
 
 pub(crate) fn clean_up(text: &str) -> CleanedUp {
-    let mut left: Vec<(usize, char)> = text.chars().enumerate().collect();
-    for (pattern, stays) in PATTERNS {
-        let pattern: Vec<char> = pattern.chars().collect();
-        let mut next = Vec::with_capacity(left.len());
-        let mut rest = left.as_slice();
+    let mut remaining: Vec<(usize, char)> = text.chars().enumerate().collect();
+    for (pattern, range) in PATTERNS {
+        let characters: Vec<char> = pattern.chars().collect();
+        let mut next = Vec::with_capacity(remaining.len());
+        let mut rest = remaining.as_slice();
         while !rest.is_empty() {
-            let found = rest.len() >= pattern.len()
-                && rest.iter().zip(&pattern).all(|((_, got), wanted)| got == wanted);
-            let (taken, stays) = if found { (pattern.len(), stays.clone()) } else { (1, 0..1) };
-            next.extend_from_slice(&rest[stays]);
-            rest = &rest[taken..];
+            let is_match = rest.len() >= characters.len()
+                && rest.iter().zip(&characters).all(|((_, got), expected)| got == expected);
+            if is_match {
+                next.extend_from_slice(&rest[range.clone()]);
+                rest = &rest[characters.len()..];
+            } else {
+                next.push(rest[0]);
+                rest = &rest[1..];
+            }
         }
-        left = next;
+        remaining = next;
     }
     CleanedUp {
-        text: left.iter().map(|(_, c)| c).collect(),
-        kept: left.iter().map(|(place, _)| *place).collect(),
+        text: remaining.iter().map(|(_, c)| c).collect(),
+        remaining: remaining.iter().map(|(index, _)| *index).collect(),
     }
 }
 
@@ -60,7 +65,7 @@ mod tests {
 
     #[test]
     fn clean_up_matches_transformers() {
-        // By Python's str.replace, with the list of transformers.
+        // Expected texts are from Python's str.replace with the list of transformers.
         for (text, expected) in [
             ("It is n't so , is it ? No !", "It isn't so, is it? No!"),
             ("I 'm , we 've , they 're , he 's .", "I'm, we've, they're, he's."),

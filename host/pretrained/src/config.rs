@@ -1,4 +1,4 @@
-//! A decoder's shape, read from and written to Hugging Face's config.json.
+//! The architecture and sizes of a decoder, from and to Hugging Face's config.json.
 
 use std::path::Path;
 
@@ -7,23 +7,23 @@ use serde_json::{Value, json};
 
 use crate::error::{PretrainedError, Result};
 
-/// The architectures, as `model_type` spells them.
+/// The supported values of `model_type`.
 pub const SUPPORTED: &[&str] = &["llama", "qwen2", "qwen3", "olmo2"];
 
-/// What sets the supported architectures apart; everything else they share.
+/// The architecture of a supported model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Family {
-    /// Llama 3.x: the plain form.
+pub enum ModelFamily {
+    /// Llama 3.x, which the others are variations of.
     Llama,
     /// Qwen2 and 2.5: biases on q, k and v.
     Qwen2,
     /// Qwen3: RMS norm over each head of q and k.
     Qwen3,
-    /// OLMo-2: norms behind the blocks instead of before them, RMS norm over the whole of q and k.
+    /// OLMo-2: norms after the blocks instead of before them, RMS norm over all heads of q and k.
     Olmo2,
 }
 
-impl Family {
+impl ModelFamily {
     fn name(self) -> &'static str {
         match self {
             Self::Llama => "llama",
@@ -43,54 +43,70 @@ impl Family {
     }
 }
 
-/// Llama 3.1's stretching of the slow rotary frequencies.
+/// Llama 3.1's scaling of the low rotary frequencies, for longer contexts.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub struct Llama3Scaling {
-    /// How far slow frequencies are stretched.
+    /// Divisor of low frequencies.
     pub factor: f64,
-    /// Wave lengths above `original_max_position_embeddings / low_freq_factor` are stretched in
-    /// full.
+    /// Bound of the low frequencies: wave lengths above `original_max_position_embeddings /
+    /// low_freq_factor` are scaled in full.
     pub low_freq_factor: f64,
-    /// Wave lengths below `original_max_position_embeddings / high_freq_factor` stay as they are.
+    /// Bound of the high frequencies: wave lengths below `original_max_position_embeddings /
+    /// high_freq_factor` are not scaled.
     pub high_freq_factor: f64,
     /// Context length of pre-training, tokens.
     pub original_max_position_embeddings: f64,
 }
 
-/// The shape of a decoder.
+impl Llama3Scaling {
+    fn scale(&self, frequency: f64) -> f64 {
+        let waves = self.original_max_position_embeddings * frequency / std::f64::consts::TAU;
+        if waves < self.low_freq_factor {
+            frequency / self.factor
+        } else if waves > self.high_freq_factor {
+            frequency
+        } else {
+            let share =
+                (waves - self.low_freq_factor) / (self.high_freq_factor - self.low_freq_factor);
+            share * frequency + (1.0 - share) * frequency / self.factor
+        }
+    }
+}
+
+/// The architecture and sizes of a decoder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelConfig {
-    /// Architecture.
-    pub family: Family,
-    /// V, rows of the embedding.
+    /// Architecture of the model.
+    pub family: ModelFamily,
+    /// Rows of the embedding, V.
     pub vocab_size: usize,
-    /// D, width of the residual stream.
+    /// Width of the residual stream, D.
     pub hidden_size: usize,
     /// Width of the feed-forward block.
     pub intermediate_size: usize,
-    /// Decoder layers.
+    /// Number of decoder layers.
     pub num_layers: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub num_heads: usize,
-    /// Key/value heads; divides `num_heads`.
+    /// Number of key/value heads; divides `num_heads`.
     pub num_kv_heads: usize,
     /// Width of one head; even.
     pub head_dim: usize,
-    /// Longest sequence, tokens.
+    /// Most tokens of a sequence.
     pub max_positions: usize,
-    /// ε of every RMS norm.
+    /// Constant ε of every RMS norm.
     pub norm_eps: f64,
     /// Base of the rotary frequencies.
     pub rope_theta: f64,
-    /// Llama 3.1's stretching, where there is one.
+    /// Llama 3.1's scaling; `None` if frequencies are not scaled.
     pub rope_scaling: Option<Llama3Scaling>,
-    /// The output layer is the embedding.
+    /// True if the output layer shares the weights of the embedding.
     pub tie_embeddings: bool,
 }
 
-/// config.json as it stands in the file; unknown keys are other programs' business.
+/// The keys of config.json that decide a computation. Other keys are ignored.
 #[derive(Deserialize)]
-struct Raw {
+struct RawConfig {
     vocab_size: usize,
     hidden_size: usize,
     intermediate_size: usize,
@@ -102,7 +118,7 @@ struct Raw {
     rms_norm_eps: Option<f64>,
     rope_theta: Option<f64>,
     rope_scaling: Option<Value>,
-    /// Newer files keep both rotary settings in here.
+    /// Both rotary settings, in newer files.
     rope_parameters: Option<Value>,
     tie_word_embeddings: Option<bool>,
     attention_bias: Option<bool>,
@@ -112,30 +128,27 @@ struct Raw {
     quantization_config: Option<Value>,
 }
 
-/// No size of a decoder is larger; products of two still fit every index.
+/// Largest accepted size. Products of two sizes fit every index type.
 const MAX_SIZE: usize = 1 << 24;
 
 impl ModelConfig {
     /// Reads a config.json.
     ///
     /// # Errors
-    /// A file that cannot be read, an unknown `model_type`, or a variation that is not computed
-    /// here.
+    /// Fails if the file cannot be read, or asks for an architecture or variation that is not
+    /// supported.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
-        let malformed =
-            |expected: &str, got: String| PretrainedError::malformed(path, expected, got);
-        let value: Value =
-            serde_json::from_str(&text).map_err(|e| malformed("JSON", e.to_string()))?;
-        let model_type =
-            value.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        // Before the fields: another architecture names them differently, and that is not what is
-        // wrong then.
-        let family = match model_type.as_str() {
-            "llama" => Family::Llama,
-            "qwen2" => Family::Qwen2,
-            "qwen3" => Family::Qwen3,
-            "olmo2" => Family::Olmo2,
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|error| PretrainedError::malformed(path, "JSON", error))?;
+        // The architecture is checked before the fields, because another one has other fields and
+        // the error would blame those.
+        let model_type = value.get("model_type").and_then(Value::as_str).unwrap_or_default();
+        let family = match model_type {
+            "llama" => ModelFamily::Llama,
+            "qwen2" => ModelFamily::Qwen2,
+            "qwen3" => ModelFamily::Qwen3,
+            "olmo2" => ModelFamily::Olmo2,
             _ => {
                 return Err(PretrainedError::InvalidModel(format!(
                     "{}: model_type `{model_type}` is not supported; supported are {}",
@@ -144,10 +157,11 @@ impl ModelConfig {
                 )));
             }
         };
-        let raw: Raw = serde_json::from_value(value)
-            .map_err(|e| malformed("a decoder's configuration", e.to_string()))?;
+        let raw: RawConfig = serde_json::from_value(value).map_err(|error| {
+            PretrainedError::malformed(path, "a decoder's configuration", error)
+        })?;
         raw.refuse_variations(path)?;
-        let rope = Rope::read(&raw, path)?;
+        let rope = RopeSettings::read(&raw, path)?;
         let heads = raw.num_attention_heads;
         let config = Self {
             family,
@@ -159,19 +173,25 @@ impl ModelConfig {
             num_kv_heads: raw.num_key_value_heads.unwrap_or(heads),
             head_dim: raw.head_dim.unwrap_or(raw.hidden_size / heads.max(1)),
             max_positions: raw.max_position_embeddings.unwrap_or(2048),
-            norm_eps: raw.rms_norm_eps.unwrap_or(if family == Family::Olmo2 { 1e-5 } else { 1e-6 }),
+            norm_eps: raw.rms_norm_eps.unwrap_or(if family == ModelFamily::Olmo2 {
+                1e-5
+            } else {
+                1e-6
+            }),
             rope_theta: rope.theta,
             rope_scaling: rope.scaling,
             tie_embeddings: raw.tie_word_embeddings.unwrap_or(false),
         };
-        config.check().map_err(|(expected, got)| malformed(expected, got))?;
+        config
+            .check()
+            .map_err(|(expected, got)| PretrainedError::malformed(path, expected, got))?;
         Ok(config)
     }
 
-    /// Sizes that attention can work with.
+    /// Checks that the sizes and constants are possible.
     ///
     /// # Errors
-    /// Otherwise: (expected, got).
+    /// Fails with what is expected and what was found.
     pub fn check(&self) -> std::result::Result<(), (&'static str, String)> {
         let sizes = [
             self.vocab_size,
@@ -225,31 +245,25 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Radians per position, `[head_dim / 2]`: θ^(−2i/d), with Llama 3.1's stretching where the
-    /// configuration has it: long waves by `factor`, short ones not at all, and a linear blend (in
-    /// the number of waves per context) between.
+    /// Returns the rotary frequencies `[head_dim / 2]`, radians per position: θ^(−2i/d).
+    ///
+    /// Llama 3.1's scaling divides low frequencies by `factor` and leaves high ones unchanged.
+    /// Between, it interpolates linearly in the number of waves per context.
     #[must_use]
     pub fn rope_frequencies(&self) -> Vec<f64> {
         let d = self.head_dim;
-        (0..d / 2)
-            .map(|i| {
-                let f = self.rope_theta.powf(-2.0 * i as f64 / d as f64);
-                let Some(s) = self.rope_scaling else { return f };
-                let waves = s.original_max_position_embeddings * f / std::f64::consts::TAU;
-                if waves < s.low_freq_factor {
-                    f / s.factor
-                } else if waves > s.high_freq_factor {
-                    f
-                } else {
-                    let share =
-                        (waves - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
-                    share * f + (1.0 - share) * f / s.factor
-                }
-            })
-            .collect()
+        let mut frequencies = Vec::with_capacity(d / 2);
+        for i in 0..d / 2 {
+            let frequency = self.rope_theta.powf(-2.0 * i as f64 / d as f64);
+            frequencies.push(match &self.rope_scaling {
+                Some(scaling) => scaling.scale(frequency),
+                None => frequency,
+            });
+        }
+        frequencies
     }
 
-    /// The content of a config.json that `transformers` loads too; `dtype` is its name for the
+    /// Returns the content of a config.json that `transformers` loads; `dtype` is its name of the
     /// stored precision.
     #[must_use]
     pub fn to_json(&self, dtype: &str) -> Value {
@@ -270,7 +284,7 @@ impl ModelConfig {
             "hidden_act": "silu",
             "torch_dtype": dtype,
         });
-        if self.family != Family::Qwen2 {
+        if self.family != ModelFamily::Qwen2 {
             json["attention_bias"] = json!(false);
         }
         if let Some(s) = &self.rope_scaling {
@@ -279,55 +293,55 @@ impl ModelConfig {
                 "factor": s.factor,
                 "low_freq_factor": s.low_freq_factor,
                 "high_freq_factor": s.high_freq_factor,
-                "original_max_position_embeddings": s.original_max_position_embeddings as u64, // `transformers` wants an integer
+                // `transformers` requires an integer.
+                "original_max_position_embeddings": s.original_max_position_embeddings as u64,
             });
         }
         json
     }
 }
 
-impl Raw {
-    /// Refuses what would otherwise be computed wrongly in silence.
+impl RawConfig {
+    /// Refuses variations that would be computed wrongly without an error.
     fn refuse_variations(&self, path: &Path) -> Result<()> {
-        let refuse = |key, got: String, expected| {
-            Err(PretrainedError::unsupported(path, key, got, expected))
-        };
-        if self.attention_bias == Some(true) {
-            return refuse("attention_bias", "true".into(), "false");
-        }
-        if self.mlp_bias == Some(true) {
-            return refuse("mlp_bias", "true".into(), "false");
-        }
-        if self.use_sliding_window == Some(true) {
-            return refuse("use_sliding_window", "true".into(), "false");
+        for (key, flag) in [
+            ("attention_bias", self.attention_bias),
+            ("mlp_bias", self.mlp_bias),
+            ("use_sliding_window", self.use_sliding_window),
+        ] {
+            if flag == Some(true) {
+                return Err(PretrainedError::unsupported(path, key, "true", "false"));
+            }
         }
         if let Some(activation) = self.hidden_act.as_ref().filter(|a| *a != "silu") {
-            return refuse("hidden_act", activation.clone(), "silu");
+            return Err(PretrainedError::unsupported(path, "hidden_act", activation, "silu"));
         }
         if let Some(quantization) = &self.quantization_config {
-            return refuse("quantization_config", quantization.to_string(), "an unquantised model");
+            let expected = "an unquantised model";
+            let key = "quantization_config";
+            return Err(PretrainedError::unsupported(path, key, quantization, expected));
         }
         Ok(())
     }
 }
 
-struct Rope {
+/// The rotary settings of a config.json.
+struct RopeSettings {
     theta: f64,
     scaling: Option<Llama3Scaling>,
 }
 
-impl Rope {
-    fn read(raw: &Raw, path: &Path) -> Result<Self> {
-        let inside =
+impl RopeSettings {
+    fn read(raw: &RawConfig, path: &Path) -> Result<Self> {
+        let section =
             raw.rope_parameters.as_ref().or(raw.rope_scaling.as_ref()).filter(|v| !v.is_null());
         let theta =
-            raw.rope_theta.or_else(|| inside?.get("rope_theta")?.as_f64()).unwrap_or(10_000.0);
-        let kind = inside.and_then(|v| v.get("rope_type").or_else(|| v.get("type")));
+            raw.rope_theta.or_else(|| section?.get("rope_theta")?.as_f64()).unwrap_or(10_000.0);
+        let kind = section.and_then(|v| v.get("rope_type").or_else(|| v.get("type")));
         let scaling = match kind.and_then(Value::as_str) {
             None | Some("default") => None,
             Some("llama3") => {
-                // `kind` was found inside it.
-                let settings = inside.cloned().unwrap_or_default();
+                let settings = section.cloned().unwrap_or_default();
                 Some(serde_json::from_value(settings).map_err(|error| {
                     PretrainedError::malformed(path, "llama3 rope settings", error)
                 })?)
@@ -364,7 +378,7 @@ mod tests {
         let config = read(LLAMA).unwrap();
         assert_eq!(
             (config.family, config.num_kv_heads, config.tie_embeddings),
-            (Family::Llama, 8, true)
+            (ModelFamily::Llama, 8, true)
         );
         assert_eq!(config.rope_scaling.unwrap().factor, 32.0);
     }
@@ -405,7 +419,7 @@ mod tests {
 
     fn small(rope_scaling: Option<Llama3Scaling>) -> ModelConfig {
         ModelConfig {
-            family: Family::Llama,
+            family: ModelFamily::Llama,
             vocab_size: 4,
             hidden_size: 8,
             intermediate_size: 8,

@@ -1,6 +1,5 @@
-//! What a policy is asked, and what it says: the prompts of questions, and rollouts of drawn
-//! tokens. Whatever draws them, libtorch or a server, sees the same ids and is read in the same
-//! way.
+//! The prompts of questions, and the rollouts of sampled tokens. Every sampler, libtorch or a server,
+//! uses them, so that all get the same ids and their tokens are decoded in the same way.
 
 use std::cell::OnceCell;
 
@@ -10,76 +9,79 @@ use crate::error::{PretrainedError, Result};
 use crate::text::Decoded;
 use crate::tokenizer::ChatTokenizer;
 
-/// A policy's tokenizer, and how questions are put.
+/// A policy's tokenizer with its system prompt.
 #[derive(Debug)]
 pub struct Dialogue {
     tokenizer: ChatTokenizer,
     system_prompt: Option<String>,
     compatibility: Compatibility,
-    warned_of_cut: OnceCell<()>,
+    /// Set after the first warning about a cut prompt.
+    cut_warning: OnceCell<()>,
 }
 
 impl Dialogue {
-    /// Without a system prompt, and with exact token spans.
+    /// Creates a dialogue without system prompt and with exact token spans.
     #[must_use]
     pub fn new(tokenizer: ChatTokenizer) -> Self {
         Self {
             tokenizer,
             system_prompt: None,
             compatibility: Compatibility::Paper,
-            warned_of_cut: OnceCell::new(),
+            cut_warning: OnceCell::new(),
         }
     }
 
-    /// From now on questions are put under this system prompt; an empty one sends none.
+    /// Sets the system prompt of all questions; an empty one sends none.
     pub fn set_system_prompt(&mut self, prompt: &str) {
         self.system_prompt = (!prompt.is_empty()).then(|| prompt.to_owned());
     }
 
-    /// The same dialogue, with token spans that are exact, or found as the published code does:
-    /// every token decoded alone, lengths added up.
+    /// Sets how token spans are computed: exactly, or as in the published code, which decodes every
+    /// token alone and adds up the lengths.
     #[must_use]
     pub fn with_compatibility(self, compatibility: Compatibility) -> Self {
         Self { compatibility, ..self }
     }
 
-    /// The tokenizer.
+    /// Returns the tokenizer of prompts and completions.
     #[must_use]
     pub fn tokenizer(&self) -> &ChatTokenizer {
         &self.tokenizer
     }
 
-    /// The ids of every question's prompt, within [`Sampling::max_prompt_length`].
+    /// Returns the token ids of every question's prompt, within [`Sampling::max_prompt_length`].
     ///
     /// # Errors
-    /// A prompt that is too long, and those of [`ChatTokenizer::prompt`].
+    /// Fails if a prompt is too long and must not be cut, or as [`ChatTokenizer::prompt`].
     pub fn prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<Vec<Vec<u32>>> {
-        let most = sampling.max_prompt_length;
-        let prompt = |Question { question, .. }: &Question| {
-            let mut prompt = self.tokenizer.prompt(self.system_prompt.as_deref(), question)?;
-            let tokens = prompt.len();
-            if let Some(most) = most.filter(|&most| tokens > most) {
-                if sampling.long_prompts == LongPrompts::Refuse {
-                    return Err(PretrainedError::InvalidInput(format!(
-                        "the prompt of {question:?} has {tokens} tokens; rollout.max_prompt_length \
-                         is {most}. Raise it, shorten the system prompt, or set \
-                         rollout.long_prompts = \"cut\""
-                    )));
-                }
-                self.warned_of_cut.get_or_init(|| {
-                    tracing::warn!(question, tokens, most, "prompts lose their first tokens")
-                });
-                prompt.drain(..tokens - most);
-            }
-            Ok(prompt)
-        };
-        questions.iter().map(prompt).collect()
+        questions.iter().map(|question| self.prompt(&question.question, sampling)).collect()
     }
 
-    /// That no prompt of these questions is refused for its length.
+    fn prompt(&self, question: &str, sampling: &Sampling) -> Result<Vec<u32>> {
+        let mut prompt = self.tokenizer.prompt(self.system_prompt.as_deref(), question)?;
+        let tokens = prompt.len();
+        let limit = match sampling.max_prompt_length {
+            Some(limit) if tokens > limit => limit,
+            _ => return Ok(prompt),
+        };
+        if sampling.long_prompts == LongPrompts::Refuse {
+            return Err(PretrainedError::InvalidInput(format!(
+                "the prompt of {question:?} has {tokens} tokens; rollout.max_prompt_length is \
+                 {limit}. Raise it, shorten the system prompt, or set rollout.long_prompts = \
+                 \"cut\""
+            )));
+        }
+        self.cut_warning.get_or_init(|| {
+            tracing::warn!(question, tokens, limit, "prompts lose their first tokens")
+        });
+        prompt.drain(..tokens - limit);
+        Ok(prompt)
+    }
+
+    /// Checks that the prompts of these questions are not too long.
     ///
     /// # Errors
-    /// The first one that is, and those of [`ChatTokenizer::prompt`].
+    /// Fails with the first question that is too long, or as [`ChatTokenizer::prompt`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
         match sampling.long_prompts {
             LongPrompts::Refuse if sampling.max_prompt_length.is_some() => {
@@ -89,10 +91,10 @@ impl Dialogue {
         }
     }
 
-    /// The ids of a question's prompt, and of an answer to it with the token that ends it.
+    /// Returns the token ids of a question's prompt, and of a completion with its stop token.
     ///
     /// # Errors
-    /// Those of [`ChatTokenizer::prompt`].
+    /// Fails as [`ChatTokenizer::prompt`].
     pub fn demonstration(&self, question: &str, completion: &str) -> Result<(Vec<u32>, Vec<u32>)> {
         let mut tokens = self.tokenizer.encode(completion)?;
         if !self.tokenizer.ends(&tokens)? {
@@ -101,10 +103,10 @@ impl Dialogue {
         Ok((self.tokenizer.prompt(self.system_prompt.as_deref(), question)?, tokens))
     }
 
-    /// The rollout of drawn tokens, with their log-probabilities.
+    /// Decodes sampled tokens into a rollout of question number `question`.
     ///
     /// # Errors
-    /// Where the tokenizer's decoder fails.
+    /// Fails if the tokenizer's decoder fails.
     pub fn rollout(
         &self,
         question: usize,
@@ -135,8 +137,8 @@ mod tests {
         assert_eq!(whole, dialogue.tokenizer().prompt(Some("s"), "u").unwrap());
         let bounded = Sampling { max_prompt_length: Some(whole.len() - 1), ..Sampling::greedy(1) };
         let error = dialogue.prompts(&[question("u")], &bounded).unwrap_err();
-        let told = format!("the prompt of \"u\" has {} tokens; ", whole.len());
-        assert!(error.to_string().starts_with(&told), "{error}");
+        let message = format!("the prompt of \"u\" has {} tokens; ", whole.len());
+        assert!(error.to_string().starts_with(&message), "{error}");
         assert!(dialogue.check_prompts(&[question("u")], &bounded).is_err());
         let cut = Sampling { long_prompts: LongPrompts::Cut, ..bounded };
         assert_eq!(dialogue.prompts(&[question("u")], &cut).unwrap(), [&whole[1..]]);

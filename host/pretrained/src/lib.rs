@@ -1,13 +1,13 @@
-//! What a pretrained model's folder holds, as Hugging Face's tools write it; nothing here computes
-//! with it.
+//! The content of a pretrained model's folder in Hugging Face's layout: configuration, tokenizer, chat
+//! template and weights. This crate does not compute with the model.
 //!
 //! ```text
-//! config                      config.json: the shape of a decoder
+//! config                      config.json: architecture and sizes of a decoder
 //! text, spans, clean_up       text ─▶ ids;  ids ─▶ text, and the characters of each token
-//! chat                        messages ─▶ the prompt's text
-//! tokenizer                   text and chat together, and where an answer ends
-//! dialogue                    questions ─▶ prompts;  drawn tokens ─▶ rollouts
-//! transcript                  a trainer's text of both ─▶ what was asked, what was answered
+//! chat                        messages ─▶ text of a prompt
+//! tokenizer                   text and chat together, with the stop condition
+//! dialogue                    questions ─▶ prompts;  sampled tokens ─▶ rollouts
+//! transcript                  a trainer's text ─▶ question and completion
 //! weights                     model.safetensors, or its shards
 //! ```
 
@@ -24,8 +24,8 @@ mod tokenizer;
 pub mod transcript;
 mod weights;
 
-pub use chat::{Chat, Switches, render_as_child};
-pub use config::{Family, Llama3Scaling, ModelConfig};
+pub use chat::{ChatTemplate, Switches, render_as_child};
+pub use config::{Llama3Scaling, ModelConfig, ModelFamily};
 pub use dialogue::Dialogue;
 pub use error::{PretrainedError, Result};
 pub use text::{Decoded, TextTokenizer, read_tokenizer};

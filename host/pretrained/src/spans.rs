@@ -1,43 +1,50 @@
-//! Which characters of a decoded text each token stands for.
+//! The characters of a decoded text that each token covers.
 //!
 //! Decoding tokens one by one loses the pieces of split characters and, with SentencePiece-style
 //! tokenizers, leading spaces. Here a short window of tokens is decoded with and without the newest
-//! one, and the difference is compared with the whole text: exact for every decoder whose output
-//! grows with its input, at a cost linear in the tokens.
+//! one, and the difference is compared with the full text. This is exact for every decoder whose
+//! output grows with its input, at a cost linear in the tokens.
 
 use std::ops::Range;
 
 use crate::error::Result;
 
-/// Stands for undecodable bytes, among them those of a character whose last piece is still to come.
+/// Replacement for undecodable bytes, such as those of a character whose last piece is still to come.
 const UNFINISHED: char = '\u{FFFD}';
 
-/// Half-open ranges of characters, one per token: in order, without gaps. Pieces of one character
-/// all cover it; a token that adds nothing (a stripped leading space) gets an empty range.
+/// Returns half-open ranges of characters, one per token, in order and without gaps.
+///
+/// Pieces of one character all cover it. A token that adds no character (a stripped leading space)
+/// has an empty range.
 pub(crate) fn token_spans(
     text: &str,
     tokens: &[u32],
     decode: impl Fn(&[u32]) -> Result<String>,
 ) -> Result<Vec<Range<usize>>> {
-    let text: Vec<char> = text.chars().collect();
+    let characters: Vec<char> = text.chars().collect();
     let mut spans = Vec::with_capacity(tokens.len());
-    // tokens[window..settled] decode to `before`, which ends where text[..done] ends, between two
-    // characters.
-    let (mut window, mut settled, mut done) = (0, 0, 0);
-    let mut before: Vec<char> = Vec::new();
-    let mut reach = 0; // characters complete with the tokens so far
+    // tokens[window..settled] decode to `settled_text`, which ends between two characters, at index
+    // `settled_end` of the text.
+    let mut window = 0;
+    let mut settled = 0;
+    let mut settled_end = 0;
+    let mut settled_text: Vec<char> = Vec::new();
+    let mut covered = 0; // characters that are complete with the tokens so far
     for newest in 0..tokens.len() {
-        let now: Vec<char> = decode(&tokens[window..=newest])?.chars().collect();
-        let expected = before.iter().chain(&text[done..]);
-        let common = now.iter().zip(expected).take_while(|(a, b)| a == b).count();
-        let complete = (done + common.saturating_sub(before.len())).max(reach);
-        let whole = common == now.len() && now.len() >= before.len();
-        let end = if whole { complete } else { (complete + 1).min(text.len()) };
-        spans.push(reach..end.max(reach));
-        reach = complete;
-        if whole && now.last() != Some(&UNFINISHED) {
-            (window, settled, done) = (settled, newest + 1, complete);
-            before = decode(&tokens[window..settled])?.chars().collect();
+        let decoded: Vec<char> = decode(&tokens[window..=newest])?.chars().collect();
+        let expected = settled_text.iter().chain(&characters[settled_end..]);
+        let common = decoded.iter().zip(expected).take_while(|(a, b)| a == b).count();
+        let complete = (settled_end + common.saturating_sub(settled_text.len())).max(covered);
+        // Otherwise the newest token ends within a character.
+        let is_complete = common == decoded.len() && decoded.len() >= settled_text.len();
+        let end = if is_complete { complete } else { (complete + 1).min(characters.len()) };
+        spans.push(covered..end.max(covered));
+        covered = complete;
+        if is_complete && decoded.last() != Some(&UNFINISHED) {
+            window = settled;
+            settled = newest + 1;
+            settled_end = complete;
+            settled_text = decode(&tokens[window..settled])?.chars().collect();
         }
     }
     Ok(spans)
@@ -94,7 +101,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any ids, sensible or not: the ranges are in order, leave no gap and cover the text.
+        /// Any ids: the ranges are in order, leave no gap and cover the text.
         #[test]
         fn spans_cover_every_text(seed in proptest::collection::vec(0u32..600, 0..60)) {
             for tokenizer in [byte_level_tokenizer(), metaspace_tokenizer()] {
@@ -111,7 +118,7 @@ mod tests {
             }
         }
 
-        /// Where nothing is split, the characters of a range are the token's own.
+        /// If no character is split, the characters of a range are the token's own text.
         #[test]
         fn unsplit_token_span_matches_its_text(text in "[a-z ]{0,40}") {
             let tokenizer = byte_level_tokenizer();

@@ -28,10 +28,9 @@ pub(crate) fn load(tokenizer: &Value) -> ChatTokenizer {
     ChatTokenizer::load(dir.path()).unwrap()
 }
 
-/// GPT-2's byte alphabet and two special tokens, no merges: one token per byte.
+/// A tokenizer with GPT-2's byte alphabet, two special tokens and no merges: one token per byte.
 pub(crate) fn byte_level_json() -> Value {
-    let printable = (b'!'..=b'~').chain(0xA1..=0xAC).chain(0xAE..=0xFF);
-    let printable: Vec<u8> = printable.collect();
+    let printable: Vec<u8> = (b'!'..=b'~').chain(0xA1..=0xAC).chain(0xAE..=0xFF).collect();
     let others = (0..=255u8).filter(|b| !printable.contains(b)).count() as u32;
     let alphabet = printable.iter().map(|&b| u32::from(b)).chain(256..256 + others);
     let mut vocab: serde_json::Map<_, _> = alphabet
@@ -55,7 +54,7 @@ pub(crate) fn byte_level_tokenizer() -> &'static ChatTokenizer {
     &TOKENIZER
 }
 
-/// Llama-2 style: metaspace with byte fallback.
+/// A tokenizer in the style of Llama 2: metaspace with byte fallback.
 pub(crate) fn metaspace_tokenizer() -> &'static ChatTokenizer {
     static TOKENIZER: LazyLock<ChatTokenizer> = LazyLock::new(|| load(&metaspace_json()));
     &TOKENIZER

@@ -1,4 +1,4 @@
-//! Text ↔ ids, with the characters of each token.
+//! Text ↔ token ids, with the characters of each token.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -10,32 +10,32 @@ use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use tokenizers::Tokenizer;
 
-use crate::clean_up::{self, CleanedUp};
+use crate::clean_up::clean_up;
 use crate::error::{PretrainedError, Result};
 use crate::spans::token_spans;
 
-/// A tokenizer without chat template or stop tokens: it reads what somebody else drew.
+/// A tokenizer without chat template or stop tokens, for completions of another program.
 #[derive(Debug)]
 pub struct TextTokenizer {
     tokenizer: Tokenizer,
     special: HashSet<u32>,
-    /// `clean_up_tokenization_spaces` of tokenizer_config.json.
+    /// True if decoding removes the spaces before punctuation.
     cleans_up: bool,
 }
 
-/// A completion as text.
+/// The text of a completion, with the characters of each token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decoded {
-    /// All tokens decoded together, special ones skipped.
+    /// Text of all tokens together, without special tokens.
     pub text: String,
-    /// `[T]` the characters of `text` that each token stands for, exactly; pieces of one character
-    /// all cover it. `None` for a token that decoding leaves out.
+    /// `[T]` range of characters of `text` that each token covers. Pieces of one character all cover
+    /// it. `None` for a token that decoding omits.
     pub token_spans: Vec<Option<Range<usize>>>,
 }
 
 impl TextTokenizer {
-    /// `cleans_up`: decoding drops the spaces before punctuation, as `clean_up_tokenization_spaces`
-    /// of tokenizer_config.json asks.
+    /// Wraps a tokenizer. `cleans_up` is `clean_up_tokenization_spaces` of tokenizer_config.json:
+    /// decoding removes the spaces before punctuation.
     #[must_use]
     pub fn new(tokenizer: Tokenizer, cleans_up: bool) -> Self {
         let added = tokenizer.get_added_tokens_decoder();
@@ -44,75 +44,76 @@ impl TextTokenizer {
         Self { tokenizer, special, cleans_up }
     }
 
-    /// Reads the text of a tokenizer.json; `origin` stands in its errors.
+    /// Parses the content of a tokenizer.json; `origin` is its path in errors.
     ///
     /// # Errors
-    /// A text that is no tokenizer.
+    /// Fails if the content is not a tokenizer.
     pub fn from_json(json: &str, cleans_up: bool, origin: &Path) -> Result<Self> {
         parse_tokenizer(json.as_bytes(), origin).map(|tokenizer| Self::new(tokenizer, cleans_up))
     }
 
-    /// Reads a tokenizer.json, or that of a folder; a tokenizer_config.json beside it says whether
-    /// decoding cleans up.
+    /// Reads a tokenizer.json, or that of a folder. A tokenizer_config.json in the same folder decides
+    /// if decoding cleans up.
     ///
     /// # Errors
-    /// A file that is missing or malformed.
+    /// Fails if a file is missing or malformed.
     pub fn open(path: &Path) -> Result<Self> {
         let file = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
         let tokenizer = read_tokenizer(&file)?;
-        let config = file.with_file_name("tokenizer_config.json");
-        let config = if config.exists() { read_json(&config)? } else { Json::Null };
+        let config_path = file.with_file_name("tokenizer_config.json");
+        let config = if config_path.exists() { read_json(&config_path)? } else { Json::Null };
         Ok(Self::new(tokenizer, cleans_up(&config)))
     }
 
-    /// Text → ids. Special tokens written in the text count as such; none is added.
+    /// Encodes a text. Special tokens in the text are recognised; none is added.
     ///
     /// # Errors
-    /// Where the tokenizer has no way to encode the text.
+    /// Fails if the tokenizer cannot encode the text.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        Ok(self.tokenizer.encode_fast(text, false).map_err(refused)?.get_ids().to_vec())
+        Ok(self.tokenizer.encode_fast(text, false).map_err(tokenizer_error)?.get_ids().to_vec())
     }
 
-    /// Ids → text, special tokens skipped, and spaces too where tokenizer_config.json asks for it.
+    /// Decodes ids without special tokens. Cleans up if tokenizer_config.json requests it.
     ///
     /// # Errors
-    /// Where the tokenizer's decoder fails.
+    /// Fails if the tokenizer's decoder fails.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
-        let text = self.decode_all(tokens)?;
-        Ok(if self.cleans_up { clean_up::clean_up(&text).text } else { text })
+        let text = self.decode_raw(tokens)?;
+        Ok(if self.cleans_up { clean_up(&text).text } else { text })
     }
 
-    /// As [`Self::decode`], without cleaning up.
-    pub(crate) fn decode_all(&self, tokens: &[u32]) -> Result<String> {
-        self.tokenizer.decode(tokens, true).map_err(refused)
+    /// Decodes ids without special tokens, and does not clean up.
+    pub(crate) fn decode_raw(&self, tokens: &[u32]) -> Result<String> {
+        self.tokenizer.decode(tokens, true).map_err(tokenizer_error)
     }
 
-    /// Ids → text, with the characters of each token.
+    /// Decodes ids, with the characters of each token.
     ///
     /// # Errors
-    /// As [`Self::decode`].
+    /// Fails as [`Self::decode`].
     pub fn decode_with_spans(&self, tokens: &[u32]) -> Result<Decoded> {
-        let text = self.decode_all(tokens)?;
+        let mut text = self.decode_raw(tokens)?;
         let visible: Vec<u32> = tokens.iter().copied().filter(|&id| !self.is_hidden(id)).collect();
-        let mut spans = token_spans(&text, &visible, |ids| self.decode_all(ids))?;
-        let text = if self.cleans_up {
-            let cleaned: CleanedUp = clean_up::clean_up(&text);
-            spans.iter_mut().for_each(|span| *span = cleaned.span(span));
-            cleaned.text
-        } else {
-            text
-        };
-        let mut spans = spans.into_iter();
-        let token_spans =
-            tokens.iter().map(|&id| if self.is_hidden(id) { None } else { spans.next() }).collect();
+        let mut visible_spans = token_spans(&text, &visible, |ids| self.decode_raw(ids))?;
+        if self.cleans_up {
+            let cleaned = clean_up(&text);
+            for span in &mut visible_spans {
+                *span = cleaned.span(span);
+            }
+            text = cleaned.text;
+        }
+        let mut next_span = visible_spans.into_iter();
+        let mut token_spans = Vec::with_capacity(tokens.len());
+        for &id in tokens {
+            token_spans.push(if self.is_hidden(id) { None } else { next_span.next() });
+        }
         Ok(Decoded { text, token_spans })
     }
 
-    /// As [`Self::decode_with_spans`], or with the characters that the published code takes for
-    /// those of each token.
+    /// Decodes ids, with exact spans or with those of the published code.
     ///
     /// # Errors
-    /// As [`Self::decode`].
+    /// Fails as [`Self::decode`].
     pub fn decode_as(&self, tokens: &[u32], compatibility: Compatibility) -> Result<Decoded> {
         let decoded = self.decode_with_spans(tokens)?;
         Ok(match compatibility {
@@ -123,11 +124,11 @@ impl TextTokenizer {
         })
     }
 
-    /// `[T]` each token decoded alone, `None` where decoding leaves it out: what the published code
-    /// aligns with.
+    /// Decodes each token alone, `[T]`; `None` for a token that decoding omits. The published code
+    /// computes spans from these texts.
     ///
     /// # Errors
-    /// As [`Self::decode`].
+    /// Fails as [`Self::decode`].
     pub fn token_texts(&self, tokens: &[u32]) -> Result<Vec<Option<String>>> {
         tokens
             .iter()
@@ -135,19 +136,19 @@ impl TextTokenizer {
             .collect()
     }
 
-    /// The id of a token as the vocabulary spells it.
+    /// Returns the id of a token of the vocabulary; `None` if there is no such token.
     #[must_use]
     pub fn id(&self, token: &str) -> Option<u32> {
         self.tokenizer.token_to_id(token)
     }
 
-    /// One more than the highest id; a model's embedding may have more rows.
+    /// Returns the highest id plus one. A model's embedding may have more rows.
     #[must_use]
     pub fn vocab_size(&self) -> usize {
         self.tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1)
     }
 
-    /// Special tokens, and ids that only the model's padded vocabulary has.
+    /// Returns true for special tokens, and for ids of the model's padding that the vocabulary lacks.
     fn is_hidden(&self, id: u32) -> bool {
         self.special.contains(&id) || self.tokenizer.id_to_token(id).is_none()
     }
@@ -156,18 +157,17 @@ impl TextTokenizer {
 /// Reads a tokenizer.json.
 ///
 /// # Errors
-/// A file that is missing or malformed.
+/// Fails if the file is missing or malformed.
 pub fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
     parse_tokenizer(&std::fs::read(path).map_err(PretrainedError::io("read", path))?, path)
 }
 
 fn parse_tokenizer(json: &[u8], path: &Path) -> Result<Tokenizer> {
-    let malformed = |got: String| {
-        PretrainedError::malformed(path, "a tokenizer of the `tokenizers` library", got)
-    };
-    // The library panics on text that is no JSON.
-    serde_json::from_slice::<IgnoredAny>(json).map_err(|error| malformed(error.to_string()))?;
-    Tokenizer::from_bytes(json).map_err(|error| malformed(error.to_string()))
+    let expected = "a tokenizer of the `tokenizers` library";
+    // The library panics on text that is not JSON.
+    serde_json::from_slice::<IgnoredAny>(json)
+        .map_err(|error| PretrainedError::malformed(path, expected, error))?;
+    Tokenizer::from_bytes(json).map_err(|error| PretrainedError::malformed(path, expected, error))
 }
 
 pub(crate) fn read_json(path: &Path) -> Result<Json> {
@@ -175,12 +175,12 @@ pub(crate) fn read_json(path: &Path) -> Result<Json> {
     serde_json::from_str(&text).map_err(|error| PretrainedError::malformed(path, "JSON", error))
 }
 
-/// What a tokenizer_config.json says of cleaning up.
+/// Returns `clean_up_tokenization_spaces` of a tokenizer_config.json; false if it is absent.
 pub(crate) fn cleans_up(config: &Json) -> bool {
     config.get("clean_up_tokenization_spaces").and_then(Json::as_bool).unwrap_or_default()
 }
 
-fn refused(error: tokenizers::Error) -> PretrainedError {
+fn tokenizer_error(error: tokenizers::Error) -> PretrainedError {
     PretrainedError::InvalidInput(format!("tokenizer: {error}"))
 }
 
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn reference_spans_come_from_single_token_decoding() {
         let tokenizer = byte_level_tokenizer();
-        // “é” is two tokens, each of which is an undecodable byte when it stands alone.
+        // “é” is two tokens, each of which is an undecodable byte if it is decoded alone.
         let tokens = ["Ã", "©", "a"].map(|byte| tokenizer.id(byte).unwrap());
         let exact = tokenizer.decode_as(&tokens, Compatibility::Paper).unwrap();
         assert_eq!(

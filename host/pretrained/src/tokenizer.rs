@@ -1,4 +1,4 @@
-//! The policy's tokenizer: chat → ids, and where an answer ends.
+//! The policy's tokenizer: chat → token ids, and the stop condition.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,44 +8,48 @@ use corver_core::{Compatibility, InvalidSetting};
 use serde_json::Value as Json;
 use tokenizers::Tokenizer;
 
-use crate::chat::{Chat, Switches};
+use crate::chat::{ChatTemplate, Switches};
 use crate::error::{PretrainedError, Result};
 use crate::text::{Decoded, TextTokenizer, cleans_up, read_json, read_tokenizer};
 
-/// Tokens that end an answer, wherever the vocabulary has them (the paper's evaluation).
+/// Stop tokens, as far as the vocabulary has them (the paper's evaluation).
 const STOP_TOKENS: [&str; 3] = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>"];
 
-/// Tokens without text of their own that a stop text may have in it.
+/// Most tokens without text within a stop text.
 const SILENT_TOKENS: usize = 8;
 
 /// A tokenizer with its chat template and stop tokens.
 #[derive(Debug)]
 pub struct ChatTokenizer {
     text: TextTokenizer,
-    chat: Chat,
+    chat: ChatTemplate,
     stop: Vec<u32>,
-    /// The one that ends what a chat has written.
+    /// Stop token of demonstrations.
     end: u32,
     stop_texts: Vec<String>,
 }
 
 impl ChatTokenizer {
     /// Reads tokenizer.json, tokenizer_config.json, chat_template.jinja and generation_config.json
-    /// of a Hugging Face folder; the last two may be absent. This process renders the chat
-    /// template, which has no bound on memory: for folders that are trusted.
+    /// of a Hugging Face folder; the last two may be absent.
+    ///
+    /// This process renders the chat template, without a limit of memory: the folder must be
+    /// trusted.
     ///
     /// # Errors
-    /// A file that is missing or malformed, no chat template, or no stop token at all.
+    /// Fails if a file is missing or malformed, or there is no chat template or no stop token.
     pub fn load(folder: &Path) -> Result<Self> {
         Self::read(folder, None, Switches::new())
     }
 
-    /// As [`Self::load`]; a process of its own renders the chat template, within 1 GiB of memory
-    /// and 5 s for a prompt. `program` starts it, and it calls [`crate::render_as_child`]. The
-    /// template sees `switches` by their names.
+    /// Reads a folder as [`Self::load`] does, and renders the chat template in another process, with
+    /// limits of 1 GiB of memory and 5 s per prompt.
+    ///
+    /// `program` starts the process, which calls [`crate::render_as_child`]. The template sees
+    /// `switches` by their names.
     ///
     /// # Errors
-    /// As [`Self::load`], and where that process cannot be started or is ended by its limits.
+    /// Fails as [`Self::load`], or if the process cannot be started or exceeds a limit.
     pub fn load_with_child(folder: &Path, program: Command, switches: Switches) -> Result<Self> {
         Self::read(folder, Some(program), switches)
     }
@@ -54,174 +58,175 @@ impl ChatTokenizer {
         let tokenizer = read_tokenizer(&folder.join("tokenizer.json"))?;
         let config = read_json(&folder.join("tokenizer_config.json"))?;
         let stop = stop_tokens(&tokenizer, folder)?;
-        let chat = Chat::find(folder, &config, renderer, switches)?;
+        let chat = ChatTemplate::find(folder, &config, renderer, switches)?;
         let text = TextTokenizer::new(tokenizer, cleans_up(&config));
         let end = end_token(&text, &config).filter(|end| stop.contains(end)).unwrap_or(stop[0]);
         Ok(Self { text, chat, stop, end, stop_texts: Vec::new() })
     }
 
-    /// The ids of a chat up to where the assistant's words begin; `system` as the template places
-    /// it.
+    /// Returns the token ids of a prompt up to the start of the assistant's answer.
     ///
     /// # Errors
-    /// A template that refuses these messages.
+    /// Fails if the template refuses these messages.
     pub fn prompt(&self, system: Option<&str>, user: &str) -> Result<Vec<u32>> {
         self.encode(&self.chat.render(system, user)?)
     }
 
-    /// The text of a chat up to where the assistant's words begin.
+    /// Returns the text of a prompt up to the start of the assistant's answer.
     ///
     /// # Errors
-    /// As [`Self::prompt`].
+    /// Fails as [`Self::prompt`].
     pub fn render_chat(&self, system: Option<&str>, user: &str) -> Result<String> {
         self.chat.render(system, user)
     }
 
-    /// [`TextTokenizer::encode`].
+    /// Encodes a text; see [`TextTokenizer::encode`].
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`TextTokenizer::encode`].
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
         self.text.encode(text)
     }
 
-    /// [`TextTokenizer::decode`].
+    /// Decodes ids; see [`TextTokenizer::decode`].
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`TextTokenizer::decode`].
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
         self.text.decode(tokens)
     }
 
-    /// [`TextTokenizer::decode_with_spans`].
+    /// Decodes ids with exact spans; see [`TextTokenizer::decode_with_spans`].
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`TextTokenizer::decode`].
     pub fn decode_with_spans(&self, tokens: &[u32]) -> Result<Decoded> {
         self.text.decode_with_spans(tokens)
     }
 
-    /// [`TextTokenizer::decode_as`].
+    /// Decodes ids with spans of either kind; see [`TextTokenizer::decode_as`].
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`TextTokenizer::decode`].
     pub fn decode_as(&self, tokens: &[u32], compatibility: Compatibility) -> Result<Decoded> {
         self.text.decode_as(tokens, compatibility)
     }
 
-    /// [`TextTokenizer::token_texts`].
+    /// Decodes each token alone; see [`TextTokenizer::token_texts`].
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`TextTokenizer::decode`].
     pub fn token_texts(&self, tokens: &[u32]) -> Result<Vec<Option<String>>> {
         self.text.token_texts(tokens)
     }
 
-    /// Ids that end an answer, ascending.
+    /// Returns the ids that end a completion, ascending.
     #[must_use]
     pub fn stop_tokens(&self) -> &[u32] {
         &self.stop
     }
 
-    /// The id that an answer to imitate ends with: the tokenizer's own, or where that ends no
-    /// answer the first of
-    /// [`Self::stop_tokens`].
+    /// Returns the stop token of demonstrations: `eos_token` of the tokenizer if it is a stop token,
+    /// else the first of [`Self::stop_tokens`].
     #[must_use]
     pub fn end_token(&self) -> u32 {
         self.end
     }
 
-    /// Texts that end an answer.
+    /// Returns the texts that end a completion.
     #[must_use]
     pub fn stop_texts(&self) -> &[String] {
         &self.stop_texts
     }
 
-    /// The same tokenizer, with texts that end an answer too. The text stays in the answer.
+    /// Sets texts that end a completion. The text stays in the completion.
     ///
     /// # Errors
-    /// An empty text.
+    /// Fails if a text is empty.
     pub fn with_stop_texts(self, texts: Vec<String>) -> Result<Self> {
-        match texts.iter().any(String::is_empty) {
-            true => Err(InvalidSetting {
+        if texts.iter().any(String::is_empty) {
+            return Err(InvalidSetting {
                 key: "policy.stop".into(),
                 got: "an empty text".into(),
                 expected: "texts that end an answer".into(),
             }
-            .into()),
-            false => Ok(Self { stop_texts: texts, ..self }),
+            .into());
         }
+        Ok(Self { stop_texts: texts, ..self })
     }
 
-    /// Whether an answer ends with the last of these tokens: it is a stop token, or completes a
+    /// Returns true if the last of these tokens ends a completion: it is a stop token, or completes a
     /// stop text.
     ///
     /// # Errors
-    /// As [`Self::decode`].
+    /// Fails as [`Self::decode`].
     pub fn ends(&self, tokens: &[u32]) -> Result<bool> {
         let Some((last, before)) = tokens.split_last() else { return Ok(false) };
         if self.stop.contains(last) {
             return Ok(true);
         }
         for stop in &self.stop_texts {
-            // A token stands for a byte at least, but for special ones and the few that a decoder
-            // puts together.
-            let reach = stop.len() + SILENT_TOKENS;
-            let recent = &tokens[before.len().saturating_sub(reach)..];
-            if self.text.decode_all(recent)?.contains(stop) {
+            // A token has at least one byte, except for special tokens and the few that a decoder
+            // joins. So the last tokens suffice.
+            let window = stop.len() + SILENT_TOKENS;
+            let recent = &tokens[before.len().saturating_sub(window)..];
+            if self.text.decode_raw(recent)?.contains(stop) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// [`TextTokenizer::id`].
+    /// Returns the id of a token; see [`TextTokenizer::id`].
     #[must_use]
     pub fn id(&self, token: &str) -> Option<u32> {
         self.text.id(token)
     }
 
-    /// [`TextTokenizer::vocab_size`].
+    /// Returns the highest id plus one; see [`TextTokenizer::vocab_size`].
     #[must_use]
     pub fn vocab_size(&self) -> usize {
         self.text.vocab_size()
     }
 }
 
-/// `eos_token` of a tokenizer_config.json.
+/// Returns the id of `eos_token` in a tokenizer_config.json.
 fn end_token(text: &TextTokenizer, config: &Json) -> Option<u32> {
     let token = config.get("eos_token")?;
     text.id(token.as_str().or_else(|| token.get("content")?.as_str())?)
 }
 
-/// Ids that end an answer, ascending: the usual ones that the vocabulary has, and those of
+/// Returns the ids that end a completion, ascending: the usual ones of the vocabulary, and those of
 /// generation_config.json.
 ///
 /// # Errors
-/// A generation_config.json that is malformed, or no such token.
+/// Fails if generation_config.json is malformed, or there is no such token.
 pub fn stop_tokens(tokenizer: &Tokenizer, folder: &Path) -> Result<Vec<u32>> {
     let generation = folder.join("generation_config.json");
     let config = if generation.exists() { read_json(&generation)? } else { Json::Null };
-    let stop = stop_tokens_of(tokenizer, &config);
-    match stop.is_empty() {
-        true => Err(PretrainedError::malformed(
+    let stop = find_stop_tokens(tokenizer, &config);
+    if stop.is_empty() {
+        return Err(PretrainedError::malformed(
             &generation,
             format!("eos_token_id, or one of {STOP_TOKENS:?} in the vocabulary"),
             "no token that could end an answer",
-        )),
-        false => Ok(stop),
+        ));
     }
+    Ok(stop)
 }
 
-fn stop_tokens_of(tokenizer: &Tokenizer, generation: &Json) -> Vec<u32> {
-    let known = STOP_TOKENS.iter().filter_map(|token| tokenizer.token_to_id(token));
+fn find_stop_tokens(tokenizer: &Tokenizer, generation: &Json) -> Vec<u32> {
+    let mut stop = BTreeSet::new();
+    stop.extend(STOP_TOKENS.iter().filter_map(|token| tokenizer.token_to_id(token)));
     let eos = match generation.get("eos_token_id") {
-        Some(Json::Array(ids)) => ids.iter().collect(),
-        Some(id) => vec![id],
-        None => Vec::new(),
+        Some(Json::Array(ids)) => ids.as_slice(),
+        Some(id) => std::slice::from_ref(id),
+        None => &[],
     };
-    let eos = eos.into_iter().filter_map(Json::as_u64).filter_map(|id| u32::try_from(id).ok());
-    known.chain(eos).collect::<BTreeSet<u32>>().into_iter().collect()
+    for id in eos {
+        stop.extend(id.as_u64().and_then(|id| u32::try_from(id).ok()));
+    }
+    stop.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -248,7 +253,7 @@ mod tests {
         assert_eq!(tokenizer.stop_tokens(), [tokenizer.id("<|im_end|>").unwrap()]);
         let more = serde_json::json!({"eos_token_id": [3, 1]});
         let same: Tokenizer = byte_level_json().to_string().parse().unwrap();
-        assert_eq!(stop_tokens_of(&same, &more), [1, 3, tokenizer.id("<|im_end|>").unwrap()]);
+        assert_eq!(find_stop_tokens(&same, &more), [1, 3, tokenizer.id("<|im_end|>").unwrap()]);
     }
 
     #[test]

@@ -1,59 +1,86 @@
-//! A trainer's transcript → what was asked and what the model answered. Chat templates, read
-//! backwards: where a model's turn begins in a text, and which marks in it are no words.
+//! A trainer's text of prompt and completion → the question and the completion. This inverts chat
+//! templates: it finds the headers of turns, and removes special tokens.
 //!
-//! The marks are those of the common families: ChatML (Qwen, OLMo), Llama 2 and 3, Mistral, Gemma,
-//! Phi and Tulu, DeepSeek.
+//! The headers are those of the common model families: ChatML (Qwen, OLMo), Llama 2 and 3, Mistral,
+//! Gemma, Phi and Tulu, DeepSeek.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 /// A special token of any family.
-const SPECIAL: &str = r"<\|[^|<>\s]{1,60}\|>|<｜[^｜<>]{1,60}｜>|</?s>|<(?:pad|unk|bos|eos)>|<(?:start|end)_of_turn>|\[/?INST\]";
+const SPECIAL: &str = concat!(
+    r"<\|[^|<>\s]{1,60}\|>|<｜[^｜<>]{1,60}｜>|</?s>|<(?:pad|unk|bos|eos)>",
+    r"|<(?:start|end)_of_turn>|\[/?INST\]"
+);
 
-/// Where the model's turn begins.
-const ASSISTANT: &str = r"<\|im_start\|>assistant\n|<\|start_header_id\|>assistant<\|end_header_id\|>\n\n|<start_of_turn>model\n|<\|assistant\|>\n?|<｜Assistant｜>|\[/INST\]";
+/// The header of the model's turn.
+const ASSISTANT: &str = concat!(
+    r"<\|im_start\|>assistant\n|<\|start_header_id\|>assistant<\|end_header_id\|>\n\n",
+    r"|<start_of_turn>model\n|<\|assistant\|>\n?|<｜Assistant｜>|\[/INST\]"
+);
 
-/// Where a person's turn begins.
-const USER: &str = r"<\|im_start\|>user\n|<\|start_header_id\|>user<\|end_header_id\|>\n\n|<start_of_turn>user\n|<\|user\|>\n?|<｜User｜>|\[INST\]";
+/// The header of a user's turn.
+const USER: &str = concat!(
+    r"<\|im_start\|>user\n|<\|start_header_id\|>user<\|end_header_id\|>\n\n",
+    r"|<start_of_turn>user\n|<\|user\|>\n?|<｜User｜>|\[INST\]"
+);
 
-static SPECIALS: LazyLock<Regex> = LazyLock::new(|| compiled(SPECIAL));
-static LEADING: LazyLock<Regex> = LazyLock::new(|| compiled(&format!(r"^(?:\s|{SPECIAL})+")));
-static ASSISTANTS: LazyLock<Regex> = LazyLock::new(|| compiled(ASSISTANT));
+static SPECIALS: LazyLock<Regex> = LazyLock::new(|| compile(SPECIAL));
+static LEADING: LazyLock<Regex> = LazyLock::new(|| compile(&format!(r"^(?:\s|{SPECIAL})+")));
+static ASSISTANTS: LazyLock<Regex> = LazyLock::new(|| compile(ASSISTANT));
 static USERS: LazyLock<Regex> =
-    LazyLock::new(|| compiled(&format!(r"(?s)(?:{USER})\s*(.*?)\s*(?:{SPECIAL}|\z)")));
+    LazyLock::new(|| compile(&format!(r"(?s)(?:{USER})\s*(.*?)\s*(?:{SPECIAL}|\z)")));
 
-fn compiled(pattern: &str) -> Regex {
+fn compile(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the patterns here are regular expressions")
 }
 
-/// What a model answered, of a text that holds its prompt too; special tokens left out. `None`
-/// where it cannot be told apart: the text does not begin with the prompt, and says nowhere that
-/// the model's turn begins.
+/// Returns the completion in a text that starts with its prompt, without special tokens.
+///
+/// Returns `None` if the text neither starts with the prompt nor has a header of the model's turn.
 #[must_use]
-pub fn response(whole: &str, prompt: Option<&str>) -> Option<String> {
-    let behind_prompt = prompt.and_then(|prompt| {
-        // A tokenizer may have put a token in front of either.
-        let bare = |text| &text[LEADING.find(text).map_or(0, |leading| leading.end())..];
-        whole
-            .strip_prefix(prompt)
-            .or_else(|| bare(whole).strip_prefix(bare(prompt)).filter(|_| !bare(prompt).is_empty()))
-    });
-    // A prompt that was cut on its left is no prefix.
-    let behind_header = || ASSISTANTS.find_iter(whole).last().map(|header| &whole[header.end()..]);
-    behind_prompt.or_else(behind_header).map(words)
+pub fn response(text: &str, prompt: Option<&str>) -> Option<String> {
+    // A prompt that was cut at its start is not a prefix; the last header then ends the prompt.
+    let completion =
+        prompt.and_then(|prompt| strip_prompt(text, prompt)).or_else(|| after_last_header(text))?;
+    Some(without_special_tokens(completion))
 }
 
-/// What was asked: a prompt's last turn of a person, or all of a prompt without turns.
+fn strip_prompt<'t>(text: &'t str, prompt: &str) -> Option<&'t str> {
+    if let Some(completion) = text.strip_prefix(prompt) {
+        return Some(completion);
+    }
+    // A tokenizer may have added a token at the start of either.
+    let bare_prompt = without_leading_tokens(prompt);
+    if bare_prompt.is_empty() {
+        return None;
+    }
+    without_leading_tokens(text).strip_prefix(bare_prompt)
+}
+
+fn without_leading_tokens(text: &str) -> &str {
+    match LEADING.find(text) {
+        Some(leading) => &text[leading.end()..],
+        None => text,
+    }
+}
+
+fn after_last_header(text: &str) -> Option<&str> {
+    let header = ASSISTANTS.find_iter(text).last()?;
+    Some(&text[header.end()..])
+}
+
+/// Returns the last turn of the user in a prompt, or all of a prompt without turns.
 #[must_use]
 pub fn question(prompt: &str) -> String {
     match USERS.captures_iter(prompt).last() {
         Some(turn) => turn[1].to_owned(),
-        None => words(prompt).trim().to_owned(),
+        None => without_special_tokens(prompt).trim().to_owned(),
     }
 }
 
-fn words(text: &str) -> String {
+fn without_special_tokens(text: &str) -> String {
     SPECIALS.replace_all(text, "").into_owned()
 }
 
@@ -61,7 +88,7 @@ fn words(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Prompt, and what comes behind it, of each family.
+    /// Prompt and stop token of each family.
     const FAMILIES: [(&str, &str); 7] = [
         (
             "<|im_start|>system\nS.<|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n",
@@ -77,13 +104,13 @@ mod tests {
         ("<｜begin▁of▁sentence｜><｜User｜>Who?<｜Assistant｜>", "<｜end▁of▁sentence｜>"),
         ("Who?", ""),
     ];
-    const SAID: &str = "<think>A < b | c > d.</think>\n<answer>Ada</answer>";
+    const COMPLETION: &str = "<think>A < b | c > d.</think>\n<answer>Ada</answer>";
 
     #[test]
     fn response_is_text_after_prompt() {
         for (prompt, end) in FAMILIES {
-            let whole = format!("{prompt}{SAID}{end}");
-            assert_eq!(response(&whole, Some(prompt)).as_deref(), Some(SAID), "{whole}");
+            let text = format!("{prompt}{COMPLETION}{end}");
+            assert_eq!(response(&text, Some(prompt)).as_deref(), Some(COMPLETION), "{text}");
             assert_eq!(question(prompt), "Who?");
         }
     }
@@ -91,13 +118,13 @@ mod tests {
     #[test]
     fn leading_bos_token_is_ignored() {
         let (prompt, end) = FAMILIES[0];
-        let whole = format!("<s> {prompt}{SAID}{end}");
-        assert_eq!(response(&whole, Some(prompt)).as_deref(), Some(SAID));
+        let text = format!("<s> {prompt}{COMPLETION}{end}");
+        assert_eq!(response(&text, Some(prompt)).as_deref(), Some(COMPLETION));
         let (prompt, end) = FAMILIES[1];
-        let whole = format!("{prompt}{SAID}{end}");
+        let text = format!("{prompt}{COMPLETION}{end}");
         assert_eq!(
-            response(&whole, Some(&format!("<|begin_of_text|>{prompt}"))).as_deref(),
-            Some(SAID)
+            response(&text, Some(&format!("<|begin_of_text|>{prompt}"))).as_deref(),
+            Some(COMPLETION)
         );
     }
 
@@ -105,11 +132,11 @@ mod tests {
     fn truncated_prompt_ends_at_last_header() {
         for (prompt, end) in &FAMILIES[..6] {
             let cut = prompt.char_indices().nth(5).unwrap().0;
-            let whole = format!("{}{SAID}{end}", &prompt[cut..]);
-            assert_eq!(response(&whole, Some(prompt)).as_deref(), Some(SAID), "{whole}");
-            assert_eq!(response(&whole, None).as_deref(), Some(SAID), "{whole}");
+            let text = format!("{}{COMPLETION}{end}", &prompt[cut..]);
+            assert_eq!(response(&text, Some(prompt)).as_deref(), Some(COMPLETION), "{text}");
+            assert_eq!(response(&text, None).as_deref(), Some(COMPLETION), "{text}");
         }
-        assert_eq!(response("o?Ada", Some("Who?")), None, "nobody can say where the answer begins");
+        assert_eq!(response("o?Ada", Some("Who?")), None, "the start of the answer is unknown");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-"""A batch of 384 completions in process against the host itself, in turns: batch.py CORVER_HOST EXAMPLE OUT.json.
+"""Times a batch of 384 completions in process and in the host, alternately: batch.py CORVER_HOST EXAMPLE OUT.json.
 
-The completions are those of one step of the demo with 24 prompts. Every round opens a scorer anew, as it remembers what it has
-read and counted. The package is given token ids, and its time includes decoding them; the host decodes while it samples.
+The completions are those of one step of the demo with 24 prompts. Every round opens a new scorer, since a scorer caches triplets
+and counts. The package gets token ids, and its time includes decoding them; the host decodes while it samples.
 """
 
 import json
@@ -30,13 +30,13 @@ def main():
 
     seconds = {"host": [], "package": []}
     for number in range(ROUNDS + 1):
-        told = subprocess.run([example, host, run / "traces.jsonl", ids], check=True, capture_output=True, text=True).stdout
-        ours = in_process(json.loads(ids.read_text()), questions)
-        if number > 0:  # the first round reads all files for the first time
-            seconds["host"].append(float(told))
-            seconds["package"].append(ours)
-    medians = {who: statistics.median(times) for who, times in seconds.items()}
-    found = {
+        printed = subprocess.run([example, host, run / "traces.jsonl", ids], check=True, capture_output=True, text=True).stdout
+        package_seconds = in_process(json.loads(ids.read_text()), questions)
+        if number > 0:  # the first round fills the page cache
+            seconds["host"].append(float(printed))
+            seconds["package"].append(package_seconds)
+    medians = {name: statistics.median(times) for name, times in seconds.items()}
+    result = {
         "completions": len(questions),
         "host_s": medians["host"],
         "package_s": medians["package"],
@@ -46,8 +46,8 @@ def main():
         "host_step_reward_s": step["seconds/reward"],
         "processors": os.cpu_count(),
     }
-    out.write_text(json.dumps(found, indent=1))
-    print(json.dumps(found, indent=1))
+    out.write_text(json.dumps(result, indent=1))
+    print(json.dumps(result, indent=1))
 
 
 def in_process(ids, questions):

@@ -1,8 +1,8 @@
 """CorVer: a reward for training language models to be factual.
 
-A small model reads (head, relation, tail) triplets off each sentence of a completion; a corpus index says how often head and
-tail occur together; a rule, which is a sandboxed WebAssembly plugin, turns that count into a reward for the tokens of that
-sentence. A judge and a format check pay the completion as a whole.
+A small model reads (head, relation, tail) triplets from each sentence of a completion. A corpus index counts how often head and
+tail occur together. A rule, which is a sandboxed WebAssembly plugin, turns the count into a reward for the tokens of the
+sentence. An answer judge and a format check add rewards for the completion.
 
     import corver
 
@@ -10,36 +10,36 @@ sentence. A judge and a format check pay the completion as a whole.
     score = scorer.score(["<think>…</think><answer>Rome</answer>"], ["What is the capital of Italy?"], [["Rome"]])[0]
     print(score.reward, score.judge, score.sentences)
 
-With a trainer's token ids and tokenizer, a score also says what each token earned:
+With a trainer's token ids and tokenizer, a score has the return of each token, from which advantages follow:
 
     scores = scorer.score(completion_ids=ids, tokenizer=tokenizer, answers=golds)
-    print(scores[0].returns)
+    advantages = corver.advantages([score.returns for score in scores], group_size=16)
 
-Scorer       the reward, opened once; `help(corver.Scorer)` names its settings
-Score        what one completion earned, and why
-baselines    what the advantages of a group are measured against
+Scorer       the reward, opened once; `help(corver.Scorer)` lists its settings
+Score        the reward of a completion, with its reasons
+advantages   returns of a batch to advantages of its tokens
 demo         the files and questions of the built-in demo
 corver.trl   a GRPO trainer with per-token advantages, for TRL
 corver.verl, corver.openrlhf   the reward in these trainers (docs/trainers.md)
 
-The command `corver-host` comes with this package: everything but training. `corver-host plugin new my-rule` begins a rule.
+The command `corver-host` comes with this package, without training. `corver-host plugin new my-rule` starts a rule.
 """
 
 from pathlib import Path as _Path
 
 from . import _native
-from ._native import CorverError, Score, Scorer, SettingsError, __version__, baselines
-from ._types import Baseline, Demo, Grade, Lookup, Question, Sentence
+from ._native import CorverError, Score, Scorer, SettingsError, __version__, advantages
+from ._types import Demo, Grade, Lookup, Question, Sentence
 
 __all__ = [
-    "Baseline", "CorverError", "Demo", "Grade", "Lookup", "Question", "Score", "Scorer", "Sentence", "SettingsError",
-    "__version__", "baselines", "demo",
+    "CorverError", "Demo", "Grade", "Lookup", "Question", "Score", "Scorer", "Sentence", "SettingsError", "__version__",
+    "advantages", "demo",
 ]  # fmt: skip
 
-_native.set_program(str(_Path(__file__).parent / "bin" / "corver-host"))
+_native.set_host_program(str(_Path(__file__).parent / "bin" / "corver-host"))
 
 
 def demo() -> Demo:
-    """The built-in demo's files and questions, to try things on. The files lie in the cache."""
-    policy, extractor, train, held_out = _native.demo()
-    return Demo(str(policy), str(extractor), [Question(*one) for one in train], [Question(*one) for one in held_out])
+    """Returns the files and questions of the built-in demo, for a first try. The files are in the cache."""
+    policy, extractor, train, held_out = _native.unpack_demo()
+    return Demo(str(policy), str(extractor), [Question(*row) for row in train], [Question(*row) for row in held_out])

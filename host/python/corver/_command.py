@@ -6,6 +6,6 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Becomes the program that lies in this package."""
+    """Replaces this process by the program inside the package."""
     program = str(Path(__file__).parent / "bin" / "corver-host")
     os.execv(program, [program, *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""The gold answers of a dataset's row, in the shapes that trainers' datasets have."""
+"""Golds of a dataset's row, in the shapes that trainers' datasets have."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 from corver import _native
 
 
-def golds(value: Any) -> list[str]:
-    """Every spelling that counts as right, in order.
+def parse_golds(value: Any) -> list[str]:
+    """Returns the accepted answers, in order.
 
-    ``value`` is a list or array of texts; or one text, in which ``;`` separates answers, or which is the JSON of a list; or a
-    number; or a mapping that holds them as question files, NQ, TriviaQA, PopQA, SQuAD, Search-R1 and verl's sets do. ``None``, an empty
-    text and an empty list mean that nobody knows. Anything else is a ``ValueError``.
+    ``value`` is a list or array of texts; one text, in which ``;`` separates answers, or which is the JSON of a list; a number; or
+    a mapping that holds them as question files, NQ, TriviaQA, PopQA, SQuAD, Search-R1 and verl's sets do. ``None``, an empty text
+    and an empty list mean that there are no golds. Anything else is a ``ValueError``.
     """
-    return _native.golds(json.dumps(value, default=_plain))
+    return _native.parse_golds(json.dumps(value, default=_array_to_list))
 
 
-def _plain(value: Any) -> Any:
-    """An array, as Parquet files are read, as a list."""
+def _array_to_list(value: Any) -> Any:
+    """Converts an array, which readers of Parquet files return."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise ValueError(f"a gold answer is a text; the row has {value!r}")

@@ -1,4 +1,4 @@
-"""What trainers log of a score: numbers under names that never change, the same that the server gives to OpenRLHF."""
+"""Metrics of a score for trainers' logs, under fixed names, the same that the server returns to OpenRLHF."""
 
 from __future__ import annotations
 
@@ -6,24 +6,25 @@ from typing import Any
 
 from corver import CorverError
 
-_NAMES = ("judge", "format", "sentences", "num_sentences", "num_counted", "error")
+_PARTS = ("judge", "format", "sentences")
+_NAMES = (*_PARTS, "num_sentences", "num_counted", "error")
 
 
-def numbers(trace: dict[str, Any]) -> dict[str, float]:
-    """Of a trace, as `Score.to_dict` has it.
+def metrics(trace: dict[str, Any]) -> dict[str, float]:
+    """Returns the metrics of a trace, as `Score.to_dict` has it.
 
-    ``corver/judge``, ``corver/format`` and ``corver/sentences`` add up to the reward. ``corver/num_sentences`` and
-    ``corver/num_counted`` say how many sentences there are, and how many of them a count decided.
+    ``corver/judge``, ``corver/format`` and ``corver/sentences`` add up to the reward. ``corver/num_sentences`` is the number of
+    sentences, ``corver/num_counted`` of those whose verdict depends on a count.
     """
     sentences = trace["sentences"]
-    counted = [one for one in sentences if one["verdict"] and one["verdict"]["count"] is not None]
-    values = (*(trace["return_parts"][part] for part in _NAMES[:3]), len(sentences), len(counted), 0)
-    return _named(values)
+    counted = [sentence for sentence in sentences if sentence["verdict"] and sentence["verdict"]["count"] is not None]
+    parts = [trace["return_parts"][part] for part in _PARTS]
+    return _named((*parts, len(sentences), len(counted), 0))
 
 
-def refuse_labels(trace: dict[str, Any], trainer: str) -> None:
-    """Raises where the rule labelled a sentence: the reward of a completion leaves labels out."""
-    verdicts = [one["verdict"] for one in trace["sentences"]]
+def refuse_signs(trace: dict[str, Any], trainer: str) -> None:
+    """Raises if the rule sets advantage signs, which the reward of a completion leaves out."""
+    verdicts = [sentence["verdict"] for sentence in trace["sentences"]]
     if any(verdict is not None and verdict.get("credit") == "sign" for verdict in verdicts):
         raise CorverError(
             f"the rule labels sentences, and {trainer} cannot apply labels to the advantages of their tokens; use another rule, or "
@@ -31,13 +32,13 @@ def refuse_labels(trace: dict[str, Any], trainer: str) -> None:
         )
 
 
-def neutral() -> dict[str, float]:
-    """The same names, of a completion that could not be scored: ``corver/error`` is 1."""
+def neutral_metrics() -> dict[str, float]:
+    """Returns the metrics of a completion that could not be scored: ``corver/error`` is 1."""
     return _named((0, 0, 0, 0, 0, 1))
 
 
-def is_right(trace: dict[str, Any]) -> float:
-    """1 where the judge pays, else 0; 0 too where there is no gold."""
+def accuracy(trace: dict[str, Any]) -> float:
+    """Returns 1 if the answer judge's reward is positive, else 0; 0 without golds."""
     return float(trace["response"]["judge"]["reward"] > 0)
 
 

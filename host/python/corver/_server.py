@@ -1,4 +1,4 @@
-"""`corver-host serve`, asked as a `corver.Scorer` is: its `/v1/score`."""
+"""Client of `corver-host serve` (`/v1/score`), with the interface of `corver.Scorer`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any
@@ -18,20 +18,20 @@ from urllib.request import HTTPErrorProcessor, OpenerDirector, ProxyHandler, Req
 from corver import CorverError, SettingsError, _native
 from corver._batching import Unreachable
 
-#: With these, and with every 5xx, a server may answer differently later.
-_LATER = (408, 429)
-#: The completions could not be scored, or the server is broken. It is asked once more.
+#: Transient statuses, as is every 5xx: a retry may succeed.
+_TRANSIENT = (408, 429)
+#: The completions could not be scored, or the server is broken. The request is sent once more.
 _FAILED = 500
-#: What a request without completions gets, where token and path are right.
+#: Status of a request without completions, if token and path are right.
 _NO_COMPLETION = 400
 _PAUSE_S = 1.0
-#: As the server wants it (host/http/src/token.rs).
+#: Format that the server requires (host/http/src/token.rs).
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/=]{1,1024}")
 
 
 @dataclass(frozen=True)
 class ServedScore:
-    """The part of `corver.Score` that trainers need."""
+    """Subset of `corver.Score` that trainers need."""
 
     reward: float
     returns: list[float] | None
@@ -42,16 +42,17 @@ class ServedScore:
 
 
 class Server:
-    """One server, or several that share the work: addresses with commas between them.
+    """One server, or several that share the work: ``url`` has their addresses, separated by commas.
 
-    One that is busy or does not answer is passed over, for ``timeout_s`` seconds in all. Redirects are not followed.
+    A request that fails because a server is busy or down goes to the next one, for ``timeout_s`` seconds in all. Redirects are not
+    followed.
 
-    CORVER_TOKEN holds the bearer token; a wrong one is an error at once. It is refused with the http:// address of another machine.
+    CORVER_TOKEN holds the bearer token; a wrong one is an immediate error. It is refused with the http:// address of another machine.
     """
 
     def __init__(self, url: str, timeout_s: float = 170.0) -> None:
         token = _token()
-        self._addresses = itertools.cycle([_Address.of(address, token) for address in url.split(",")])
+        self._addresses = itertools.cycle([_Address.parse(address, token) for address in url.split(",")])
         self._timeout_s = timeout_s
         self._check()
 
@@ -64,37 +65,40 @@ class Server:
         completion_ids: list[list[int]] | None = None,
         tokenizer: Any = None,
     ) -> list[ServedScore]:
-        """As `corver.Scorer.score`, with one difference: token ids are decoded here, and the server is told exactly which
-        characters each token stands for, whatever its `reward.compatibility` is.
+        """Scores completions as `corver.Scorer.score` does, except that token ids are decoded here. The request has the exact
+        characters of each token, so the server's `reward.compatibility` does not change them.
         """
-        texts = ((text, None) for text in completions or [])
-        decoded: Iterator = iter(_native.decode(completion_ids, tokenizer)) if completion_ids is not None else texts
-        asked = [
+        decoded: Iterable[tuple[str, list[tuple[int, int] | None] | None]]
+        if completion_ids is not None:
+            decoded = _native.decode_with_spans(completion_ids, tokenizer)
+        else:
+            decoded = [(text, None) for text in completions or []]
+        records = [
             {"question": question, "answers": golds, "completion": text, "tokens": tokens}
             for question, golds, (text, tokens) in zip(questions, answers, decoded, strict=True)
         ]
-        answer = json.loads(self._ask(asked))
+        answer = json.loads(self._request(records))
         return [ServedScore(trace["mean_return"], trace.get("returns"), trace) for trace in answer["completions"]]
 
     def _check(self) -> None:
-        """Raises where nothing can ever be scored: the token is wrong, or another kind of server answers."""
+        """Raises if no request can succeed: the token is wrong, or the server is of another kind."""
         try:
-            self._ask([])
+            self._request([])
         except _Refused as refused:
             if refused.status != _NO_COMPLETION:
                 raise
 
-    def _ask(self, completions: list[dict[str, Any]]) -> bytes:
+    def _request(self, completions: list[dict[str, Any]]) -> bytes:
         body = json.dumps({"completions": completions}).encode()
         until = time.monotonic() + self._timeout_s
         failed: set[str] = set()
         while True:
             address = next(self._addresses)
-            left = max(until - time.monotonic(), _PAUSE_S)
+            remaining = max(until - time.monotonic(), _PAUSE_S)
             try:
-                return address.post("/v1/score", body, left)
+                return address.post("/v1/score", body, remaining)
             except _Refused as refused:
-                if not refused.is_passing or address.url in failed:
+                if not refused.is_transient or address.url in failed:
                     raise
                 if refused.status == _FAILED:
                     failed.add(address.url)
@@ -107,40 +111,40 @@ class Server:
 
 
 class _Refused(CorverError):
-    """A server's answer is another status than 200."""
+    """A server answered with another status than 200."""
 
     def __init__(self, message: str, status: int = 0) -> None:
-        super().__init__(message)  # alone, so that the error can be pickled
+        super().__init__(message)  # the message only, so that the error can be pickled
         self.status = status
 
     @property
-    def is_passing(self) -> bool:
-        return self.status in _LATER or self.status >= 500
+    def is_transient(self) -> bool:
+        return self.status in _TRANSIENT or self.status >= 500
 
 
 @dataclass(frozen=True)
 class _Address:
-    """Of one server, with what is needed to ask it."""
+    """Address of one server, with the headers and the opener of its requests."""
 
     url: str
     headers: dict[str, str]
     opener: OpenerDirector
 
     @classmethod
-    def of(cls, address: str, token: str | None) -> _Address:
+    def parse(cls, address: str, token: str | None) -> _Address:
         url = address.strip().rstrip("/")
-        scheme, is_here = _checked(url)
-        if token is not None and scheme != "https" and not is_here:
+        scheme, is_local = _check_url(url)
+        if token is not None and scheme != "https" and not is_local:
             raise SettingsError(f"CORVER_TOKEN would be sent in clear to {url}; use https://, or unset it")
         headers = {"Content-Type": "application/json"}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         # A proxy of the environment cannot reach this machine's own servers.
-        proxies = [ProxyHandler({})] if is_here else []
+        proxies = [ProxyHandler({})] if is_local else []
         return cls(url, headers, build_opener(_AnyStatus, *proxies))
 
     def post(self, path: str, body: bytes, timeout_s: float) -> bytes:
-        """The answer. Raises _Refused where it is none, OSError or HTTPException where nobody answers."""
+        """Returns the answer. Raises _Refused for another status than 200, OSError or HTTPException without an answer."""
         request = Request(self.url + path, body, self.headers)
         with self.opener.open(request, timeout=timeout_s) as answer:
             read = answer.read()
@@ -153,7 +157,7 @@ class _Address:
 
 
 class _AnyStatus(HTTPErrorProcessor):
-    """Gives out an answer whatever its status is; nothing else of urllib then follows a redirect."""
+    """Returns an answer with any status, so that urllib follows no redirect."""
 
     def http_response(self, request: Any, response: Any) -> Any:
         return response
@@ -161,8 +165,8 @@ class _AnyStatus(HTTPErrorProcessor):
     https_response = http_response
 
 
-def _checked(url: str) -> tuple[str, bool]:
-    """The scheme of a server's address, and whether it is this machine. Addresses are logged, so they hold no password."""
+def _check_url(url: str) -> tuple[str, bool]:
+    """Returns the scheme of a server's address, and True if it is this machine. Addresses are logged, so a password is refused."""
     parts = urlsplit(url)
     if "@" in parts.netloc:
         raise SettingsError("the address of a server must hold no user or password; a token belongs in CORVER_TOKEN")
@@ -179,7 +183,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _token() -> str | None:
-    """Of CORVER_TOKEN. What is wrong with it is told without showing it."""
+    """Returns the token in CORVER_TOKEN, or None. An error message does not contain it."""
     token = os.environ.get("CORVER_TOKEN", "").strip()
     if token and not _TOKEN.fullmatch(token):
         raise SettingsError(

@@ -1,86 +1,86 @@
-"""What a score is made of. All of them are named tuples: fields by name or by place."""
+"""Parts of a score. All of them are named tuples: fields have a name and an index."""
 
 from typing import Any, NamedTuple
 
 
 class Grade(NamedTuple):
-    """What judge or format check say of a completion."""
+    """Result of the answer judge or the format check."""
 
     reward: float
-    """What every token earns for it, before the weight."""
+    """Reward of the completion, before its weight."""
     label: str
-    """One word; of the built-in judge "GOOD", "BAD" or "NOT_ATTEMPTED"."""
+    """One word; the built-in judge's are "GOOD", "BAD" and "NOT_ATTEMPTED"."""
     note: str | None = None
-    """The rule's own words."""
+    """Explanation by the rule."""
 
 
 class Lookup(NamedTuple):
-    """What was asked of the corpus, and the answer."""
+    """Query of the corpus, with its count."""
 
     query: str
     """Words that must occur together: "Paris AND France"."""
     occurrences: int | None
-    """How often they do; None where the corpus cannot answer."""
+    """Number of matches; None if the corpus cannot count them."""
     exact: bool
-    """False where the number is an estimate, or counting stopped when it was enough."""
+    """False if the number is an estimate, or a lower bound that reached the limit of the query."""
 
 
 class Sentence(NamedTuple):
-    """A sentence of a completion, and why it earned what it earned."""
+    """Sentence of a completion, with the rule's verdict."""
 
     text: str
     section: str
-    """The block that it stood in: "think", "answer", or "body" where the completion has neither."""
+    """Block that contains it: "think", "answer", or "body" in a completion without blocks."""
     triplets: list[tuple[str, str, str]]
-    """The facts found in it: (head, relation, tail)."""
+    """Extracted facts: (head, relation, tail)."""
     reward: float | None
-    """What its tokens earn, before the weight; None where the rule abstained, which pays nothing. See credit."""
+    """Reward of its tokens, before the weight; None if the rule abstained, which counts as 0. See credit."""
     credit: list[tuple[int, float]] | str | None
-    """Which tokens get the reward. None: each earns it. A list: those that hold these characters of the text earn these shares of it.
-    "sign": nobody earns it, and the advantages take its sign (`Score.labels`)."""
+    """Tokens that receive the reward. None: every token. A list of (character, reward): the token that holds the character, each
+    its own reward. "sign": no token; the advantages take the sign of the reward (`Score.advantage_signs`)."""
     count: int | None
-    """The count that decided."""
+    """Count that decided the verdict."""
     note: str | None
-    """The rule's own words."""
+    """Explanation by the rule."""
     lookups: list[Lookup]
-    """Everything that was asked of the corpus."""
+    """Queries of the corpus that the rule requested."""
     exchanges: list[dict[str, Any]]
-    """Everything else that was asked, with the answer; `kind` is "nli", "chat" or "passages"."""
+    """Other requests of the rule, with the replies; `kind` is "nli", "chat" or "passages"."""
     tokens: tuple[int, int] | None
-    """From its first to past its last token: `ids[slice(*sentence.tokens)]`. Of characters where a text was scored."""
+    """Token span, half-open: `ids[slice(*sentence.tokens)]`. Counts characters if a text was scored."""
 
 
 class Baseline(NamedTuple):
-    """What the returns of one group of completions are measured against."""
+    """Baseline of the returns of one group of completions."""
 
     centre: float
     """Mean reward of the group."""
     spread: float
-    """Standard deviation of the rewards: the group's, or the batch's where that is the scale."""
+    """Standard deviation of the rewards: the group's, or the batch's if that is the scale."""
     scale: float | None
-    """What centred returns are divided by; None where the group is skipped."""
+    """Divisor of the centred returns; None if the group is skipped."""
 
-    def advantage(self, token_return: float, label: int = 0) -> float:
-        """The advantage of a token that earned this; a label of 1 or -1, from `Score.labels`, decides its sign."""
+    def advantage(self, token_return: float, sign: int = 0) -> float:
+        """Returns the advantage of a token with this return; a sign of 1 or -1 replaces that of the advantage."""
         advantage = 0.0 if self.scale is None else (token_return - self.centre) / self.scale
-        return -advantage if label * advantage < 0 else advantage
+        return -advantage if sign * advantage < 0 else advantage
 
 
 class Question(NamedTuple):
-    """A question of the demo."""
+    """Question of the demo."""
 
     question: str
     answers: list[str]
-    """Golds; empty where nobody knows the answer."""
+    """Golds; empty if the question has no answer."""
 
 
 class Demo(NamedTuple):
     """The built-in demo: a fictional encyclopaedia, and two tiny models that know it imperfectly."""
 
     policy: str
-    """A Hugging Face folder: the model to train."""
+    """Hugging Face folder of the model to train."""
     extractor: str
-    """The folder of the model that reads triplets."""
+    """Folder of the model that reads triplets."""
     train: list[Question]
     eval: list[Question]
-    """Phrased in ways that training never shows."""
+    """Questions in wordings that the training questions do not have."""

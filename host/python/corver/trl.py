@@ -9,8 +9,8 @@
     )
     trainer.train()
 
-The dataset has a column `prompt`, as TRL wants it, and one with the golds, `answers`. For a trainer of somebody else's,
-`CorverReward(scorer)` is a plain reward function: one number for each completion.
+The dataset has TRL's column `prompt`, and a column `answers` with the golds. For another trainer, `CorverReward(scorer)` is a
+plain reward function: one number for each completion.
 
 Written for TRL 1.16.
 """
@@ -25,26 +25,27 @@ import torch
 from accelerate.utils import gather_object
 from trl import GRPOConfig, GRPOTrainer
 
-from . import CorverError, Score, Scorer, baselines
+from . import CorverError, Score, Scorer
+from ._native import group_baselines
 
 __all__ = ["CorverGRPOTrainer", "CorverReward", "paper_config", "paper_lora"]
 
 
 class CorverReward:
-    """A reward function for TRL: what a completion earned on average over its tokens.
+    """Reward function for TRL: the mean return of a completion over its tokens.
 
     scorer: the reward.
-    tokenizer: the policy's. Without it texts are scored, and the average is over their characters.
-    answers: the dataset's column with the golds, a list or one text that `;` separates. None where there is none: the judge
-        then pays nothing.
-    question: the dataset's column with the question. Without it, the last thing that the user says in the prompt.
-    takes_labels: the trainer applies `Score.labels` to its advantages, as CorverGRPOTrainer does. Without it, a rule that labels
-        sentences is an error: the number for a completion leaves labels out.
+    tokenizer: the policy's tokenizer. Without it texts are scored, and the mean is over their characters.
+    answers: column of the dataset with the golds, a list or one text that `;` separates. None if there is none: the answer
+        reward is then 0.
+    question: column of the dataset with the question. Without it, the last user turn of the prompt.
+    applies_signs: the trainer applies `Score.advantage_signs`, as CorverGRPOTrainer does. Without it, a rule that sets signs is an
+        error: the number for a completion leaves them out.
 
-    Scores of the last call stay in `scores`, and its token ids in `completion_ids`.
+    `scores` has the scores of the last call, and `completion_ids` its token ids.
     """
 
-    __name__ = "corver"  # what TRL calls its metrics
+    __name__ = "corver"  # in the names of TRL's metrics
 
     def __init__(
         self,
@@ -53,13 +54,13 @@ class CorverReward:
         *,
         answers: str | None = "answers",
         question: str | None = None,
-        takes_labels: bool = False,
+        applies_signs: bool = False,
     ) -> None:
         self.scorer = scorer
         self.tokenizer = tokenizer
         self.answers = answers
         self.question = question
-        self.takes_labels = takes_labels
+        self.applies_signs = applies_signs
         self.scores: list[Score] = []
         self.completion_ids: list[list[int]] = []
 
@@ -72,19 +73,19 @@ class CorverReward:
         log_metric: Any = None,
         **columns: Any,
     ) -> list[float]:
-        questions = _column(columns, self.question, "question") or [_last_words(prompt) for prompt in prompts]
+        questions = _column(columns, self.question, "question") or [_last_user_turn(prompt) for prompt in prompts]
         answers = _column(columns, self.answers, "answers")
-        beside = {"titles": columns.get("title"), "evidence": columns.get("evidence")}
+        verification = {"titles": columns.get("title"), "evidence": columns.get("evidence")}
         started = time.perf_counter()
         if self.tokenizer is None:
             texts = [_text(completion) for completion in completions]
-            self.scores = self.scorer.score(texts, questions, answers, **beside)
+            self.scores = self.scorer.score(texts, questions, answers, **verification)
         else:
             self.scores = self.scorer.score(
-                questions=questions, answers=answers, completion_ids=completion_ids, tokenizer=self.tokenizer, **beside
+                questions=questions, answers=answers, completion_ids=completion_ids, tokenizer=self.tokenizer, **verification
             )
         self.completion_ids = [list(ids) for ids in completion_ids]
-        if not self.takes_labels and any(s.credit == "sign" for score in self.scores for s in score.sentences):
+        if not self.applies_signs and any(s.credit == "sign" for score in self.scores for s in score.sentences):
             raise CorverError(
                 "the rule labels sentences, and a reward function cannot apply labels to the advantages of their tokens; use "
                 "CorverGRPOTrainer"
@@ -96,24 +97,24 @@ class CorverReward:
         if log_extra is not None:
             log_extra("corver_judge", [score.judge.label for score in self.scores])
             log_extra("corver_format", [score.format.label for score in self.scores])
-            log_extra("corver_sentences", [_told(score) for score in self.scores])
+            log_extra("corver_sentences", [_sentence_lines(score) for score in self.scores])
         return [score.reward for score in self.scores]
 
 
 class CorverGRPOTrainer(GRPOTrainer):
     """TRL's GRPO trainer, with an advantage for each token.
 
-    A token's advantage is what it earned, less the mean reward of its group, over the standard deviation of the group's
-    rewards; groups are gathered over all processes. Where the rule labels a sentence, the advantages of its tokens then take the
-    label's sign. Everything else is TRL's.
+    A token's advantage is its return, less the mean reward of its group, over the standard deviation of the group's rewards;
+    groups are gathered over all processes. If the rule sets a sign for a sentence, the advantages of its tokens then take it.
+    Everything else is TRL's.
 
     scorer: the reward.
-    reward_funcs: more reward functions. What they pay a completion is added to each of its tokens. `args.reward_weights` has
+    reward_funcs: more reward functions, whose rewards are added to each token of their completion. `args.reward_weights` has
         CorVer's weight first.
     answers, question: columns of the dataset; see CorverReward.
-    min_spread: groups whose rewards differ by less (standard deviation) get advantage 0; 0 keeps every group, as published.
-    allow_sequence_ratio: take `importance_sampling_level="sequence"` although it multiplies the advantage of a token by the ratio
-        of its whole completion.
+    min_spread: groups whose rewards have a smaller standard deviation get advantage 0; 0 keeps every group, as published.
+    allow_sequence_ratio: accept `importance_sampling_level="sequence"` although it multiplies the advantage of a token by the
+        ratio of its whole completion.
     """
 
     def __init__(
@@ -130,18 +131,18 @@ class CorverGRPOTrainer(GRPOTrainer):
         **trl: Any,
     ) -> None:
         args = paper_config() if args is None else args
-        _refuse(args, trl, allow_sequence_ratio)
+        _check_settings(args, trl, allow_sequence_ratio)
         others = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
         self.min_spread = min_spread
-        self.corver = CorverReward(scorer, answers=answers, question=question, takes_labels=True)
+        self.corver = CorverReward(scorer, answers=answers, question=question, applies_signs=True)
         super().__init__(model, reward_funcs=[self.corver, *others], args=args, **trl)
         self.corver.tokenizer = self._tokenizer
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        # [B of all processes, functions]: what the other functions pay, weighted.
+        # [B over all processes, functions]: weighted rewards of the other functions.
         weighted = rewards[:, 1:].double() * self.reward_weights[1:].to(rewards.device)
-        self._others = weighted.nansum(dim=1).tolist()
+        self._other_rewards = weighted.nansum(dim=1).tolist()
         return rewards
 
     def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
@@ -154,33 +155,33 @@ class CorverGRPOTrainer(GRPOTrainer):
         return output
 
     def _token_advantages(self, num_generations: int, width: int) -> torch.Tensor:
-        """[B, T] f32, T = width; 0 where a completion has ended."""
+        """Returns advantages [B, T] f32, T = width; 0 after the end of a completion."""
         weight = float(self.reward_weights[0])
         scores = self.corver.scores
         # Not as tensors: f32 would lose the digits that a small spread needs.
         rewards = gather_object([weight * score.reward for score in scores])
-        totals = [reward + other for reward, other in zip(rewards, self._others, strict=True)]
-        groups = baselines(totals, num_generations, self.scale_rewards, self.min_spread)
+        totals = [reward + other for reward, other in zip(rewards, self._other_rewards, strict=True)]
+        groups = group_baselines(totals, num_generations, self.scale_rewards, self.min_spread)
         first = self.accelerator.process_index * len(scores)
         rows = torch.zeros(len(scores), width)
         for row, score in enumerate(scores):
-            group, other = groups[(first + row) // num_generations], self._others[first + row]
-            tokens = zip(score.returns or [], score.labels or [], strict=True)
-            earned = [group.advantage(weight * token_return + other, label) for token_return, label in tokens]
-            rows[row, : len(earned)] = torch.tensor(earned)
+            group = groups[(first + row) // num_generations]
+            other = self._other_rewards[first + row]
+            tokens = zip(score.returns or [], score.advantage_signs or [], strict=True)
+            advantages = [group.advantage(weight * token_return + other, sign) for token_return, sign in tokens]
+            rows[row, : len(advantages)] = torch.tensor(advantages)
         return rows
 
 
-# Where a model's run in the paper differs from the others (Tab. per-model-hp).
-_OF_MODEL = {
+# Settings of the paper's runs that differ from the others (Tab. per-model-hp).
+_MODEL_SETTINGS = {
     "olmo-2-1124-13b-instruct": {"learning_rate": 3e-6, "beta": 0.01},
     "qwen3-14b": {"learning_rate": 2.5e-5, "beta": 0.0},
 }
 
 
 def paper_config(model: str | None = None, **overrides: Any) -> GRPOConfig:
-    """TRL's settings with the paper's values where they differ: 24 prompts with 16 completions each for an optimiser step, on one
-    process.
+    """Returns TRL's settings with the paper's values: 24 prompts with 16 completions each for an optimiser step, on one process.
 
     `model` is the name or the folder of the policy: OLMo-2-1124-13B-Instruct and Qwen3-14B have a learning rate and a beta of
     their own. Every argument of GRPOConfig may override one. The paper trains all but OLMo with optim="adamw_bnb_8bit", which
@@ -197,26 +198,26 @@ def paper_config(model: str | None = None, **overrides: Any) -> GRPOConfig:
         "max_completion_length": 1024,
         "learning_rate": 1e-5,
         "lr_scheduler_type": "cosine",
-        "warmup_steps": 0.03,  # a share of all steps
+        "warmup_steps": 0.03,  # share of all steps
         "max_steps": 100,
         "save_steps": 50,
         "save_total_limit": 4,
         "logging_steps": 1,
     }
-    return GRPOConfig(**{**paper, **_OF_MODEL.get(name, {}), **overrides})
+    return GRPOConfig(**{**paper, **_MODEL_SETTINGS.get(name, {}), **overrides})
 
 
 def paper_lora(**overrides: Any) -> Any:
-    """The paper's adapters, a LoraConfig of peft: rank 128, alpha 256, on all projections of attention and MLP."""
-    from peft import LoraConfig  # which TRL itself works without
+    """Returns the LoraConfig (peft) of the paper's adapters: rank 128, alpha 256, on all projections of attention and MLP."""
+    from peft import LoraConfig  # not a dependency of TRL
 
     modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     paper = {"r": 128, "lora_alpha": 256, "lora_dropout": 0.0, "target_modules": modules, "task_type": "CAUSAL_LM"}
     return LoraConfig(**{**paper, **overrides})
 
 
-def _refuse(args: GRPOConfig, trl: Mapping[str, Any], allow_sequence_ratio: bool) -> None:
-    """Settings that would silently spoil what a token earned."""
+def _check_settings(args: GRPOConfig, trl: Mapping[str, Any], allow_sequence_ratio: bool) -> None:
+    """Raises for settings that would silently change the credit of a token."""
     if args.importance_sampling_level != "token" and not allow_sequence_ratio:
         raise ValueError(
             f'importance_sampling_level="{args.importance_sampling_level}" multiplies the advantage of a token by the ratio of its '
@@ -233,11 +234,11 @@ def _refuse(args: GRPOConfig, trl: Mapping[str, Any], allow_sequence_ratio: bool
         )
     for name in ("tools", "environment_factory", "rollout_func"):
         if trl.get(name):
-            raise ValueError(f"{name}: completions may hold text that the policy did not write, and it would be paid for it")
+            raise ValueError(f"{name}: completions may hold text that the policy did not write, which would receive a reward")
 
 
 def _check_rows(padded: torch.Tensor, scored: list[list[int]]) -> None:
-    """Raises where the rows that TRL trains on are not those that were scored."""
+    """Raises if the rows that TRL trains on are not those that were scored."""
     rows = padded.tolist()
     if len(rows) != len(scored) or any(row[: len(ids)] != ids for row, ids in zip(rows, scored)):
         raise RuntimeError(
@@ -255,12 +256,12 @@ def _column(columns: Mapping[str, Any], name: str | None, argument: str) -> Any:
     return columns[name]
 
 
-def _last_words(prompt: Any) -> str:
-    """What the user says last; a prompt that is no conversation, as it is."""
+def _last_user_turn(prompt: Any) -> str:
+    """Returns the last user turn of a conversation; another prompt unchanged."""
     if isinstance(prompt, str):
         return prompt
-    said = [_content(message) for message in prompt if message["role"] == "user"]
-    return said[-1] if said else ""
+    turns = [_content(message) for message in prompt if message["role"] == "user"]
+    return turns[-1] if turns else ""
 
 
 def _text(completion: Any) -> str:
@@ -268,7 +269,7 @@ def _text(completion: Any) -> str:
 
 
 def _content(message: Mapping[str, Any]) -> str:
-    """The text of a message, whose content may come in parts."""
+    """Returns the text of a message, whose content may be a list of parts."""
     content = message["content"] or ""
     if isinstance(content, str):
         return content
@@ -276,7 +277,7 @@ def _content(message: Mapping[str, Any]) -> str:
 
 
 def _metrics(scores: list[Score]) -> dict[str, float]:
-    """Under the names that a run of the host logs."""
+    """Returns metrics under the names that a run of the host logs."""
     sentences = [sentence for score in scores for sentence in score.sentences]
     counts = [sentence.count for sentence in sentences if sentence.count is not None]
     metrics = {f"corver/{part}": _mean([score.return_parts[part] for score in scores]) for part in ("judge", "format")}
@@ -297,7 +298,7 @@ def _mean(values: list[float]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _told(score: Score) -> str:
-    """A line for each sentence: its reward and its text."""
-    paid = [("" if s.reward is None else f"{s.reward:+.2f}", s.text) for s in score.sentences]
-    return "\n".join(f"{reward:>5} {text}" for reward, text in paid)
+def _sentence_lines(score: Score) -> str:
+    """Returns a line for each sentence: its reward and its text."""
+    rows = [("" if s.reward is None else f"{s.reward:+.2f}", s.text) for s in score.sentences]
+    return "\n".join(f"{reward:>5} {text}" for reward, text in rows)

@@ -6,11 +6,11 @@ import corver
 from corver.trl import CorverGRPOTrainer, paper_config, paper_lora
 
 demo = corver.demo()
-rows = [{"prompt": [{"role": "user", "content": asked.question}], "answers": asked.answers} for asked in demo.train]
+rows = [{"prompt": [{"role": "user", "content": row.question}], "answers": row.answers} for row in demo.train]
 trainer = CorverGRPOTrainer(
     model=demo.policy,
     scorer=corver.Scorer(plugin="first.wasm", index="demo", extractor="demo"),
-    # As `corver-host train` trains it: 16 prompts with 16 completions for a step.
+    # The step of `corver-host train`: 16 prompts with 16 completions.
     args=paper_config(
         output_dir="runs/trl", use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[], max_steps=60,
         per_device_train_batch_size=256, gradient_accumulation_steps=1, max_completion_length=96, learning_rate=1e-3,

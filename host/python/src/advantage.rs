@@ -1,51 +1,113 @@
-//! Scores of a batch → what each group is measured against.
+//! Returns of a batch → advantages of its tokens.
 
-use corver_core::{AdvantageSettings, ScaleRewards, baselines as of};
+use corver_core::stats::mean;
+use corver_core::{AdvantageSettings, Baseline, ScaleRewards, advantage, baselines};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-/// What the advantages of each group of completions are measured against (stage 8 of the method).
+/// Advantages of every token, `[B][T]`, from the returns of a batch (stage 8 of the method).
 ///
-/// The returns of one completion have a mean, its `reward`. A token's advantage is its return, less
-/// the mean reward of its group, over the standard deviation of the group's rewards plus 1e-4:
+/// The mean of a completion's returns is its reward. A token's advantage is its return, less the
+/// mean reward of its group, over the standard deviation of the group's rewards plus 1e-4:
 ///
-///     groups = corver.baselines([score.reward for score in scores], num_generations=16)
-///     advantages = [[groups[i // 16].advantage(r) for r in score.returns] for i, score in enumerate(scores)]
+///     advantages = corver.advantages([score.returns for score in scores], group_size=16)
 ///
-/// rewards: one for each completion, those of a group next to each other.
-/// num_generations: completions of a group.
+/// returns: `[B][T]`, one list for each completion, those of a group next to each other.
+/// group_size: completions of a group.
+/// signs: `[B][T]` of 1, -1 and 0, the `advantage_signs` of the scores. A sign replaces that of its
+///     advantage; 0 leaves it. Needed if the rule sets signs.
 /// scale_rewards: "group", "batch" (one standard deviation for all) or "none".
-/// min_spread: groups whose standard deviation is below get advantage 0; 0 keeps every group.
+/// min_spread: groups with a smaller standard deviation get advantage 0; 0 keeps every group.
 ///
-/// Raises ValueError where the rewards are no whole number of groups.
+/// Raises ValueError if the completions do not fill the groups, or the shapes differ.
 #[pyfunction]
-#[pyo3(signature = (rewards, num_generations, scale_rewards="group", min_spread=0.0))]
-pub fn baselines<'py>(
+#[pyo3(signature = (returns, group_size, *, signs=None, scale_rewards="group", min_spread=0.0))]
+pub fn advantages(
+    returns: Vec<Vec<f64>>,
+    group_size: usize,
+    signs: Option<Vec<Vec<i8>>>,
+    scale_rewards: &str,
+    min_spread: f64,
+) -> PyResult<Vec<Vec<f64>>> {
+    let rewards: Vec<f64> = returns.iter().map(|row| mean(row)).collect();
+    let baselines = compute_baselines(&rewards, group_size, scale_rewards, min_spread)?;
+    let mut advantages = returns;
+    for (index, row) in advantages.iter_mut().enumerate() {
+        let baseline = &baselines[index / group_size];
+        for value in row {
+            *value = baseline.advantage(*value);
+        }
+    }
+    if let Some(signs) = signs {
+        apply_signs(&mut advantages, &signs)?;
+    }
+    Ok(advantages)
+}
+
+fn apply_signs(advantages: &mut [Vec<f64>], signs: &[Vec<i8>]) -> PyResult<()> {
+    if signs.len() != advantages.len() {
+        return Err(PyValueError::new_err(format!(
+            "there are {} rows of signs for {} of returns; give one for each",
+            signs.len(),
+            advantages.len()
+        )));
+    }
+    for (index, (row, row_signs)) in advantages.iter_mut().zip(signs).enumerate() {
+        if row_signs.len() != row.len() {
+            return Err(PyValueError::new_err(format!(
+                "signs[{index}] has {} entries for {} returns; give one for each",
+                row_signs.len(),
+                row.len()
+            )));
+        }
+        advantage::take_signs(row, row_signs);
+    }
+    Ok(())
+}
+
+/// Baselines of the groups of a batch, from the reward of each completion. For trainers that gather
+/// rewards over processes; see `advantages` for the arguments.
+#[pyfunction]
+#[pyo3(signature = (rewards, group_size, scale_rewards="group", min_spread=0.0))]
+pub fn group_baselines<'py>(
     py: Python<'py>,
     rewards: Vec<f64>,
-    num_generations: usize,
+    group_size: usize,
     scale_rewards: &str,
     min_spread: f64,
 ) -> PyResult<Vec<Bound<'py, PyAny>>> {
     static BASELINE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = BASELINE.import(py, "corver._types", "Baseline")?;
+    let mut groups = Vec::new();
+    for group in compute_baselines(&rewards, group_size, scale_rewards, min_spread)? {
+        groups.push(class.call1((group.centre, group.spread, group.scale))?);
+    }
+    Ok(groups)
+}
+
+fn compute_baselines(
+    rewards: &[f64],
+    group_size: usize,
+    scale_rewards: &str,
+    min_spread: f64,
+) -> PyResult<Vec<Baseline>> {
     let scale_rewards = match scale_rewards {
         "group" => ScaleRewards::Group,
         "batch" => ScaleRewards::Batch,
         "none" => ScaleRewards::None,
         other => {
-            let told =
-                format!("scale_rewards is {other:?}; it is \"group\", \"batch\" or \"none\"");
-            return Err(PyValueError::new_err(told));
+            return Err(PyValueError::new_err(format!(
+                "scale_rewards is {other:?}; it must be \"group\", \"batch\" or \"none\""
+            )));
         }
     };
-    if num_generations == 0 || !rewards.len().is_multiple_of(num_generations) {
-        let told =
-            format!("{} rewards are no whole number of groups of {num_generations}", rewards.len());
-        return Err(PyValueError::new_err(told));
+    if group_size == 0 || !rewards.len().is_multiple_of(group_size) {
+        return Err(PyValueError::new_err(format!(
+            "{} completions do not fill groups of {group_size}",
+            rewards.len()
+        )));
     }
-    let baseline = BASELINE.import(py, "corver._types", "Baseline")?;
-    let groups = of(&rewards, num_generations, &AdvantageSettings { scale_rewards, min_spread });
-    groups.iter().map(|group| baseline.call1((group.centre, group.spread, group.scale))).collect()
+    Ok(baselines(rewards, group_size, &AdvantageSettings { scale_rewards, min_spread }))
 }

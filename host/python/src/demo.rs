@@ -7,17 +7,20 @@ use pyo3::prelude::*;
 
 use crate::{error, thread};
 
-/// A question and its golds.
-type Asked = (String, Vec<String>);
+/// Question with its golds.
+type QuestionWithGolds = (String, Vec<String>);
 
-/// The demo's files and questions: `(policy, extractor, train, eval)`.
+/// Unpacks the demo: `(policy, extractor, train, eval)`.
 #[pyfunction]
-pub fn demo(py: Python<'_>) -> PyResult<(PathBuf, PathBuf, Vec<Asked>, Vec<Asked>)> {
-    let (paths, (train, eval)) =
-        thread::without_gil(py, || (corver_reward::parts::demo(), corver_demo::demo_questions()))?;
-    let paths = paths.map_err(error::corver)?;
-    let asked = |questions: Vec<Question>| {
-        questions.into_iter().map(|one| (one.question, one.golds)).collect()
-    };
-    Ok((paths.policy, paths.extractor, asked(train), asked(eval)))
+pub fn unpack_demo(
+    py: Python<'_>,
+) -> PyResult<(PathBuf, PathBuf, Vec<QuestionWithGolds>, Vec<QuestionWithGolds>)> {
+    let unpacked = thread::without_gil(py, corver_reward::parts::unpack_demo)?;
+    let paths = unpacked.map_err(error::corver)?;
+    let (train, eval) = thread::without_gil(py, corver_demo::demo_questions)?;
+    Ok((paths.policy, paths.extractor, with_golds(train), with_golds(eval)))
+}
+
+fn with_golds(questions: Vec<Question>) -> Vec<QuestionWithGolds> {
+    questions.into_iter().map(|question| (question.question, question.golds)).collect()
 }

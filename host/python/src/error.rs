@@ -9,21 +9,23 @@ create_exception!(
     corver,
     CorverError,
     PyException,
-    "What went wrong and what to do about it, in one line. Arguments that contradict each other raise ValueError instead."
+    "A problem and its remedy, in one line. Arguments that contradict each other raise ValueError \
+     instead."
 );
 create_exception!(
     corver,
     SettingsError,
     CorverError,
-    "A setting that is unknown, of the wrong kind or out of bounds. Nothing has been opened yet."
+    "A setting that is unknown, of the wrong kind or out of bounds. Raised before anything is \
+     opened."
 );
 
-/// For `map_err` on settings.
+/// Converts an error of the settings.
 pub fn settings(error: anyhow::Error) -> PyErr {
     SettingsError::new_err(error_chain(error.as_ref()))
 }
 
-/// For `map_err` on everything else.
+/// Converts any other error.
 pub fn corver(error: anyhow::Error) -> PyErr {
     CorverError::new_err(error_chain(error.as_ref()))
 }

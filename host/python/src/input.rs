@@ -1,22 +1,24 @@
-//! What `Scorer.score` is given → rollouts and questions.
+//! Arguments of `Scorer.score` → rollouts and questions.
 
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use corver_core::{Compatibility, Question, Rollout};
-use corver_data::Answers;
+use corver_data::GoldsField;
 use corver_pretrained::{Decoded, TextTokenizer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
-/// What was generated.
-pub enum Completions {
+/// Completions to score, as texts or as token ids.
+pub enum CompletionsArg {
+    /// Texts, with a token for each character.
     Texts(Vec<String>),
+    /// Token ids `[B][T]`, with their tokenizer.
     Tokens(Vec<Vec<u32>>, Arc<TextTokenizer>),
 }
 
-impl Completions {
+impl CompletionsArg {
     pub fn len(&self) -> usize {
         match self {
             Self::Texts(texts) => texts.len(),
@@ -24,22 +26,21 @@ impl Completions {
         }
     }
 
-    /// One rollout for each completion, of the question in the same place. Texts have a token for
-    /// each character.
+    /// Returns one rollout for each completion, of the question with the same index.
     pub fn rollouts(self, compatibility: Compatibility) -> Result<Vec<Rollout>> {
         match self {
             Self::Texts(texts) => Ok(texts
                 .into_iter()
                 .enumerate()
-                .map(|(at, text)| Rollout::of_text(at, text))
+                .map(|(question, text)| Rollout::of_text(question, text))
                 .collect()),
             Self::Tokens(rows, tokenizer) => rows
                 .into_par_iter()
                 .enumerate()
                 .map(|(question, tokens)| {
-                    let decoded = tokenizer.decode_as(&tokens, compatibility);
-                    let Decoded { text, token_spans } =
-                        decoded.with_context(|| format!("decoding completion {question}"))?;
+                    let Decoded { text, token_spans } = tokenizer
+                        .decode_as(&tokens, compatibility)
+                        .with_context(|| format!("decoding completion {question}"))?;
                     Ok(Rollout {
                         question,
                         tokens,
@@ -54,21 +55,30 @@ impl Completions {
     }
 }
 
-/// Golds, as a column of a dataset has them: a list, or one text that `;` separates.
+/// Golds in a column of a dataset: a list, or one text that `;` separates.
 #[derive(FromPyObject)]
-pub enum Golds {
+pub enum GoldsArg {
     Separated(String),
     Listed(Vec<String>),
 }
 
-/// Texts that hold the answer, as a column of a dataset has them: one, or a list.
+impl GoldsArg {
+    fn golds(self) -> Result<Vec<String>, String> {
+        match self {
+            Self::Listed(golds) => Answers::Listed(golds).golds(),
+            Self::Separated(golds) => Answers::Separated(golds).golds(),
+        }
+    }
+}
+
+/// Texts that contain the answer, in a column of a dataset: one, or a list.
 #[derive(FromPyObject)]
-pub enum Evidence {
+pub enum EvidenceArg {
     One(String),
     Listed(Vec<String>),
 }
 
-impl Evidence {
+impl EvidenceArg {
     fn texts(self) -> Vec<String> {
         match self {
             Self::One(text) => vec![text],
@@ -77,51 +87,50 @@ impl Evidence {
     }
 }
 
-/// One question for each of `count` completions.
-pub fn questions(
-    count: usize,
-    texts: Option<Vec<String>>,
-    golds: Option<Vec<Option<Golds>>>,
-    titles: Option<Vec<Option<String>>>,
-    evidence: Option<Vec<Option<Evidence>>>,
-) -> PyResult<Vec<Question>> {
-    let texts = column("questions", texts, count)?;
-    let golds = column("answers", golds, count)?;
-    let golds = golds.into_iter().enumerate().map(|(row, golds)| {
-        let golds = match golds.flatten() {
-            None => Ok(Vec::new()),
-            Some(Golds::Listed(golds)) => Answers::Listed(golds).golds(),
-            Some(Golds::Separated(golds)) => Answers::Separated(golds).golds(),
-        };
-        golds.map_err(|problem| PyValueError::new_err(format!("answers[{row}]: {problem}")))
-    });
-    let titles = column("titles", titles, count)?.into_iter().map(Option::flatten);
-    let evidence = column("lists of evidence", evidence, count)?.into_iter().map(Option::flatten);
-    let rows = texts.into_iter().zip(golds).zip(titles).zip(evidence);
-    rows.map(|(((text, own_golds), title), texts_given)| {
-        let passages = texts_given.map_or_else(Vec::new, Evidence::texts);
-        Ok(Question {
-            question: text.unwrap_or_default(),
-            golds: own_golds?,
-            title,
-            evidence: passages,
-            ..Question::default()
-        })
-    })
-    .collect()
+/// Columns of a dataset, each with one entry for each completion, or `None`.
+pub struct Columns {
+    pub questions: Option<Vec<String>>,
+    pub golds: Option<Vec<Option<GoldsArg>>>,
+    pub titles: Option<Vec<Option<String>>>,
+    pub evidence: Option<Vec<Option<EvidenceArg>>>,
 }
 
-/// A list with one entry for each completion; nothing in each place where it is not given.
-fn column<T>(name: &str, given: Option<Vec<T>>, count: usize) -> PyResult<Vec<Option<T>>> {
-    match given {
-        None => Ok((0..count).map(|_| None).collect()),
-        Some(given) if given.len() == count => Ok(given.into_iter().map(Some).collect()),
-        Some(given) => {
-            let told = format!(
-                "there are {} {name} for {count} completions; give one for each",
-                given.len()
-            );
-            Err(PyValueError::new_err(told))
+impl Columns {
+    /// Returns one question for each of `count` completions.
+    pub fn questions(self, count: usize) -> PyResult<Vec<Question>> {
+        let texts = column("questions", self.questions, count)?;
+        let mut golds = Vec::with_capacity(count);
+        for row in column("answers", self.golds, count)? {
+            golds.push(row.flatten());
         }
+        let titles = column("titles", self.titles, count)?;
+        let evidence = column("lists of evidence", self.evidence, count)?;
+        let mut questions = Vec::with_capacity(count);
+        let rows = texts.into_iter().zip(golds).zip(titles).zip(evidence);
+        for (row, (((text, golds_of_row), title), evidence_of_row)) in rows.enumerate() {
+            let golds = golds_of_row
+                .map_or_else(|| Ok(Vec::new()), GoldsArg::golds)
+                .map_err(|problem| PyValueError::new_err(format!("answers[{row}]: {problem}")))?;
+            questions.push(Question {
+                question: text.unwrap_or_default(),
+                golds,
+                title: title.flatten(),
+                evidence: evidence_of_row.flatten().map_or_else(Vec::new, EvidenceArg::texts),
+                ..Question::default()
+            });
+        }
+        Ok(questions)
+    }
+}
+
+/// Returns a list with one entry for each completion; all `None` if the column is not given.
+fn column<T>(name: &str, values: Option<Vec<T>>, count: usize) -> PyResult<Vec<Option<T>>> {
+    match values {
+        None => Ok((0..count).map(|_| None).collect()),
+        Some(values) if values.len() == count => Ok(values.into_iter().map(Some).collect()),
+        Some(values) => Err(PyValueError::new_err(format!(
+            "there are {} {name} for {count} completions; give one for each",
+            values.len()
+        ))),
     }
 }

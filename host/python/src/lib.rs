@@ -1,15 +1,15 @@
-//! The extension module behind the Python package `corver`: the reward, in process. The package's
-//! own files lie in `corver/`.
+//! The extension module behind the Python package `corver`: the reward, in process. The Python
+//! files of the package are in `corver/`.
 //!
 //! ```text
-//! scorer    settings ─▶ opened parts;  completions ─▶ scores
-//! input     what `Scorer.score` is given ─▶ rollouts and questions
-//! tokens    a Hugging Face tokenizer, a tokenizer.json or a folder ─▶ the host's tokenizer
-//! score     a score, as Python sees it
-//! transcript what trainers hand over ─▶ question, answer, golds
-//! advantage scores of a batch ─▶ baselines of its groups
-//! thread    work without the GIL, which Ctrl-C ends the waiting for
-//! error     the host's messages as exceptions
+//! scorer     settings ─▶ opened parts;  completions ─▶ scores
+//! input      arguments of `Scorer.score` ─▶ rollouts and questions
+//! tokens     a Hugging Face tokenizer, a tokenizer.json or a folder ─▶ the host's tokenizer
+//! score      the Python class of a score
+//! advantage  returns ─▶ advantages
+//! transcript a trainer's prompt, response and row ─▶ question, answer, golds
+//! thread     work without the GIL, interruptible by Ctrl-C
+//! error      the host's messages as exceptions
 //! ```
 
 mod advantage;
@@ -35,9 +35,11 @@ mod _native {
     use tracing_subscriber::filter::LevelFilter;
 
     #[pymodule_export]
-    use super::advantage::baselines;
+    use super::advantage::advantages;
     #[pymodule_export]
-    use super::demo::demo;
+    use super::advantage::group_baselines;
+    #[pymodule_export]
+    use super::demo::unpack_demo;
     #[pymodule_export]
     use super::error::CorverError;
     #[pymodule_export]
@@ -45,20 +47,20 @@ mod _native {
     #[pymodule_export]
     use super::score::Score;
     #[pymodule_export]
-    use super::scorer::Scorer;
+    use super::scorer::PyScorer;
     #[pymodule_export]
-    use super::tokens::decode;
+    use super::tokens::decode_with_spans;
     #[pymodule_export]
-    use super::transcript::golds;
+    use super::transcript::extract_response;
     #[pymodule_export]
-    use super::transcript::question;
+    use super::transcript::last_user_turn;
     #[pymodule_export]
-    use super::transcript::response;
+    use super::transcript::parse_golds;
 
-    /// Says where the package's corver-host lies, and what belongs to it.
+    /// Sets the corver-host that child processes run: the one inside the package.
     #[pyfunction]
-    fn set_program(path: PathBuf) {
-        corver_reward::folders::set_program(path);
+    fn set_host_program(path: PathBuf) {
+        corver_reward::folders::set_host_program(path);
     }
 
     #[pymodule_init]
@@ -67,7 +69,7 @@ mod _native {
             EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
         let log =
             tracing_subscriber::fmt().with_env_filter(level).with_target(false).without_time();
-        // Another copy of this module may have been here first.
+        // Fails if another copy of this module has set the subscriber: that one then logs.
         drop(log.with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).try_init());
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }

@@ -1,4 +1,4 @@
-//! A score, as Python sees it.
+//! The Python class `Score`: the reward of a completion, with its reasons.
 
 use corver_core::{
     Credit, Exchange, Explained, Grade, Lookup, ReturnParts, Section, SentenceTrace, TokenReward,
@@ -10,32 +10,32 @@ use pyo3::types::{PyDict, PyType};
 
 use crate::error;
 
-/// What a completion earned, and why. `Scorer.score` makes them.
+/// The reward of a completion, with its reasons. `Scorer.score` returns them.
 ///
-/// score.reward is what it earned on average over its tokens; score.returns what each token earned;
-/// score.sentences says why.
+/// `reward` is the mean return over the tokens, `returns` the return of each token, and `sentences`
+/// has the verdict on each sentence.
 #[pyclass(frozen, module = "corver")]
 pub struct Score {
     trace: Trace,
     parts: ReturnParts,
-    /// `None` where a text was scored.
-    tokens: Option<Tokens>,
+    /// `None` if a text was scored.
+    tokens: Option<TokenSeries>,
 }
 
-/// What a completion's tokens get.
-pub struct Tokens {
-    /// `[T]`.
+/// Values of each token of a completion.
+pub struct TokenSeries {
+    /// `[T]` returns of the tokens.
     pub returns: Vec<f64>,
-    /// `[T]`.
-    pub labels: Vec<i8>,
+    /// `[T]` of 1, −1 and 0; 0 leaves the sign of the advantage.
+    pub advantage_signs: Vec<i8>,
 }
 
 impl Score {
-    pub fn new(parts: ReturnParts, trace: Trace, tokens: Tokens) -> Self {
+    pub fn new(parts: ReturnParts, trace: Trace, tokens: TokenSeries) -> Self {
         Self { trace, parts, tokens: Some(tokens) }
     }
 
-    /// Of a text, each character of which stood for a token.
+    /// Drops the values of tokens, for a text that was scored with a token for each character.
     pub fn without_tokens(self) -> Self {
         Self { tokens: None, ..self }
     }
@@ -43,64 +43,63 @@ impl Score {
 
 #[pymethods]
 impl Score {
-    /// Mean return over the tokens; over the characters where a text was scored.
+    /// Mean return over the tokens; over the characters if a text was scored.
     #[getter]
     fn reward(&self) -> f64 {
         self.trace.mean_return
     }
 
-    /// What each token earned, `[T]` floats in the order of its ids; None where a text was scored.
-    /// A new list every time.
+    /// Return of each token, `[T]` floats in the order of the ids; None if a text was scored. A new
+    /// list every time.
     #[getter]
     fn returns(&self) -> Option<Vec<f64>> {
         self.tokens.as_ref().map(|tokens| tokens.returns.clone())
     }
 
-    /// The sign that each token's advantage is to take once it was normalised, `[T]` of 1, -1 and 0
-    /// (as it is), where the rule labels sentences; None where a text was scored.
-    /// `Baseline.advantage` takes one. A new list every time.
+    /// Sign that the rule sets for the advantage of each token, `[T]` of 1, -1 and 0 (not set); None
+    /// if a text was scored. `corver.advantages` applies them. A new list every time.
     #[getter]
-    fn labels(&self) -> Option<Vec<i8>> {
-        self.tokens.as_ref().map(|tokens| tokens.labels.clone())
+    fn advantage_signs(&self) -> Option<Vec<i8>> {
+        self.tokens.as_ref().map(|tokens| tokens.advantage_signs.clone())
     }
 
-    /// The question, as it was given.
+    /// Question of the completion; empty if none was given.
     #[getter]
     fn question(&self) -> &str {
         &self.trace.question
     }
 
-    /// The completion that was scored; of token ids, what they decode to without special tokens.
+    /// Completion that was scored; token ids are decoded without special tokens.
     #[getter]
     fn text(&self) -> &str {
         &self.trace.completion
     }
 
-    /// Is the answer right? `Grade(reward, label, note)`, before its weight.
+    /// Grade of the answer judge, before its weight: `Grade(reward, label, note)`.
     #[getter]
     fn judge<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         grade(py, &self.trace.response.judge)
     }
 
-    /// Is the format kept? `Grade(reward, label, note)`, before its weight.
+    /// Grade of the format check, before its weight: `Grade(reward, label, note)`.
     #[getter]
     fn format<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         grade(py, &self.trace.response.format)
     }
 
-    /// Tokens that belong to a sentence, as a share of those in scored sections.
+    /// Share of the tokens in scored sections that belong to a sentence, 0 to 1.
     #[getter]
     fn alignment_rate(&self) -> f64 {
         self.trace.alignment_rate
     }
 
-    /// The sentences were not paid, since too few tokens could be aligned with them.
+    /// True if the sentences received no reward, since too few tokens could be aligned with them.
     #[getter]
     fn fallback(&self) -> bool {
         self.trace.fallback
     }
 
-    /// What adds up to the reward: `{"judge": …, "format": …, "sentences": …}`.
+    /// Parts of the reward, which add up to it: `{"judge": …, "format": …, "sentences": …}`.
     #[getter]
     fn return_parts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let parts = PyDict::new(py);
@@ -110,14 +109,14 @@ impl Score {
         Ok(parts)
     }
 
-    /// Its sentences, think first: `[Sentence(text, section, triplets, reward, credit, count, note,
-    /// lookups, exchanges, tokens)]`.
+    /// Sentences of the completion, those of the think block first: `[Sentence(text, section,
+    /// triplets, reward, credit, count, note, lookups, exchanges, tokens)]`.
     #[getter]
     fn sentences<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        self.trace.sentences.iter().map(|one| sentence(py, one)).collect()
+        self.trace.sentences.iter().map(|trace| sentence(py, trace)).collect()
     }
 
-    /// All of it, as `corver-host score --json` prints it.
+    /// The score as a dict, equal to a line of `corver-host score --json`.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let explained = Explained { trace: &self.trace, return_parts: self.parts };
         let json =
@@ -127,13 +126,16 @@ impl Score {
 
     fn __repr__(&self) -> String {
         let Self { trace, tokens, .. } = self;
-        let tokens = tokens
-            .as_ref()
-            .map_or("a text".to_owned(), |tokens| format!("{} tokens", tokens.returns.len()));
-        let (judge, format) = (&trace.response.judge.label, &trace.response.format.label);
-        let (reward, sentences) = (trace.mean_return, trace.sentences.len());
+        let length = match tokens {
+            None => "a text".to_owned(),
+            Some(tokens) => format!("{} tokens", tokens.returns.len()),
+        };
         format!(
-            "<corver.Score {reward:+.3}: judge {judge}, format {format}, {sentences} sentences, {tokens}>"
+            "<corver.Score {:+.3}: judge {}, format {}, {} sentences, {length}>",
+            trace.mean_return,
+            trace.response.judge.label,
+            trace.response.format.label,
+            trace.sentences.len()
         )
     }
 }
@@ -141,31 +143,43 @@ impl Score {
 fn sentence<'py>(py: Python<'py>, sentence: &SentenceTrace) -> PyResult<Bound<'py, PyAny>> {
     static SENTENCE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let SentenceTrace { text, section, triplets, verdict, tokens } = sentence;
-    let parts =
-        |triplet: &Triplet| (triplet.head.clone(), triplet.relation.clone(), triplet.tail.clone());
-    let triplets: Vec<_> = triplets.iter().map(parts).collect();
-    let verdict = verdict.as_ref();
-    let lookups =
-        verdict.into_iter().flat_map(|verdict| &verdict.lookups).map(|one| lookup(py, one));
-    let lookups: Vec<Bound<'_, PyAny>> = lookups.collect::<PyResult<_>>()?;
-    let exchanges =
-        verdict.into_iter().flat_map(|verdict| &verdict.exchanges).map(|one| exchange(py, one));
-    let exchanges: Vec<Bound<'_, PyAny>> = exchanges.collect::<PyResult<_>>()?;
+    let mut triplet_tuples = Vec::with_capacity(triplets.len());
+    for Triplet { head, relation, tail } in triplets {
+        triplet_tuples.push((head, relation, tail));
+    }
+    let mut reward = None;
+    let mut count = None;
+    let mut note = None;
+    let mut credited = None;
+    let mut lookups = Vec::new();
+    let mut exchanges = Vec::new();
+    if let Some(verdict) = verdict {
+        reward = verdict.reward.map(f64::from);
+        count = verdict.count;
+        note = verdict.note.as_deref();
+        credited = credit(py, &verdict.credit)?;
+        for record in &verdict.lookups {
+            lookups.push(lookup(py, record)?);
+        }
+        for record in &verdict.exchanges {
+            exchanges.push(exchange(py, record)?);
+        }
+    }
     SENTENCE.import(py, "corver._types", "Sentence")?.call1((
         text,
-        name(*section),
-        triplets,
-        verdict.and_then(|verdict| verdict.reward).map(f64::from),
-        verdict.map_or(Ok(None), |verdict| credit(py, &verdict.credit))?,
-        verdict.and_then(|verdict| verdict.count),
-        verdict.and_then(|verdict| verdict.note.as_deref()),
+        section_name(*section),
+        triplet_tuples,
+        reward,
+        credited,
+        count,
+        note,
         lookups,
         exchanges,
-        tokens.as_ref().map(|tokens| (tokens.start, tokens.end)),
+        tokens.as_ref().map(|span| (span.start, span.end)),
     ))
 }
 
-fn name(section: Section) -> &'static str {
+fn section_name(section: Section) -> &'static str {
     match section {
         Section::Think => "think",
         Section::Answer => "answer",
@@ -183,20 +197,23 @@ fn lookup<'py>(py: Python<'py>, lookup: &Lookup) -> PyResult<Bound<'py, PyAny>> 
     ))
 }
 
-/// As `Score.to_dict` has it.
+/// Converts an exchange to a dict, equal to that in `Score.to_dict`.
 fn exchange<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Bound<'py, PyAny>> {
     let json = serde_json::to_string(exchange).map_err(|error| error::corver(error.into()))?;
     py.import("json")?.call_method1("loads", (json,))
 }
 
-/// `None` where every token of the sentence earns its reward.
+/// Returns `None` if every token of the sentence receives its reward.
 fn credit<'py>(py: Python<'py>, credit: &Credit) -> PyResult<Option<Bound<'py, PyAny>>> {
     match credit {
         Credit::Sentence => Ok(None),
         Credit::AdvantageSign => Ok(Some("sign".into_pyobject(py)?.into_any())),
-        Credit::TokenRewards(points) => {
-            let point = |point: &TokenReward| (point.character, f64::from(point.reward));
-            Ok(Some(points.iter().map(point).collect::<Vec<_>>().into_pyobject(py)?.into_any()))
+        Credit::TokenRewards(rewards) => {
+            let mut token_rewards = Vec::with_capacity(rewards.len());
+            for TokenReward { character, reward } in rewards {
+                token_rewards.push((*character, f64::from(*reward)));
+            }
+            Ok(Some(token_rewards.into_pyobject(py)?.into_any()))
         }
     }
 }

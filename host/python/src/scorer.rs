@@ -1,4 +1,4 @@
-//! The reward, opened once and asked from any thread.
+//! The Python class `Scorer`: the reward, opened once and used from any thread.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -12,19 +12,19 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::Value;
 
-use crate::input::{self, Completions, Evidence, Golds};
-use crate::score::{Score, Tokens};
-use crate::tokens::Tokenizers;
+use crate::input::{Columns, CompletionsArg, EvidenceArg, GoldsArg};
+use crate::score::{Score, TokenSeries};
+use crate::tokens::TokenizerCache;
 use crate::{error, thread};
 
 /// A name or path, or several.
 #[derive(FromPyObject)]
-enum OneOrMany {
+enum PathsArg {
     One(PathBuf),
     Many(Vec<PathBuf>),
 }
 
-impl OneOrMany {
+impl PathsArg {
     fn paths(self) -> Vec<PathBuf> {
         match self {
             Self::One(path) => vec![path],
@@ -33,7 +33,7 @@ impl OneOrMany {
     }
 
     fn texts(self) -> PyResult<Vec<String>> {
-        self.paths().into_iter().map(text).collect()
+        self.paths().into_iter().map(path_text).collect()
     }
 }
 
@@ -43,75 +43,76 @@ impl OneOrMany {
 ///     scores = scorer.score(["<think>…</think><answer>Rome</answer>"], ["What is the capital of Italy?"], [["Rome"]])
 ///     print(scores[0].reward, scores[0].sentences)
 ///
-/// plugin: the reward rule: a path, or the name of a shipped one. Several add up, with weights:
-/// ["first.wasm:0.7", "min.wasm:0.3"]. index: an index folder, a server's `http://HOST:PORT/#NAME`,
-/// or "demo". The counts of several are added. extractor: the model that reads triplets: a Hugging
-/// Face folder, the name of a model that was downloaded, or "demo". judge, format: response rules
-/// in place of the built-in string match and format check. config: settings files (TOML), later
-/// ones over earlier ones; "demo" is the built-in one. Default: the demo, if neither an index nor
-///     an extractor nor another part of your own is named.
-/// set: single settings over the files, such as {"reward.lambda_corver": 0.5}.
-/// docs/configuration.md lists all.
+/// plugin: the sentence rule: a path, or the name of a shipped rule. The weighted rewards of
+///     several are added: ["first.wasm:0.7", "min.wasm:0.3"].
+/// index: an index folder, a server's `http://HOST:PORT/#NAME`, or "demo". The counts of several
+///     are added.
+/// extractor: the model that reads triplets: a Hugging Face folder, the name of a downloaded model,
+///     or "demo".
+/// judge, format: response rules that replace the built-in answer judge and format check.
+/// config: settings files (TOML), later ones over earlier ones; "demo" is the built-in one. Default:
+///     the demo, if neither an index nor an extractor nor another part of your own is named.
+/// settings: single settings over the files, by dotted key: {"reward.lambda_corver": 0.5}.
+///     docs/configuration.md lists all.
 ///
 /// Several threads may use one Scorer; they take turns. A forked process needs one of its own.
 ///
-/// Raises SettingsError where a setting makes no sense, CorverError where something is missing or
-/// cannot be opened.
-#[pyclass(frozen, module = "corver")]
-pub struct Scorer {
+/// Raises SettingsError if a setting is invalid, CorverError if something is missing or cannot be
+/// opened.
+#[pyclass(frozen, name = "Scorer", module = "corver")]
+pub struct PyScorer {
     shared: Arc<Mutex<corver_reward::Scorer>>,
     compatibility: Compatibility,
     rule: String,
-    /// The process that opened it.
+    /// Id of the process that opened the scorer.
     process: u32,
-    tokenizers: Tokenizers,
+    tokenizers: TokenizerCache,
 }
 
 #[pymethods]
-impl Scorer {
+impl PyScorer {
     #[new]
-    #[pyo3(signature = (plugin=None, index=None, extractor=None, *, judge=None, format=None, config=None, set=None))]
+    #[pyo3(signature = (
+        plugin=None, index=None, extractor=None, *,
+        judge=None, format=None, config=None, settings=None,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of Python")]
     fn new(
         py: Python<'_>,
-        plugin: Option<OneOrMany>,
-        index: Option<OneOrMany>,
+        plugin: Option<PathsArg>,
+        index: Option<PathsArg>,
         extractor: Option<PathBuf>,
         judge: Option<PathBuf>,
         format: Option<PathBuf>,
-        config: Option<OneOrMany>,
-        set: Option<Bound<'_, PyDict>>,
+        config: Option<PathsArg>,
+        settings: Option<Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
-        let files = config.map(OneOrMany::paths).unwrap_or_default();
-        let mut layers =
-            Layers::new(&files, &assignments(set.as_ref())?).map_err(error::settings)?;
-        for (key, given) in [("rule.plugin", plugin), ("corpus.index", index)] {
-            if let Some(given) = given {
-                layers.set(key, given.texts()?);
+        let files = config.map(PathsArg::paths).unwrap_or_default();
+        let assignments = settings.as_ref().map(assignments).transpose()?.unwrap_or_default();
+        let mut layers = Layers::new(&files, &assignments).map_err(error::settings)?;
+        for (key, paths) in [("rule.plugin", plugin), ("corpus.index", index)] {
+            if let Some(paths) = paths {
+                layers.set(key, paths.texts()?);
             }
         }
         let single =
             [("extract.model", extractor), ("judge.plugin", judge), ("format.plugin", format)];
-        for (key, given) in single {
-            if let Some(path) = given {
-                layers.set(key, text(path)?);
+        for (key, path) in single {
+            if let Some(path) = path {
+                layers.set(key, path_text(path)?);
             }
         }
         if layers.is_demo_by_default() {
             let category = py.get_type::<PyUserWarning>();
-            PyErr::warn(
-                py,
-                &category,
-                c"nothing of your own is named: this is the built-in demo",
-                1,
-            )?;
+            let message = c"nothing of your own is named: this is the built-in demo";
+            PyErr::warn(py, &category, message, 1)?;
         }
         let merged = layers.settings().map_err(error::settings)?;
-        let (settings, reward_config) =
+        let (resolved, reward_config) =
             config::resolve::<RewardConfig>(merged).map_err(error::settings)?;
-        let compatibility = settings.reward.compatibility;
+        let compatibility = resolved.reward.compatibility;
         let opened = thread::without_gil(py, move || {
-            corver_reward::Scorer::open(&reward_config, &settings)
+            corver_reward::Scorer::open(&reward_config, &resolved)
         })?
         .map_err(error::corver)?;
         Ok(Self {
@@ -119,46 +120,49 @@ impl Scorer {
             rule: opened.rule().to_owned(),
             shared: Arc::new(Mutex::new(opened)),
             process: std::process::id(),
-            tokenizers: Tokenizers::default(),
+            tokenizers: TokenizerCache::default(),
         })
     }
 
     /// Scores completions: one Score for each, in order.
     ///
-    /// completions: texts. Or, for what each token earns: completion_ids: token ids of each
-    /// completion, as a trainer has them, without padding. tokenizer: what made them: a Hugging
-    /// Face tokenizer, or the path of a tokenizer.json or of its folder. An object is read once.
-    /// questions: what was asked, one for each completion. Rules and judges may look at it; the
-    /// built-in ones do not. answers: golds of each question, as a list or as one text that `;`
-    /// separates. Where there are none ([] or None), the judge
-    ///     pays nothing.
-    /// titles, evidence: where the answer of each question was found, and texts that hold it (one,
-    /// or a list), for rules that verify
-    ///     against them; None where there are none.
+    /// completions: texts. Give token ids instead for the return of each token:
+    /// completion_ids: token ids of each completion, as a trainer has them, without padding.
+    /// tokenizer: the tokenizer of the ids: a Hugging Face tokenizer, or the path of a
+    ///     tokenizer.json or of its folder. An object is read once.
+    /// questions: the question of each completion. Rules and judges may read it; the built-in ones
+    ///     do not.
+    /// answers: golds of each question, as a list or as one text that `;` separates. Without golds
+    ///     ([] or None) the answer reward is 0.
+    /// titles, evidence: the title of the document that answers each question, and texts that
+    ///     contain the answer (one, or a list), for rules that verify against them; or None.
     ///
-    /// Other Python threads go on meanwhile. Ctrl-C raises KeyboardInterrupt at once; what was
-    /// being scored ends in the background.
+    /// Other Python threads run during the call. Ctrl-C raises KeyboardInterrupt immediately; the
+    /// batch is finished in the background.
     ///
-    /// Raises ValueError where the lists differ in length, CorverError where a part fails. There is
-    /// no partial answer.
-    #[pyo3(signature = (completions=None, questions=None, answers=None, *, titles=None, evidence=None, completion_ids=None, tokenizer=None))]
+    /// Raises ValueError if the lists differ in length, CorverError if a part fails. There is no
+    /// partial result.
+    #[pyo3(signature = (
+        completions=None, questions=None, answers=None, *,
+        titles=None, evidence=None, completion_ids=None, tokenizer=None,
+    ))]
     #[expect(clippy::too_many_arguments, reason = "one for each column of a dataset")]
     fn score(
         &self,
         py: Python<'_>,
         completions: Option<Vec<String>>,
         questions: Option<Vec<String>>,
-        answers: Option<Vec<Option<Golds>>>,
+        answers: Option<Vec<Option<GoldsArg>>>,
         titles: Option<Vec<Option<String>>>,
-        evidence: Option<Vec<Option<Evidence>>>,
+        evidence: Option<Vec<Option<EvidenceArg>>>,
         completion_ids: Option<Vec<Vec<u32>>>,
         tokenizer: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Vec<Score>> {
         self.check_process()?;
         let completions = match (completions, completion_ids, tokenizer) {
-            (Some(texts), None, None) => Completions::Texts(texts),
+            (Some(texts), None, None) => CompletionsArg::Texts(texts),
             (None, Some(rows), Some(tokenizer)) => {
-                Completions::Tokens(rows, self.tokenizers.of(&tokenizer)?)
+                CompletionsArg::Tokens(rows, self.tokenizers.get(&tokenizer)?)
             }
             _ => {
                 return Err(PyValueError::new_err(
@@ -166,15 +170,22 @@ impl Scorer {
                 ));
             }
         };
-        let are_texts = matches!(completions, Completions::Texts(_));
-        let questions = input::questions(completions.len(), questions, answers, titles, evidence)?;
-        let (shared, compatibility) = (Arc::clone(&self.shared), self.compatibility);
-        let work = move || scored(&shared, completions.rollouts(compatibility)?, &questions);
-        let scored = thread::without_gil(py, work)?.map_err(error::corver)?;
-        Ok(if are_texts { scored.into_iter().map(Score::without_tokens).collect() } else { scored })
+        let are_texts = matches!(completions, CompletionsArg::Texts(_));
+        let columns = Columns { questions, golds: answers, titles, evidence };
+        let question_rows = columns.questions(completions.len())?;
+        let shared = Arc::clone(&self.shared);
+        let compatibility = self.compatibility;
+        let result = thread::without_gil(py, move || {
+            score_rollouts(&shared, completions.rollouts(compatibility)?, &question_rows)
+        })?;
+        let scores = result.map_err(error::corver)?;
+        if are_texts {
+            return Ok(scores.into_iter().map(Score::without_tokens).collect());
+        }
+        Ok(scores)
     }
 
-    /// The rule's name; of several, joined with "+".
+    /// Name of the sentence rule; several names are joined with "+".
     #[getter]
     fn rule(&self) -> &str {
         &self.rule
@@ -185,56 +196,62 @@ impl Scorer {
     }
 }
 
-impl Scorer {
+impl PyScorer {
+    /// Refuses a forked process, in which the threads of the extractor do not exist.
     fn check_process(&self) -> PyResult<()> {
-        let here = std::process::id();
-        if here == self.process {
+        let current = std::process::id();
+        if current == self.process {
             return Ok(());
         }
         Err(error::corver(anyhow!(
-            "this Scorer was opened in process {} and cannot be used in its fork {here}; open one there",
+            "this Scorer was opened in process {} and cannot be used in its fork {current}; open \
+             one there",
             self.process
         )))
     }
 }
 
-/// Of each completion.
-fn scored(
+fn score_rollouts(
     shared: &Mutex<corver_reward::Scorer>,
     rollouts: Vec<Rollout>,
     questions: &[Question],
 ) -> Result<Vec<Score>> {
-    let broken = |_| anyhow!("an earlier call of this Scorer ended in a panic; open another one");
-    let mut scorer = shared.lock().map_err(broken)?;
+    let mut scorer = shared.lock().map_err(|_| {
+        anyhow!("an earlier call of this Scorer ended in a panic; open another one")
+    })?;
     let scored = scorer.score(&rollouts, questions).context("scoring the completions")?;
     let settings = scorer.settings();
     let mut scores = Vec::with_capacity(scored.completions.len());
     for ScoredCompletion { returns, advantage_signs, trace, .. } in scored.completions {
         let parts = ReturnParts::of(&trace, settings);
-        scores.push(Score::new(parts, trace, Tokens { returns, labels: advantage_signs }));
+        scores.push(Score::new(parts, trace, TokenSeries { returns, advantage_signs }));
     }
     Ok(scores)
 }
 
-/// `{"section.key": value}` as the command line's `--set` has it.
-fn assignments(set: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<String>> {
-    let assignment = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
-        let key: String = key.extract()?;
-        let json: String = value.py().import("json")?.call_method1("dumps", (value,))?.extract()?;
-        let parsed = serde_json::from_str::<Value>(&json)
+/// Converts `{"section.key": value}` to assignments as the command line's `--set` takes them.
+fn assignments(settings: &Bound<'_, PyDict>) -> PyResult<Vec<String>> {
+    let mut assignments = Vec::with_capacity(settings.len());
+    for (key, value) in settings {
+        let name: String = key.extract()?;
+        let json: String =
+            settings.py().import("json")?.call_method1("dumps", (value,))?.extract()?;
+        // Python writes NaN and Infinity, which JSON lacks, and null, which TOML lacks.
+        let toml_value = serde_json::from_str::<Value>(&json)
             .ok()
             .and_then(|json_value| toml::Value::try_from(json_value).ok());
-        match parsed {
-            Some(toml_value) => Ok(format!("{key} = {toml_value}")),
-            None => Err(PyValueError::new_err(format!(
-                "set[{key:?}] is {json}, which no setting can be"
-            ))),
-        }
-    };
-    set.into_iter().flatten().map(assignment).collect()
+        let Some(toml_value) = toml_value else {
+            return Err(PyValueError::new_err(format!(
+                "settings[{name:?}] is {json}, which no setting can be"
+            )));
+        };
+        assignments.push(format!("{name} = {toml_value}"));
+    }
+    Ok(assignments)
 }
 
-fn text(path: PathBuf) -> PyResult<String> {
-    let told = |other| PyTypeError::new_err(format!("{other:?} is not UTF-8"));
-    path.into_os_string().into_string().map_err(told)
+fn path_text(path: PathBuf) -> PyResult<String> {
+    path.into_os_string()
+        .into_string()
+        .map_err(|other| PyTypeError::new_err(format!("{other:?} is not UTF-8")))
 }

@@ -9,29 +9,31 @@ use pyo3::prelude::*;
 
 use crate::error;
 
-/// How often Python is asked whether Ctrl-C was pressed.
-const ASK_EVERY: Duration = Duration::from_millis(50);
+/// Interval between two checks for Ctrl-C.
+const CHECK_SIGNALS_EVERY: Duration = Duration::from_millis(50);
 
-/// Runs `work` in a thread of its own while other Python threads go on. Ctrl-C ends the waiting at
-/// once; the work itself ends in the background, since nothing in it can be broken off.
+/// Runs `work` in a thread of its own, while other Python threads run. Ctrl-C ends the waiting
+/// immediately; the work itself finishes in the background, since it cannot be interrupted.
 ///
 /// # Errors
-/// KeyboardInterrupt, or where the system gives no thread.
+/// KeyboardInterrupt, or if the system does not start a thread.
 pub fn without_gil<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
     let (sender, mut receiver) = mpsc::channel();
-    // Nobody receives what ends after Ctrl-C.
-    let worker =
-        thread::Builder::new().name("corver".to_owned()).spawn(move || drop(sender.send(work())));
-    let worker = worker
+    let worker = thread::Builder::new()
+        .name("corver".to_owned())
+        // Sending fails after Ctrl-C, when the receiver has been dropped.
+        .spawn(move || drop(sender.send(work())))
         .map_err(|error| error::corver(anyhow::Error::new(error).context("starting a thread")))?;
     loop {
         let received;
-        (received, receiver) = py.detach(move || (receiver.recv_timeout(ASK_EVERY), receiver));
+        // A receiver is not Sync, so it moves into the closure and back.
+        (received, receiver) =
+            py.detach(move || (receiver.recv_timeout(CHECK_SIGNALS_EVERY), receiver));
         match received {
-            Ok(done) => return Ok(done),
+            Ok(result) => return Ok(result),
             Err(RecvTimeoutError::Timeout) => py.check_signals()?,
             Err(RecvTimeoutError::Disconnected) => match worker.join() {
                 Err(panic) => resume_unwind(panic),

@@ -1,7 +1,7 @@
-//! What Python calls a tokenizer → the host's.
+//! Python's tokenizers → the host's.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use corver_pretrained::{Decoded, TextTokenizer};
 use pyo3::exceptions::PyTypeError;
@@ -11,114 +11,121 @@ use rayon::prelude::*;
 
 use crate::{error, thread};
 
-/// The tokenizer that was given last: reading one takes as long as scoring a batch.
+/// Cache of the last tokenizer, since reading one takes as long as scoring a batch.
 #[derive(Default)]
-pub struct Tokenizers(Mutex<Option<Last>>);
+pub struct TokenizerCache(Mutex<Option<CachedTokenizer>>);
 
-struct Last {
-    given: Py<PyAny>,
-    /// Of its vocabulary; tokens may be added to an object.
+struct CachedTokenizer {
+    /// Object or path that the caller passed.
+    key: Py<PyAny>,
+    /// Size of the vocabulary, to which tokens may be added later; `None` for a path.
     length: Option<usize>,
-    read: Arc<TextTokenizer>,
+    tokenizer: Arc<TextTokenizer>,
 }
 
-impl Tokenizers {
-    /// The host's tokenizer for a Hugging Face tokenizer, a `tokenizers.Tokenizer`, or the path of
-    /// a tokenizer.json or of its folder.
-    pub fn of(&self, given: &Bound<'_, PyAny>) -> PyResult<Arc<TextTokenizer>> {
-        let py = given.py();
-        let length = given.len().ok();
-        if let Some(read) = self.known(given, length)? {
-            return Ok(read);
+impl TokenizerCache {
+    /// Returns the host's tokenizer for a Hugging Face tokenizer, a `tokenizers.Tokenizer`, or the
+    /// path of a tokenizer.json or of its folder.
+    pub fn get(&self, key: &Bound<'_, PyAny>) -> PyResult<Arc<TextTokenizer>> {
+        let length = key.len().ok();
+        if let Some(tokenizer) = self.cached(key, length)? {
+            return Ok(tokenizer);
         }
-        let source = Source::of(given)?;
-        let read = thread::without_gil(py, move || source.read())?.map_err(error::corver)?;
-        let read = Arc::new(read);
-        *self.last() =
-            Some(Last { given: given.clone().unbind(), length, read: Arc::clone(&read) });
-        Ok(read)
+        let source = TokenizerSource::new(key)?;
+        let read = thread::without_gil(key.py(), move || source.read())?;
+        let tokenizer = Arc::new(read.map_err(error::corver)?);
+        *self.lock() = Some(CachedTokenizer {
+            key: key.clone().unbind(),
+            length,
+            tokenizer: Arc::clone(&tokenizer),
+        });
+        Ok(tokenizer)
     }
 
-    fn known(
+    fn cached(
         &self,
-        given: &Bound<'_, PyAny>,
+        key: &Bound<'_, PyAny>,
         length: Option<usize>,
     ) -> PyResult<Option<Arc<TextTokenizer>>> {
-        let Some((last, read)) = self
-            .last()
-            .as_ref()
-            .filter(|last| last.length == length)
-            .map(|last| (last.given.clone_ref(given.py()), Arc::clone(&last.read)))
-        else {
-            return Ok(None);
+        let py = key.py();
+        let (cached_key, tokenizer) = match &*self.lock() {
+            Some(cached) if cached.length == length => {
+                (cached.key.clone_ref(py), Arc::clone(&cached.tokenizer))
+            }
+            _ => return Ok(None),
         };
-        let same = last.is(given)
-            || (given.is_instance_of::<PyString>() && last.bind(given.py()).eq(given)?);
-        Ok(same.then_some(read))
+        // The lock is released: `eq` runs Python code, which may call the scorer.
+        let is_same = cached_key.is(key)
+            || (key.is_instance_of::<PyString>() && cached_key.bind(py).eq(key)?);
+        Ok(is_same.then_some(tokenizer))
     }
 
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<Last>> {
-        // The value is replaced whole, so a panic elsewhere cannot have broken it.
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<CachedTokenizer>> {
+        // The value is replaced by one assignment, so a panic cannot leave it half-written.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A text, and the characters of each token: `[T]`, None for a token that decoding leaves out.
-type Text = (String, Vec<Option<(usize, usize)>>);
+/// Text, and the characters of each token: `[T]`; `None` for a token that decoding leaves out.
+type TextWithSpans = (String, Vec<Option<(usize, usize)>>);
 
-/// What `Scorer.score` makes of token ids, for a server that is to score them.
+/// Texts and token spans of token ids, as `Scorer.score` decodes them, for a server to score.
 #[pyfunction]
-pub fn decode(
+pub fn decode_with_spans(
     py: Python<'_>,
     completion_ids: Vec<Vec<u32>>,
     tokenizer: &Bound<'_, PyAny>,
-) -> PyResult<Vec<Text>> {
-    static TOKENIZERS: LazyLock<Tokenizers> = LazyLock::new(Tokenizers::default);
-    let tokenizer = TOKENIZERS.of(tokenizer)?;
-    let decode = move || {
-        let decoded =
-            completion_ids.par_iter().map(|ids| tokenizer.decode_with_spans(ids).map(text));
-        decoded.collect::<Result<Vec<Text>, _>>()
-    };
-    thread::without_gil(py, decode)?.map_err(|error| error::corver(error.into()))
+) -> PyResult<Vec<TextWithSpans>> {
+    static TOKENIZERS: LazyLock<TokenizerCache> = LazyLock::new(TokenizerCache::default);
+    let tokenizer = TOKENIZERS.get(tokenizer)?;
+    let result = thread::without_gil(py, move || {
+        completion_ids
+            .par_iter()
+            .map(|ids| tokenizer.decode_with_spans(ids).map(text_with_spans))
+            .collect::<Result<Vec<TextWithSpans>, _>>()
+    })?;
+    result.map_err(|error| error::corver(error.into()))
 }
 
-fn text(Decoded { text, token_spans }: Decoded) -> Text {
+fn text_with_spans(Decoded { text, token_spans }: Decoded) -> TextWithSpans {
     let spans = token_spans.into_iter().map(|span| span.map(|span| (span.start, span.end)));
     (text, spans.collect())
 }
 
-/// Where a tokenizer is read from.
-enum Source {
+/// Location of a tokenizer.
+enum TokenizerSource {
     Path(PathBuf),
-    /// The text of a tokenizer.json, and whether decoding cleans up.
-    Json(String, bool),
+    /// Text of a tokenizer.json; `cleans_up` if decoding removes spaces before punctuation.
+    Json {
+        json: String,
+        cleans_up: bool,
+    },
 }
 
-impl Source {
-    fn of(given: &Bound<'_, PyAny>) -> PyResult<Self> {
-        if let Ok(path) = given.extract() {
+impl TokenizerSource {
+    fn new(tokenizer: &Bound<'_, PyAny>) -> PyResult<Self> {
+        if let Ok(path) = tokenizer.extract() {
             return Ok(Self::Path(path));
         }
-        // A tokenizer of `transformers` has that of `tokenizers` inside.
-        let inner = given.getattr("backend_tokenizer").unwrap_or_else(|_| given.clone());
-        let Ok(json) = inner.call_method0("to_str") else {
-            let told = format!(
-                "the tokenizer is a {}; give a fast Hugging Face tokenizer, or the path of a tokenizer.json or of its folder",
-                given.get_type().qualname()?
-            );
-            return Err(PyTypeError::new_err(told));
+        // A tokenizer of `transformers` wraps one of `tokenizers`.
+        let backend = tokenizer.getattr("backend_tokenizer").unwrap_or_else(|_| tokenizer.clone());
+        let Ok(json) = backend.call_method0("to_str") else {
+            return Err(PyTypeError::new_err(format!(
+                "the tokenizer is a {}; give a fast Hugging Face tokenizer, or the path of a \
+                 tokenizer.json or of its folder",
+                tokenizer.get_type().qualname()?
+            )));
         };
-        let cleans_up = given
+        let cleans_up = tokenizer
             .getattr("clean_up_tokenization_spaces")
-            .is_ok_and(|set| set.is_truthy().unwrap_or(false));
-        Ok(Self::Json(json.extract()?, cleans_up))
+            .is_ok_and(|setting| setting.is_truthy().unwrap_or(false));
+        Ok(Self::Json { json: json.extract()?, cleans_up })
     }
 
     fn read(self) -> anyhow::Result<TextTokenizer> {
         Ok(match self {
             Self::Path(path) => TextTokenizer::open(&path)?,
-            Self::Json(json, cleans_up) => {
+            Self::Json { json, cleans_up } => {
                 TextTokenizer::from_json(&json, cleans_up, Path::new("the tokenizer"))?
             }
         })

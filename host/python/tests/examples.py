@@ -1,4 +1,4 @@
-"""What several tests score: completions about the demo's world, and those whose returns the host's own test has checked."""
+"""Completions about the demo's world, and completions whose returns the host's own test has checked."""
 
 import json
 from pathlib import Path
@@ -13,5 +13,5 @@ COMPLETIONS = [
 
 
 def checked():
-    """`[{"question", "answers", "tokens", "returns", "advantages"}]`, groups of four next to each other; tests/returns.rs made it."""
+    """Returns `[{"question", "answers", "tokens", "returns", "advantages"}]` of tests/returns.rs, groups of four next to each other."""
     return json.loads((Path(__file__).parent / "checked.json").read_text())

@@ -6,7 +6,7 @@ import unittest
 from unittest import mock
 
 import corver
-from corver._batching import Batches, Completion, Unreachable
+from corver._batching import BatchQueue, Completion, Unreachable
 
 
 class Panic(BaseException):
@@ -14,7 +14,7 @@ class Panic(BaseException):
 
 
 class Unhashable:
-    """A tokenizer that no set takes."""
+    """A tokenizer that cannot be hashed."""
 
     __hash__ = None
 
@@ -28,15 +28,15 @@ class Lengths:
 
     def score(self, *, questions, answers, completions=None, completion_ids=None, tokenizer=None):
         self.go.acquire()
-        given = completions if completions is not None else completion_ids
-        self.batches.append(given)
-        if "gone" in given:
+        batch = completions if completions is not None else completion_ids
+        self.batches.append(batch)
+        if "gone" in batch:
             raise Unreachable("nobody answers")
-        if "bad" in given:
+        if "bad" in batch:
             raise ValueError("a bad text")
-        if "panic" in given:
+        if "panic" in batch:
             raise Panic("index out of bounds")
-        return [len(one) for one in given]
+        return [len(completion) for completion in batch]
 
 
 def submit(batches, text):
@@ -46,9 +46,9 @@ def submit(batches, text):
 class Batching(unittest.TestCase):
     def setUp(self):
         self.scorer = Lengths()
-        self.batches = Batches(self.scorer, most=3)
+        self.batches = BatchQueue(self.scorer, max_batch=3)
         self.first = submit(self.batches, "first")
-        while self.batches._waiting.qsize():
+        while self.batches._entries.qsize():
             pass  # until it is being scored
 
     def test_waiting_completions_are_scored_in_batch(self):
@@ -97,18 +97,18 @@ class Batching(unittest.TestCase):
 
     def test_unhashable_tokenizers_are_grouped_by_identity(self):
         one, other = Unhashable(), Unhashable()
-        given = [([1], one), ([2], other), ([], one)]
-        futures = [self.batches.submit(Completion("", [], token_ids=ids, tokenizer=of)) for ids, of in given]
+        rows = [([1], one), ([2], other), ([], one)]
+        futures = [self.batches.submit(Completion("", [], token_ids=ids, tokenizer=tokenizer)) for ids, tokenizer in rows]
         self.scorer.go.release(3)
         self.assertEqual([future.result(5) for future in futures], [1, 1, 0])
         self.assertEqual(self.scorer.batches[1:], [[[1], []], [[2]]])
 
     def test_submit_in_forked_process_is_rejected(self):
         self.scorer.go.release()
-        here = os.getpid()
-        with mock.patch("os.getpid", return_value=here + 1):
+        process = os.getpid()
+        with mock.patch("os.getpid", return_value=process + 1):
             for forbidden in (lambda: submit(self.batches, "text"), self.batches.check_process):
-                with self.assertRaisesRegex(corver.CorverError, f"not in its fork {here + 1}; open the scorer there"):
+                with self.assertRaisesRegex(corver.CorverError, f"not in its fork {process + 1}; open the scorer there"):
                     forbidden()
 
     def test_cancelled_completion_is_not_scored(self):

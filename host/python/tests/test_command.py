@@ -1,4 +1,4 @@
-"""The command that comes with the package: everything but training, from the wheel alone."""
+"""The command of the package: everything but training, from the wheel alone."""
 
 import json
 import os
@@ -16,7 +16,7 @@ COMMAND = Path(sys.executable).parent / "corver-host"
 
 
 def host(*args, code=0, **options):
-    """What it prints, after it has ended with `code`."""
+    """Runs the command, and returns its output; it must end with `code`."""
     run = subprocess.run([COMMAND, *args], capture_output=True, text=True, **options)
     assert run.returncode == code, f"{args}: {run.returncode}\n{run.stdout}\n{run.stderr}"
     return run.stdout if code == 0 else run.stderr
@@ -48,15 +48,15 @@ class Command(unittest.TestCase):
         with open(world / "articles.jsonl") as articles:
             sentence = json.loads(next(articles))["text"].split(". ")[1] + "."  # the first one only says what the article is about
         extractor = corver.demo().extractor
-        scorer = corver.Scorer("first.wasm", self.folder / "index", extractor, set={"corpus.max_diff_tokens": 64})
+        scorer = corver.Scorer("first.wasm", self.folder / "index", extractor, settings={"corpus.max_diff_tokens": 64})
         completion = f"<think>{sentence}</think><answer>It is.</answer>"
         (score,) = scorer.score([completion])
-        self.assertTrue(any(read.triplets for read in score.sentences), score.sentences)
+        self.assertTrue(any(sentence.triplets for sentence in score.sentences), score.sentences)
         file = self.folder / "one.jsonl"
         file.write_text(json.dumps({"question": "", "answers": [], "completion": completion}))
         parts = ("--index", self.folder / "index", "--extractor", extractor, "--set", "corpus.max_diff_tokens=64")
-        told = host("score", file, "--json", *parts)
-        self.assertEqual(json.loads(told), score.to_dict())
+        printed = host("score", file, "--json", *parts)
+        self.assertEqual(json.loads(printed), score.to_dict())
 
     @unittest.skipUnless(shutil.which("cargo"), "cargo compiles rules in Rust")
     def test_new_rust_rule_builds_and_loads(self):
@@ -70,8 +70,8 @@ class Command(unittest.TestCase):
         self.assertEqual(corver.Scorer(plugin=rule / "my-rule.wasm", index="demo").rule, "my-rule")
 
     def test_new_python_rule_finds_sdk(self):
-        told = host("plugin", "new", "--lang", "python", self.folder / "my-rule")
-        self.assertIn(str(PACKAGE / "sdk/python"), told)
+        printed = host("plugin", "new", "--lang", "python", self.folder / "my-rule")
+        self.assertIn(str(PACKAGE / "sdk/python"), printed)
         tests = [sys.executable, "-m", "unittest", "discover", "--quiet", self.folder / "my-rule"]
         subprocess.run(tests, check=True, env={**os.environ, "PYTHONPATH": str(PACKAGE / "sdk/python")}, capture_output=True)
 

@@ -1,4 +1,4 @@
-"""Labels, which act on advantages and on nothing else."""
+"""Advantage signs, which change advantages and no reward."""
 
 import asyncio
 import unittest
@@ -7,6 +7,7 @@ from unittest import mock
 
 import corver
 from corver import openrlhf
+from corver._types import Baseline
 from corver.verl import compute_score
 
 TRACE = {
@@ -16,8 +17,8 @@ TRACE = {
 }
 
 
-class Labelling:
-    """A scorer whose rule labels a sentence of every completion."""
+class SigningScorer:
+    """A scorer whose rule sets the sign of a sentence of every completion."""
 
     def __init__(self, **settings):
         pass
@@ -27,16 +28,16 @@ class Labelling:
         return [score for _ in questions]
 
 
-class Labels(unittest.TestCase):
-    def test_advantage_takes_sign_of_label(self):
-        group = corver.Baseline(centre=1.0, spread=0.5, scale=0.5)
-        self.assertEqual([group.advantage(2.0, label) for label in (1, 0, -1)], [2.0, 2.0, -2.0])
-        self.assertEqual([group.advantage(0.0, label) for label in (1, 0, -1)], [2.0, -2.0, -2.0])
-        self.assertEqual(corver.Baseline(1.0, 0.0, None).advantage(2.0, -1), 0.0)
+class Signs(unittest.TestCase):
+    def test_advantage_takes_sign(self):
+        group = Baseline(centre=1.0, spread=0.5, scale=0.5)
+        self.assertEqual([group.advantage(2.0, sign) for sign in (1, 0, -1)], [2.0, 2.0, -2.0])
+        self.assertEqual([group.advantage(0.0, sign) for sign in (1, 0, -1)], [2.0, -2.0, -2.0])
+        self.assertEqual(Baseline(1.0, 0.0, None).advantage(2.0, -1), 0.0)
 
-    def test_openrlhf_and_verl_reject_sign_labels(self):
+    def test_openrlhf_and_verl_reject_signs(self):
         for strict in (False, True):
-            with mock.patch("corver.Scorer", Labelling):
+            with mock.patch("corver.Scorer", SigningScorer):
                 reward = openrlhf.reward_function(strict=strict)
                 with self.assertRaisesRegex(corver.CorverError, "labels sentences, and OpenRLHF cannot"):
                     reward(["Who? Ada"], ["Who? "], ["Ada"])

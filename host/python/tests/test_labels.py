@@ -1,4 +1,4 @@
-"""Which question OpenRLHF's labels ask: that which the server reads (host/data/src/golds.rs)."""
+"""The question in OpenRLHF's labels, read as the server reads it (host/data/src/golds.rs)."""
 
 import unittest
 

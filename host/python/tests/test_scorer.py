@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 
 import corver
+from corver._native import group_baselines
 from examples import ANSWERS, COMPLETIONS, QUESTIONS, checked
 
 
@@ -30,15 +31,15 @@ class Scores(unittest.TestCase):
             rows = zip(QUESTIONS, ANSWERS, COMPLETIONS)
             file.write_text("".join(json.dumps(dict(question=q, answers=a, completion=c)) + "\n" for q, a, c in rows))
             command = [Path(sys.executable).parent / "corver-host", "score", file, "--json"]
-            for flags, settings in [
+            for flags, arguments in [
                 ([], {}),
-                (["--set", "reward.lambda_corver=0.5"], {"set": {"reward.lambda_corver": 0.5}}),
+                (["--set", "reward.lambda_corver=0.5"], {"settings": {"reward.lambda_corver": 0.5}}),
                 (["--plugin", "min.wasm:0.5", "--plugin", "first"], {"plugin": ["min.wasm:0.5", "first"]}),
-                (["--set", "reward.lambda_judge=0", "--judge", "token-f1"], {"judge": "token-f1", "set": {"reward.lambda_judge": 0}}),
+                (["--set", "reward.lambda_judge=0", "--judge", "token-f1"], {"judge": "token-f1", "settings": {"reward.lambda_judge": 0}}),
             ]:
-                told = subprocess.run([*command, *flags], check=True, capture_output=True, text=True).stdout
-                scores = corver.Scorer(index="demo", **settings).score(COMPLETIONS, QUESTIONS, ANSWERS)
-                self.assertEqual([score.to_dict() for score in scores], [json.loads(line) for line in told.splitlines()])
+                printed = subprocess.run([*command, *flags], check=True, capture_output=True, text=True).stdout
+                scores = corver.Scorer(index="demo", **arguments).score(COMPLETIONS, QUESTIONS, ANSWERS)
+                self.assertEqual([score.to_dict() for score in scores], [json.loads(line) for line in printed.splitlines()])
 
     def test_token_returns_and_advantages_match_host(self):
         rows = checked()
@@ -48,11 +49,12 @@ class Scores(unittest.TestCase):
         )
         self.assertEqual([score.returns for score in scores], [row["returns"] for row in rows])
         self.assertGreater(len({tuple(row["returns"]) for row in rows}), 10)
-        advantages = []
-        groups = corver.baselines([score.reward for score in scores], 4)
-        for row, score in enumerate(scores):
-            advantages.append([groups[row // 4].advantage(earned) for earned in score.returns])
+        advantages = corver.advantages([score.returns for score in scores], group_size=4)
         self.assertEqual(advantages, [row["advantages"] for row in rows])
+        groups = group_baselines([score.reward for score in scores], 4)
+        for row, score in enumerate(scores):
+            by_baseline = [groups[row // 4].advantage(token_return) for token_return in score.returns]
+            self.assertEqual(by_baseline, advantages[row])
 
     def test_tokenizer_may_be_folder_file_or_object(self):
         class Backend:
@@ -62,7 +64,7 @@ class Scores(unittest.TestCase):
                 return self.text
 
         class Fast:
-            """What a tokenizer of transformers has of interest."""
+            """The part of a tokenizer of transformers that is used."""
 
             backend_tokenizer = Backend()
 
@@ -89,7 +91,7 @@ class Scores(unittest.TestCase):
             self.assertTrue(0 <= first < end <= len(row["tokens"]))
             self.assertIn(sentence.section, ("think", "answer", "body"))
             self.assertEqual((sentence.credit, sentence.exchanges), (None, []))
-            self.assertEqual(score.labels, [0] * len(row["tokens"]))
+            self.assertEqual(score.advantage_signs, [0] * len(row["tokens"]))
 
     def test_judge_reward_is_zero_without_golds(self):
         for answers in (None, [[]], [None]):
@@ -102,7 +104,7 @@ class Scores(unittest.TestCase):
     def test_plain_text_has_no_token_returns(self):
         (score,) = self.scorer.score(["A b."])
         self.assertIsNone(score.returns)
-        self.assertIsNone(score.labels)
+        self.assertIsNone(score.advantage_signs)
         self.assertEqual((score.text, score.question), ("A b.", ""))
         self.assertIn("a text", repr(score))
 
@@ -136,8 +138,8 @@ class Scores(unittest.TestCase):
         ended = time.perf_counter()
         done.set()
         ticking.join()
-        meanwhile = [at for at in ticks if begun < at < ended]
-        self.assertGreater(len(meanwhile), (ended - begun) / 0.1, "not once in 100 ms")
+        during = [tick for tick in ticks if begun < tick < ended]
+        self.assertGreater(len(during), (ended - begun) / 0.1, "not once in 100 ms")
 
     def test_ctrl_c_interrupts_scoring(self):
         rows = checked() * 100
@@ -167,37 +169,37 @@ class Scores(unittest.TestCase):
 
 class Mistakes(unittest.TestCase):
     def test_invalid_settings_are_named_in_error(self):
-        for settings, told in [
-            ({"set": {"reward.lambda": 1}}, "did you mean `reward.lambda_"),
-            ({"index": "demo", "set": {"reward.lambda_corver": "high"}}, "setting `reward.lambda_corver`"),
-            ({"index": "demo", "set": {"corpus.cache_mib": -1}}, "corpus.cache_mib"),
+        for arguments, message in [
+            ({"settings": {"reward.lambda": 1}}, "did you mean `reward.lambda_"),
+            ({"index": "demo", "settings": {"reward.lambda_corver": "high"}}, "setting `reward.lambda_corver`"),
+            ({"index": "demo", "settings": {"corpus.cache_mib": -1}}, "corpus.cache_mib"),
             ({"config": "/nowhere.toml"}, "cannot read the configuration /nowhere.toml"),
             ({"index": "demo", "plugin": "first.wasm:x"}, "the weight of first.wasm"),
             ({"index": "demo", "plugin": []}, "`rule.plugin`: not set"),
         ]:
-            with self.subTest(settings), self.assertRaisesRegex(corver.SettingsError, ".*") as caught:
-                corver.Scorer(**settings)
-            self.assertIn(told, str(caught.exception))
+            with self.subTest(arguments), self.assertRaisesRegex(corver.SettingsError, ".*") as caught:
+                corver.Scorer(**arguments)
+            self.assertIn(message, str(caught.exception))
             self.assertEqual(len(str(caught.exception).splitlines()), 1)
 
     def test_unopenable_parts_are_named_in_error(self):
-        for settings, told in [
+        for arguments, message in [
             ({"index": "demo", "plugin": "frist.wasm"}, "did you mean first.wasm?"),
             ({"index": "/nowhere"}, "/nowhere"),
             ({"index": "/nowhere"}, "`extract.model`: not set"),
             ({"extractor": corver.demo().extractor}, "`corpus.index`: not set"),
             ({"config": "demo", "index": corver.demo().policy}, "the demo's extractor reads the demo's sentences alone"),
             ({"extractor": "/nowhere"}, "`extract.model`: there is no /nowhere"),
-            ({"index": "demo", "set": {"rule.settings.tiers.rewards": "many"}}, "tiers"),
+            ({"index": "demo", "settings": {"rule.settings.tiers.rewards": "many"}}, "tiers"),
         ]:
-            with self.subTest(settings), self.assertRaisesRegex(corver.CorverError, ".*") as caught:
-                corver.Scorer(**settings)
-            self.assertIn(told, str(caught.exception))
+            with self.subTest(arguments), self.assertRaisesRegex(corver.CorverError, ".*") as caught:
+                corver.Scorer(**arguments)
+            self.assertIn(message, str(caught.exception))
             self.assertEqual(len(str(caught.exception).splitlines()), 1)
 
     def test_contradicting_arguments_are_rejected(self):
         scorer = corver.Scorer(index="demo")
-        for arguments, told in [
+        for arguments, message in [
             ({}, "give either completions, or completion_ids and their tokenizer"),
             ({"completions": ["a"], "completion_ids": [[1]], "tokenizer": "x"}, "give either"),
             ({"completion_ids": [[1]]}, "give either"),
@@ -207,7 +209,7 @@ class Mistakes(unittest.TestCase):
         ]:
             with self.subTest(arguments), self.assertRaises(ValueError) as caught:
                 scorer.score(**arguments)
-            self.assertIn(told, str(caught.exception))
+            self.assertIn(message, str(caught.exception))
         with self.assertRaisesRegex(TypeError, "the tokenizer is a int; give a fast Hugging Face tokenizer"):
             scorer.score(completion_ids=[[1]], tokenizer=7)
         with self.assertRaisesRegex(corver.CorverError, "cannot read /nowhere"):
@@ -219,31 +221,46 @@ class Mistakes(unittest.TestCase):
 
     def test_nan_setting_is_rejected(self):
         with self.assertRaisesRegex(ValueError, "NaN, which no setting can be"):
-            corver.Scorer(set={"reward.lambda_corver": float("nan")})
+            corver.Scorer(settings={"reward.lambda_corver": float("nan")})
 
 
-class Baselines(unittest.TestCase):
-    def test_baselines_are_computed_per_group(self):
-        one, other = corver.baselines([2.0, 4.0, 7.0, 7.0], 2)
-        self.assertEqual((one.centre, one.spread, one.scale), (3.0, 2**0.5, 2**0.5 + 1e-4))
+class Advantages(unittest.TestCase):
+    #: Mean returns 2, 4, 7 and 7.
+    RETURNS = [[1.0, 3.0], [4.0], [7.0], [7.0, 7.0]]
+
+    def test_advantages_are_computed_per_group(self):
+        scale = 2**0.5 + 1e-4
+        expected = [[-2.0 / scale, 0.0], [1.0 / scale], [0.0], [0.0, 0.0]]
+        self.assertEqual(corver.advantages(self.RETURNS, 2), expected)
+        one, other = group_baselines([2.0, 4.0, 7.0, 7.0], 2)
+        self.assertEqual((one.centre, one.spread, one.scale), (3.0, 2**0.5, scale))
         self.assertEqual(other, (7.0, 0.0, 1e-4))
-        self.assertAlmostEqual(one.advantage(5.0), 2 / (2**0.5 + 1e-4))
+        self.assertAlmostEqual(one.advantage(5.0), 2 / scale)
 
-    def test_baseline_scale_follows_scale_rewards(self):
+    def test_signs_replace_those_of_advantages(self):
+        signs = [[1, -1], [-1], [1], [0, 0]]
+        scale = 2**0.5 + 1e-4
+        expected = [[2.0 / scale, 0.0], [-1.0 / scale], [0.0], [0.0, 0.0]]
+        self.assertEqual(corver.advantages(self.RETURNS, 2, signs=signs), expected)
+
+    def test_scale_follows_scale_rewards(self):
+        self.assertEqual(corver.advantages(self.RETURNS, 2, scale_rewards="none"), [[-2.0, 0.0], [1.0], [0.0], [0.0, 0.0]])
         rewards = [2.0, 4.0, 7.0, 7.0]
-        self.assertEqual({group.scale for group in corver.baselines(rewards, 2, "none")}, {1.0})
-        self.assertEqual(len({group.scale for group in corver.baselines(rewards, 2, scale_rewards="batch")}), 1)
-        skipped = corver.baselines(rewards, 2, min_spread=0.1)[1]
+        self.assertEqual(len({group.scale for group in group_baselines(rewards, 2, scale_rewards="batch")}), 1)
+        skipped = group_baselines(rewards, 2, min_spread=0.1)[1]
         self.assertEqual((skipped.scale, skipped.advantage(9.0)), (None, 0.0))
+        self.assertEqual(corver.advantages(self.RETURNS, 2, min_spread=2.0), [[0.0, 0.0], [0.0], [0.0], [0.0, 0.0]])
 
-    def test_invalid_baseline_arguments_are_rejected(self):
-        for arguments, told in [
-            (([1.0] * 3, 2), "3 rewards are no whole number of groups of 2"),
-            (([1.0], 0), "groups of 0"),
-            (([1.0], 1, "all"), 'scale_rewards is "all"'),
+    def test_invalid_advantage_arguments_are_rejected(self):
+        for arguments, options, message in [
+            (([[1.0]] * 3, 2), {}, "3 completions do not fill groups of 2"),
+            (([[1.0]], 0), {}, "groups of 0"),
+            (([[1.0]], 1), {"scale_rewards": "all"}, 'scale_rewards is "all"'),
+            (([[1.0]], 1), {"signs": []}, "there are 0 rows of signs for 1 of returns"),
+            (([[1.0]], 1), {"signs": [[1, 1]]}, r"signs\[0\] has 2 entries for 1 returns"),
         ]:
-            with self.assertRaisesRegex(ValueError, told):
-                corver.baselines(*arguments)
+            with self.subTest(message), self.assertRaisesRegex(ValueError, message):
+                corver.advantages(*arguments, **options)
 
 
 class Package(unittest.TestCase):
@@ -252,10 +269,10 @@ class Package(unittest.TestCase):
         self.assertEqual(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout, "[]\n")
 
     def test_help_documents_public_names(self):
-        told = pydoc.render_doc(corver, renderer=pydoc.plaintext)
+        text = pydoc.render_doc(corver, renderer=pydoc.plaintext)
         for public in set(corver.__all__) - {"__version__"}:
-            self.assertTrue(public in told, public)
-        for part in (corver.Scorer, corver.Scorer.score, corver.Score, corver.baselines, corver.demo, corver.CorverError):
+            self.assertTrue(public in text, public)
+        for part in (corver.Scorer, corver.Scorer.score, corver.Score, corver.advantages, corver.demo, corver.CorverError):
             self.assertGreater(len(inspect.getdoc(part)), 60, part)
         self.assertIn("completion_ids=None", str(inspect.signature(corver.Scorer.score)))
         self.assertEqual(corver.Scorer.__module__, "corver")

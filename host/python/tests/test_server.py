@@ -1,4 +1,4 @@
-"""The client of `corver-host serve`, against servers that answer what a test wants, and against a real one."""
+"""The client of `corver-host serve`, against servers with answers set by a test, and against a real one."""
 
 import http.server
 import json
@@ -43,7 +43,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(*answers, opening=NO_COMPLETION):
-    """A server that answers `opening` to a request without completions, and these to others, in order."""
+    """Yields a server that answers `opening` to a request without completions, and `answers` to others, in order."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.answers, server.opening, server.seen = list(answers), opening, []
     server.url = f"http://127.0.0.1:{server.server_port}"
@@ -58,15 +58,15 @@ def serving(*answers, opening=NO_COMPLETION):
 
 
 def environment(**variables):
-    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy") and name != "CORVER_TOKEN"}
-    return mock.patch.dict(os.environ, kept | variables, clear=True)
+    inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy") and name != "CORVER_TOKEN"}
+    return mock.patch.dict(os.environ, inherited | variables, clear=True)
 
 
 def score(server):
     return server.score(questions=["q"], answers=[["a"]], completions=["text"])
 
 
-class Asking(unittest.TestCase):
+class Requests(unittest.TestCase):
     def setUp(self):
         for patch in (environment(), mock.patch.object(_server, "_PAUSE_S", 0.01)):
             patch.start()
@@ -83,7 +83,7 @@ class Asking(unittest.TestCase):
             with self.subTest(status), serving((status, {}, "later")) as one, serving(SCORED) as other:
                 server = Server(f"{other.url}, {one.url}", timeout_s=5)
                 self.assertEqual(score(server)[0].reward, 1.5)
-                self.assertEqual([asked for _, _, asked in one.seen + other.seen], [1, 0, 1])
+                self.assertEqual([count for _, _, count in one.seen + other.seen], [1, 0, 1])
 
     def test_retries_end_at_timeout(self):
         with serving(*[(502, {}, "away")] * 1_000) as server, self.assertRaisesRegex(Unreachable, "no answer from .* 502: .*away"):
@@ -119,7 +119,7 @@ class Asking(unittest.TestCase):
                     opened = Server(server.url)
                     with self.assertRaisesRegex(corver.CorverError, f"answers {status}: a redirect to {other.url}"):
                         score(opened)
-                self.assertEqual(other.seen, [], "nobody else sees the token")
+                self.assertEqual(other.seen, [], "no other server gets the token")
 
 
 class Opening(unittest.TestCase):
@@ -150,7 +150,7 @@ class Opening(unittest.TestCase):
             for url in ("https://example.org", "http://127.0.0.2", "http://LocalHost:8765", "http://[::1]:8765"):
                 Server(url)
         with mock.patch.object(Server, "_check"):
-            Server("http://example.org:8765")  # which asks for no token
+            Server("http://example.org:8765")  # without a token
 
     def test_malformed_token_is_rejected_without_leaking(self):
         with environment(CORVER_TOKEN="two\nlines"), self.assertRaisesRegex(corver.SettingsError, "it has 9 char") as caught:
@@ -174,7 +174,7 @@ class Opening(unittest.TestCase):
 
 @contextmanager
 def real_server():
-    """The address of a `corver-host serve` of the demo that asks for TOKEN."""
+    """Yields the address of a `corver-host serve` of the demo that requires TOKEN."""
     program = Path(corver.__file__).parent / "bin" / "corver-host"
     command = [program, "serve", "--plugin", "first.wasm", "--listen", "127.0.0.1:0"]
     environment = {**os.environ, "CORVER_TOKEN": TOKEN}
@@ -189,8 +189,8 @@ def real_server():
 class Real(unittest.TestCase):
     def test_real_server_requires_matching_token(self):
         with real_server() as url:
-            for token, told in [({}, "answers 401: .*asks for a bearer token"), ({"CORVER_TOKEN": TOKEN[::-1]}, "401: .*another one")]:
-                with environment(**token), self.assertRaisesRegex(corver.CorverError, told):
+            for token, message in [({}, "answers 401: .*requires a bearer token"), ({"CORVER_TOKEN": TOKEN[::-1]}, "401: .*not the one of this server")]:
+                with environment(**token), self.assertRaisesRegex(corver.CorverError, message):
                     Server(url, timeout_s=5)
             with environment(CORVER_TOKEN=TOKEN):
                 self.assertIsInstance(score(Server(url))[0].reward, float)

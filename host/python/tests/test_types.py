@@ -1,4 +1,4 @@
-"""The type stubs say what the compiled module has; mypy checks them where it is installed."""
+"""The type stubs match the compiled module; mypy checks them if it is installed."""
 
 import importlib.util
 import os
@@ -15,12 +15,13 @@ WELL_TYPED = """
 from pathlib import Path
 import corver
 
-scorer = corver.Scorer("first.wasm", Path("index"), extractor="demo", set={"reward.lambda_corver": 0.5})
+scorer = corver.Scorer("first.wasm", Path("index"), extractor="demo", settings={"reward.lambda_corver": 0.5})
 scores = scorer.score(completion_ids=[[1, 2]], tokenizer="folder", answers=[["a"], "b; c", None])
 rewards: list[float] = [score.reward for score in scores]
+returns: list[list[float]] = [score.returns or [] for score in scores]
 reward, label, note = scores[0].judge
 first: tuple[int, int] | None = scores[0].sentences[0].tokens
-centre: float = corver.baselines(rewards, 2)[0].centre
+advantages: list[list[float]] = corver.advantages(returns, group_size=2)
 """
 ILL_TYPED = """
 import corver
@@ -32,7 +33,7 @@ text: str = corver.Scorer().score(["a"])[0].reward
 
 
 def mypy():
-    """How mypy is started, with this package on its path."""
+    """Returns the command that starts mypy, with this package on its path."""
     if importlib.util.find_spec("mypy"):
         return [sys.executable, "-m"]
     program = shutil.which("mypy")
@@ -48,18 +49,18 @@ class Types(unittest.TestCase):
 
     def test_type_stubs_match_native_module(self):
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as allowed:
-            allowed.write("corver._native.__all__\n")  # which the compiler of the module adds
+            allowed.write("corver._native.__all__\n")  # added by PyO3
             allowed.flush()
-            code, told = self.run_mypy("mypy.stubtest", "corver._native", "--allowlist", allowed.name)
-        self.assertEqual(code, 0, told)
+            code, output = self.run_mypy("mypy.stubtest", "corver._native", "--allowlist", allowed.name)
+        self.assertEqual(code, 0, output)
 
     def test_mypy_checks_programs_against_stubs(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, text, errors in [("well", WELL_TYPED, 0), ("ill", ILL_TYPED, 3)]:
                 file = Path(folder, f"{name}.py")
                 file.write_text(text)
-                _, told = self.run_mypy("mypy", "--strict", str(file))
-                self.assertEqual(told.count("error:"), errors, told)
+                _, output = self.run_mypy("mypy", "--strict", str(file))
+                self.assertEqual(output.count("error:"), errors, output)
 
 
 if __name__ == "__main__":

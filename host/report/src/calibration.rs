@@ -1,27 +1,34 @@
-//! What labels say of counts, and truth of rewards.
+//! Pages about calibration: truth by count, and truth by reward.
 
-use corver_analysis::calibrate::{BucketShare, Calibration, Point, RuleAudit, Share};
+use corver_analysis::calibrate::{
+    BucketShare, Calibration, CorrectShare, ReliabilityPoint, RuleAudit,
+};
 use maud::{Markup, html};
 
-use crate::chart::{Bucket, Labels, reliability};
+use crate::chart::{ChartLabels, ReliabilityBucket, reliability};
 use crate::number;
 use crate::page::{page, table};
 
-/// P(correct) by count.
+/// Returns the page of a calibration: P(correct) by count.
 #[must_use]
 pub fn calibration(calibration: &Calibration) -> String {
-    let points: Vec<Point> = calibration.buckets.iter().map(BucketShare::point).collect();
+    let points: Vec<ReliabilityPoint> =
+        calibration.buckets.iter().map(BucketShare::point).collect();
     let body = html! {
         h1 { "Calibration" }
         p.lead { (calibration.told()) "." }
-        @if calibration.by_model > 0 { p { "A model labelled " (calibration.by_model) " of the sentences." } }
-        div.charts { (plot("P(correct) by count", "how often the entities of a sentence occur together", &points)) }
+        @if calibration.by_model > 0 {
+            p { "A model labelled " (calibration.by_model) " of the sentences." }
+        }
+        div.charts {
+            (plot("P(correct) by count", "co-occurrence count of a sentence's entities", &points))
+        }
         (shares("count", &points))
     };
     page("Calibration", &body)
 }
 
-/// P(true) by count and by reward, for each rule.
+/// Returns the page of an audit: P(true) by count and by reward, for each rule.
 #[must_use]
 pub fn audit(rules: &[RuleAudit]) -> String {
     let figures: Vec<Vec<String>> = rules
@@ -37,15 +44,17 @@ pub fn audit(rules: &[RuleAudit]) -> String {
             ]
         })
         .collect();
+    let header =
+        ["rule", "abstains", "reward if true", "if false", "AUC (95 %)", "within a question"];
     let body = html! {
         h1 { "Rule audit" }
-        p.lead { "Does a higher reward mean a truer sentence?" }
-        (table(&["rule", "abstains", "reward if true", "if false", "AUC (95 %)", "within a question"], &figures))
+        p.lead { "Rewards of true and of false sentences, by rule" }
+        (table(&header, &figures))
         @for audit in rules {
             h2 { (audit.rule) }
-            p { (audit.told()) "." }
+            p { (audit.summary()) "." }
             div.charts {
-                @let by_count: Vec<Point> = audit.by_count.iter().map(BucketShare::point).collect();
+                @let by_count: Vec<ReliabilityPoint> = audit.by_count.iter().map(BucketShare::point).collect();
                 (plot("P(true) by count", "the count that decided", &by_count))
                 (plot("P(true) by reward", "reward", &audit.by_reward))
             }
@@ -55,53 +64,52 @@ pub fn audit(rules: &[RuleAudit]) -> String {
 }
 
 fn plot(title: &str, x: &str, points: &[Point]) -> Markup {
-    let bucket = |point: &Point| {
+    let mut buckets = Vec::new();
+    for point in points {
         let Share { n, share, low, high, .. } = point.share;
-        Bucket {
+        buckets.push(ReliabilityBucket {
             name: point.label.replace('-', "−"),
             count: n as usize,
             share: Some((share, (low, high))),
-        }
-    };
-    let labels = Labels { title, x, y: "with 95 % intervals" };
-    reliability(labels, &points.iter().map(bucket).collect::<Vec<_>>())
+        });
+    }
+    reliability(ChartLabels { title, x, y: "with 95 % intervals" }, &buckets)
 }
 
 fn shares(what: &str, points: &[Point]) -> Markup {
-    let row = |Point { label, share }: &Point| {
-        let interval = format!("{:.1} to {:.1}", 100.0 * share.low, 100.0 * share.high);
-        vec![
+    let mut rows = Vec::new();
+    for Point { label, share } in points {
+        rows.push(vec![
             label.replace('-', "−"),
             share.correct.to_string(),
             share.n.to_string(),
             number::percent(share.share),
-            interval,
-        ]
-    };
-    table(
-        &[what, "correct", "of", "P(correct)", "95 %, per cent"],
-        &points.iter().map(row).collect::<Vec<_>>(),
-    )
+            format!("{:.1} to {:.1}", 100.0 * share.low, 100.0 * share.high),
+        ]);
+    }
+    table(&[what, "correct", "of", "P(correct)", "95 %, per cent"], &rows)
 }
 
 #[cfg(test)]
 mod tests {
-    use corver_analysis::calibrate::{Auc, Buckets, Evidence, Interval, Order};
+    use corver_analysis::calibrate::{Auc, CountBuckets, Interval, SampleSize, ShareOrder};
 
     use super::*;
 
     fn buckets() -> Vec<BucketShare> {
         let shares = [(48, 200), (53, 100), (70, 100), (73, 100), (162, 200)];
-        let bucket =
-            |(bucket, (correct, n))| BucketShare { bucket, share: Share::of(correct, n).unwrap() };
-        Buckets::default().iter().zip(shares).map(bucket).collect()
+        let bucket = |(bucket, (correct, n))| BucketShare {
+            bucket,
+            share: CorrectShare::of_independent(correct, n).unwrap(),
+        };
+        CountBuckets::default().iter().zip(shares).map(bucket).collect()
     }
 
     #[test]
     fn calibration_page_draws_bucket_table() {
         let calibration = Calibration {
             buckets: buckets(),
-            order: Order::Kept,
+            order: ShareOrder::Rising,
             trend: None,
             unclear: 0,
             unlabelled: 0,
@@ -123,14 +131,17 @@ mod tests {
             abstained: 0.0,
             mean_true: 0.05,
             mean_false: -0.2,
-            evidence: Evidence::default(),
+            evidence: SampleSize::default(),
             auc: Auc { value: 0.76, interval: Some(Interval { low: 0.72, high: 0.79 }) },
             auc_within_questions: None,
             rank_correlation: Some(0.5),
             by_count: buckets(),
-            order: Order::Kept,
+            order: ShareOrder::Rising,
             uncounted: 0,
-            by_reward: vec![Point { label: "-0.300".into(), share: Share::of(48, 200).unwrap() }],
+            by_reward: vec![ReliabilityPoint {
+                label: "-0.300".into(),
+                share: CorrectShare::of_independent(48, 200).unwrap(),
+            }],
             of_abstained: None,
         };
         let page = super::audit(&[audit("first"), audit("<b>")]);

@@ -1,5 +1,5 @@
 //! Charts, as inline SVG in a `<figure>`. They are drawn in the fixed colours of [`ink`]; the
-//! page's style finds these by their attributes and gives them the colours of its theme.
+//! page's style sheet selects these attribute values and replaces them by the theme's colours.
 
 use maud::{Markup, PreEscaped, html};
 use plotters::chart::MeshStyle;
@@ -11,16 +11,16 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::number;
 
-/// What charts are drawn in. `style.css` names each of these, in the same letters.
+/// Colours of charts. `style.css` selects elements by these values, spelled the same way.
 pub mod ink {
     use plotters::style::RGBColor;
 
-    /// Labels.
+    /// Colour of titles, labels and ticks.
     pub const TEXT: RGBColor = RGBColor(0x59, 0x63, 0x6E);
-    /// Axes and grid.
+    /// Colour of axes and grid lines.
     pub const GRID: RGBColor = RGBColor(0xD8, 0xDE, 0xE4);
-    /// Series, in this order, then from the beginning. Readers who see no colours tell them by
-    /// their dashes.
+    /// Colours of the series, used cyclically. The style sheet also gives each its own dash pattern,
+    /// for readers who cannot distinguish the colours.
     pub const SERIES: [RGBColor; 6] = [
         RGBColor(0x0B, 0x6B, 0xB8),
         RGBColor(0xC2, 0x50, 0x0A),
@@ -31,87 +31,91 @@ pub mod ink {
     ];
 }
 
-/// What stands around a chart.
+/// Title and axis labels of a chart.
 #[derive(Debug, Clone, Copy)]
-pub struct Labels<'a> {
-    /// Above it.
+pub struct ChartLabels<'a> {
+    /// Title of the chart, above it.
     pub title: &'a str,
-    /// Under the horizontal axis.
+    /// Label of the horizontal axis.
     pub x: &'a str,
-    /// What the vertical axis measures; beside the title.
+    /// Label of the vertical axis, next to the title.
     pub y: &'a str,
 }
 
-/// How the values of the vertical axis are written.
+/// Number format of the vertical axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
-    /// As they are.
+pub enum AxisUnit {
+    /// A plain number.
     Number,
-    /// Shares, in per cent.
+    /// A share, shown in per cent.
     Share,
 }
 
-/// A named line.
+/// A named line of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// In the legend.
+    /// Name of the line in the legend.
     pub name: String,
-    /// Steps and values, in the order of the steps. What is not finite is left out.
+    /// Steps and values, by ascending step. Values that are not finite are not drawn.
     pub points: Vec<(u64, f64)>,
 }
 
 /// One point of a [`reliability`] chart.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bucket {
-    /// Under the axis.
+pub struct ReliabilityBucket {
+    /// Label of the bucket on the horizontal axis.
     pub name: String,
-    /// How many were looked at.
+    /// Number of sentences in the bucket.
     pub count: usize,
-    /// The share that was found, and its 95 % interval; `None` where nothing was looked at.
+    /// Share of the bucket and its 95 % interval, 0 to 1; `None` if the bucket is empty.
     pub share: Option<(f64, (f64, f64))>,
 }
 
-/// Hundredths of the size that a chart has beside others on a page: coordinates are whole numbers.
+/// SVG units per pixel of the page. plotters has integer coordinates, so charts are drawn larger.
 pub(crate) const FINE: u32 = 4;
 const SIZE: (u32, u32) = (380 * FINE, 220 * FINE);
 pub(crate) const FONT: u32 = 11 * FINE;
-/// plotters makes letters smaller by this factor than they are asked for.
+/// Factor by which plotters draws letters smaller than the requested size.
 const SHRINKS: f64 = 1.24;
-/// Labels on an axis, at most.
+/// Largest number of labels on an axis.
 pub(crate) const TICKS: usize = 6;
-/// Points of a line, at most: more cannot be told apart.
+/// Largest number of points of a line; more cannot be distinguished.
 const POINTS: usize = 400;
-/// Beyond it the arithmetic of ticks overflows.
+/// Largest value that is drawn; plotters' arithmetic of ticks overflows beyond it.
 pub(crate) const LARGEST: f64 = 1e30;
 
-/// Lines over steps, with a legend that has the last value of each. One without points has its
-/// colour, but no entry.
+/// Draws lines over steps, with a legend of their last values. A line without points uses a colour,
+/// but has no legend entry.
 #[must_use]
-pub fn lines(labels: Labels<'_>, unit: Unit, series: &[Series]) -> Markup {
+pub fn lines(labels: ChartLabels<'_>, unit: AxisUnit, series: &[Series]) -> Markup {
     let shown: Vec<Series> = series.iter().map(Series::drawable).collect();
-    let all = || shown.iter().flat_map(|drawn| &drawn.points);
-    let Some(steps) = bounds(all().map(|point| point.0)) else { return nothing_to_draw(labels) };
-    let values = bounds(all().map(|point| point.1)).expect("as many values as steps");
-    let values = widened(values, unit);
+    let points: Vec<(u64, f64)> = shown.iter().flat_map(|line| line.points.clone()).collect();
+    let Some(steps) = bounds(points.iter().map(|point| point.0)) else {
+        return nothing_to_draw(labels);
+    };
+    let value_bounds = bounds(points.iter().map(|point| point.1)).expect("as many values as steps");
+    let values = widened(value_bounds, unit);
     let legend = html! {
-        @for (n, one) in series.iter().enumerate() {
-            @if let Some(last) = one.last() { li { (swatch(n)) (one.name) " " b { (written(last, unit)) } } }
+        @for (n, line) in series.iter().enumerate() {
+            @if let Some(last) = line.last() {
+                li { (swatch(n)) (line.name) " " b { (written(last, unit)) } }
+            }
         }
     };
     let svg = drawn(|area| draw_lines(area, labels.x, unit, &shown, steps, values));
     figure(labels, Some(legend), &svg)
 }
 
-/// Shares with 95 % intervals over named buckets.
+/// Draws shares with 95 % intervals over named buckets.
 #[must_use]
-pub fn reliability(labels: Labels<'_>, buckets: &[Bucket]) -> Markup {
+pub fn reliability(labels: ChartLabels<'_>, buckets: &[ReliabilityBucket]) -> Markup {
     if buckets.is_empty() {
         return nothing_to_draw(labels);
     }
     figure(labels, None, &drawn(|area| draw_buckets(area, labels.x, buckets)))
 }
 
-pub(crate) fn figure(labels: Labels<'_>, legend: Option<Markup>, svg: &str) -> Markup {
+pub(crate) fn figure(labels: ChartLabels<'_>, legend: Option<Markup>, svg: &str) -> Markup {
     html! {
         figure.chart {
             figcaption { b { (labels.title) } span.unit { (labels.y) } }
@@ -121,7 +125,7 @@ pub(crate) fn figure(labels: Labels<'_>, legend: Option<Markup>, svg: &str) -> M
     }
 }
 
-pub(crate) fn nothing_to_draw(labels: Labels<'_>) -> Markup {
+pub(crate) fn nothing_to_draw(labels: ChartLabels<'_>) -> Markup {
     html! {
         figure.chart {
             figcaption { b { (labels.title) } span.unit { (labels.y) } }
@@ -130,12 +134,16 @@ pub(crate) fn nothing_to_draw(labels: Labels<'_>) -> Markup {
     }
 }
 
-/// A piece of a line, as it is in the chart.
+/// Draws a legend's sample of a series' line.
 pub(crate) fn swatch(series: usize) -> Markup {
     let RGBColor(r, g, b) = ink::SERIES[series % ink::SERIES.len()];
     html! {
         svg.swatch viewBox="0 0 88 16" aria-hidden="true" {
-            polyline fill="none" stroke=(format!("#{r:02X}{g:02X}{b:02X}")) stroke-width=(2 * FINE) points="0,8 88,8" {}
+            polyline
+                fill="none"
+                stroke=(format!("#{r:02X}{g:02X}{b:02X}"))
+                stroke-width=(2 * FINE)
+                points="0,8 88,8" {}
         }
     }
 }
@@ -154,7 +162,7 @@ pub(crate) fn drawn(draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
 fn draw_lines(
     area: &Area<'_>,
     x: &str,
-    unit: Unit,
+    unit: AxisUnit,
     series: &[Series],
     steps: (u64, u64),
     values: (f64, f64),
@@ -170,9 +178,9 @@ fn draw_lines(
         .y_label_formatter(&label)
         .x_desc(x)
         .draw()?;
-    for (n, one) in series.iter().enumerate() {
+    for (n, line) in series.iter().enumerate() {
         let colour = ink::SERIES[n % ink::SERIES.len()];
-        match one.points.as_slice() {
+        match line.points.as_slice() {
             [] => {}
             [alone] => drop(chart.draw_series([Circle::new(*alone, 3 * FINE, colour.filled())])?),
             points => drop(chart.draw_series(LineSeries::new(
@@ -184,7 +192,7 @@ fn draw_lines(
     Ok(())
 }
 
-fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
+fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[ReliabilityBucket]) -> Drawn {
     let last = buckets.len() as i64;
     let name = |at: &i64| {
         let bucket = usize::try_from(*at).ok().and_then(|at| buckets.get(at));
@@ -195,7 +203,7 @@ fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
         .x_labels(buckets.len() + 2)
         .x_label_formatter(&name)
         .y_labels(TICKS)
-        .y_label_formatter(&|value| tick(*value, 0, Unit::Share))
+        .y_label_formatter(&|value| tick(*value, 0, AxisUnit::Share))
         .x_desc(x)
         .draw()?;
     let line = ink::SERIES[0].stroke_width(2 * FINE);
@@ -215,8 +223,8 @@ fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
     Ok(())
 }
 
-/// A chart with room for what is written below its horizontal axis and left of its vertical one, in
-/// pixels of the page.
+/// Returns a chart builder with margins for the labels below and left of the axes, in pixels of the
+/// page.
 pub(crate) fn frame<'a, 'b>(
     area: &'a Area<'b>,
     below: u32,
@@ -231,12 +239,12 @@ pub(crate) fn frame<'a, 'b>(
     frame
 }
 
-/// The width of the widest label, in pixels of the page.
+/// Estimates the width of the widest label, in pixels of the page.
 pub(crate) fn room_for(labels: impl Iterator<Item = String>) -> u32 {
     labels.map(|label| label.chars().count() as u32).max().unwrap_or(0) * 65 / 10 + 10
 }
 
-/// The axes and the grid of every chart.
+/// Applies the style of axes and grid that all charts have.
 pub(crate) fn styled<'m, 'a, 'b, 'c, X: Ranged, Y: Ranged>(
     mesh: &'m mut MeshStyle<'a, 'b, X, Y, SVGBackend<'c>>,
 ) -> &'m mut MeshStyle<'a, 'b, X, Y, SVGBackend<'c>> {
@@ -257,7 +265,7 @@ impl Series {
         self.points.iter().map(|(_, value)| *value).rfind(|value| value.is_finite())
     }
 
-    /// Of many points, the means of as many neighbours as it takes.
+    /// Returns the finite points; if there are more than [`POINTS`], the means of neighbours.
     fn drawable(&self) -> Self {
         let finite = self.points.iter().filter(|(_, value)| value.is_finite());
         let points: Vec<_> =
@@ -280,20 +288,20 @@ pub(crate) fn bounds<T: PartialOrd + Copy>(values: impl Iterator<Item = T>) -> O
     })
 }
 
-/// A range in which the values do not lie on the border; that of shares ends at 0 and 1.
-pub(crate) fn widened((low, high): (f64, f64), unit: Unit) -> (f64, f64) {
+/// Adds a margin to a range of values; a range of shares stays within 0 and 1.
+pub(crate) fn widened((low, high): (f64, f64), unit: AxisUnit) -> (f64, f64) {
     let size = low.abs().max(high.abs()).max(1e-9);
     let room = if high - low > 1e-6 * size { 0.06 * (high - low) } else { 0.1 * size };
     match unit {
-        Unit::Number if low >= 0.0 => ((low - room).max(0.0), high + room),
-        Unit::Number => (low - room, high + room),
-        Unit::Share => ((low - room).max(0.0), (high + room).min(1.0).max(low + 0.01)),
+        AxisUnit::Number if low >= 0.0 => ((low - room).max(0.0), high + room),
+        AxisUnit::Number => (low - room, high + room),
+        AxisUnit::Share => ((low - room).max(0.0), (high + room).min(1.0).max(low + 0.01)),
     }
 }
 
-/// The fewest decimals that tell ticks apart exactly.
-pub(crate) fn decimals(ticks: &[f64], unit: Unit) -> usize {
-    let factor = if unit == Unit::Share { 100.0 } else { 1.0 };
+/// Returns the smallest number of decimals that shows all ticks exactly, at most 9.
+pub(crate) fn decimals(ticks: &[f64], unit: AxisUnit) -> usize {
+    let factor = if unit == AxisUnit::Share { 100.0 } else { 1.0 };
     let is_whole = |value: &f64, decimals: i32| {
         let scaled = value * factor * 10f64.powi(decimals);
         (scaled - scaled.round()).abs() < 1e-6
@@ -301,20 +309,20 @@ pub(crate) fn decimals(ticks: &[f64], unit: Unit) -> usize {
     (0..9).find(|&decimals| ticks.iter().all(|value| is_whole(value, decimals as i32))).unwrap_or(9)
 }
 
-pub(crate) fn tick(value: f64, decimals: usize, unit: Unit) -> String {
+pub(crate) fn tick(value: f64, decimals: usize, unit: AxisUnit) -> String {
     match unit {
-        Unit::Share => number::signed(format!("{:.decimals$} %", 100.0 * value)),
-        Unit::Number if decimals > 4 || value.abs() >= 1e6 => {
+        AxisUnit::Share => number::signed(format!("{:.decimals$} %", 100.0 * value)),
+        AxisUnit::Number if decimals > 4 || value.abs() >= 1e6 => {
             number::signed(format!("{value:.1e}"))
         }
-        Unit::Number => number::signed(format!("{value:.decimals$}")),
+        AxisUnit::Number => number::signed(format!("{value:.decimals$}")),
     }
 }
 
-pub(crate) fn written(value: f64, unit: Unit) -> String {
+pub(crate) fn written(value: f64, unit: AxisUnit) -> String {
     match unit {
-        Unit::Share => number::percent(value),
-        Unit::Number => number::short(value),
+        AxisUnit::Share => number::percent(value),
+        AxisUnit::Number => number::short(value),
     }
 }
 
@@ -322,7 +330,8 @@ pub(crate) fn written(value: f64, unit: Unit) -> String {
 mod tests {
     use super::*;
 
-    const LABELS: Labels<'_> = Labels { title: "reward <b>", x: "step", y: "mean of a completion" };
+    const LABELS: ChartLabels<'_> =
+        ChartLabels { title: "reward <b>", x: "step", y: "mean of a completion" };
 
     fn series(name: &str, values: &[f64]) -> Series {
         Series { name: name.into(), points: (1..).zip(values.iter().copied()).collect() }
@@ -343,7 +352,7 @@ mod tests {
     fn chart_draws_series_with_last_value_in_legend() {
         let chart = lines(
             LABELS,
-            Unit::Number,
+            AxisUnit::Number,
             &[series("a", &[0.5, 1.25]), series("b", &[2.0, 1.0, -0.125])],
         );
         assert_eq!(lines_of(&chart), 2, "{}", chart.0);
@@ -357,9 +366,9 @@ mod tests {
 
     #[test]
     fn single_step_and_empty_charts_are_drawn() {
-        assert!(lines(LABELS, Unit::Number, &[series("a", &[0.5])]).0.contains("<circle"));
+        assert!(lines(LABELS, AxisUnit::Number, &[series("a", &[0.5])]).0.contains("<circle"));
         for empty in [&[][..], &[series("a", &[])], &[series("a", &[f64::NAN])]] {
-            assert!(lines(LABELS, Unit::Number, empty).0.contains("nothing recorded"));
+            assert!(lines(LABELS, AxisUnit::Number, empty).0.contains("nothing recorded"));
         }
     }
 
@@ -387,7 +396,7 @@ mod tests {
             [1.0, 1.0 + 1e-15],
             [f64::INFINITY, 1.0],
         ] {
-            for unit in [Unit::Number, Unit::Share] {
+            for unit in [AxisUnit::Number, AxisUnit::Share] {
                 let chart = lines(LABELS, unit, &[series("a", &values)]);
                 assert!(chart.0.contains("<svg") && !chart.0.contains("NaN"), "{values:?}");
             }
@@ -396,16 +405,16 @@ mod tests {
 
     #[test]
     fn ticks_have_as_many_decimals_as_they_need() {
-        assert_eq!(decimals(&[0.0, 0.5, 1.0], Unit::Number), 1);
-        assert_eq!(decimals(&[-1.0, 3.0], Unit::Number), 0);
-        assert_eq!(decimals(&[0.0, 0.25], Unit::Share), 0);
-        assert_eq!(tick(-0.25, 2, Unit::Number), "−0.25");
-        assert_eq!(tick(0.5, 0, Unit::Share), "50 %");
+        assert_eq!(decimals(&[0.0, 0.5, 1.0], AxisUnit::Number), 1);
+        assert_eq!(decimals(&[-1.0, 3.0], AxisUnit::Number), 0);
+        assert_eq!(decimals(&[0.0, 0.25], AxisUnit::Share), 0);
+        assert_eq!(tick(-0.25, 2, AxisUnit::Number), "−0.25");
+        assert_eq!(tick(0.5, 0, AxisUnit::Share), "50 %");
     }
 
     #[test]
     fn bucket_is_drawn_as_point_with_interval() {
-        let bucket = |name: &str, share| Bucket { name: name.into(), count: 7, share };
+        let bucket = |name: &str, share| ReliabilityBucket { name: name.into(), count: 7, share };
         let chart =
             reliability(LABELS, &[bucket("0", Some((0.2, (0.1, 0.4)))), bucket("1–4", None)]);
         assert_eq!((lines_of(&chart), chart.0.matches("<circle").count()), (1, 1), "{}", chart.0);

@@ -1,38 +1,37 @@
-//! Arms of a training side by side: the tables that a terminal shows, and a page with these and the
-//! curves.
+//! Comparison of arms: tables for the terminal, and a page with these and learning curves.
 
 use corver_analysis::compare::{Arm, COSTS, Spread};
-use corver_eval::{Direction, Evaluation, FIGURES, Figure, Unit, View, figures};
+use corver_eval::{Direction, Evaluation, FIGURES, Figure, FigureUnit, View, figures};
 use maud::html;
 use serde::Serialize;
 
-use crate::chart::{self, Labels, Series, lines};
+use crate::chart::{self, ChartLabels, Series, lines};
 use crate::curves::axis;
 use crate::page::{page, table};
-use crate::run::Run;
+use crate::run::LoadedRun;
 use crate::scatter::{Mark, scatter};
 
-/// A heading for each column, and rows.
+/// A table of text cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
-    /// One per column.
+    /// Column headings.
     pub header: Vec<String>,
-    /// One per arm.
+    /// Rows, usually one per arm.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A comparison in words and figures.
+/// Tables and verdicts of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tables {
-    /// Every figure before training, and of each arm: mean ± standard deviation.
+    /// Figures before training, and mean ± standard deviation of each arm.
     pub figures: Table,
-    /// Differences from the first arm; without a row for it.
+    /// Differences of the other arms from the first.
     pub differences: Table,
-    /// What a step of each arm takes: time, questions, tokens, money.
+    /// Cost of a step of each arm: time, requests, tokens, money.
     pub costs: Table,
-    /// Differences in time and money from the first arm; without a row for it.
+    /// Differences of the other arms from the first in time and money.
     pub cost_differences: Table,
-    /// What is better or worse than in the first arm, one sentence for each other.
+    /// Sentence about each other arm: figures that are better or worse than the first arm's.
     pub verdicts: Vec<String>,
     /// Answers to further question sets, a table for each.
     pub sets: Vec<Table>,
@@ -68,7 +67,7 @@ impl QuestionSet {
             let mut cells = vec![policy.clone()];
             for (figure, column) in shown.iter().zip(&columns) {
                 let values: Option<Vec<f64>> = evaluations.iter().map(figure.get).collect();
-                let spread = values.map(|values| Spread::of(figure.name, values, None));
+                let spread = values.map(|values| Spread::new(figure.name, values, None));
                 cells.push(spread.map_or_else(absent, |spread| column.value(&spread)));
             }
             rows.push(cells);
@@ -77,37 +76,42 @@ impl QuestionSet {
     }
 }
 
-/// How the cells are to be read.
-pub const LEGEND: &str = "mean ± standard deviation over the seeds; differences seed by seed ± half of their 95 % interval, * where that leaves out 0; supported: by each arm's own rule and corpus";
+/// Legend of the tables of figures.
+pub const LEGEND: &str = "mean ± standard deviation over the seeds; differences: mean of the \
+    per-seed differences ± half of the 95 % interval, * if it excludes 0; supported: by each \
+    arm's own rule and corpus";
 
-/// How the cells of costs are to be read.
-pub const COST_LEGEND: &str = "of one step: seconds; questions of rules by kind (NLI: pairs of texts; searches: for passages), repeated ones included; tokens to and from the chat model; money: at the stated prices, for questions and tokens alone; time: a step's, first arm = 1; A1: the arm without sentence rewards";
+/// Legend of the tables of costs.
+pub const COST_LEGEND: &str = "per step: seconds; requests of rules by kind (NLI: pairs of texts; \
+    searches: for passages), repeated ones included; tokens to and from the chat model; money: at \
+    the configured prices, for requests and tokens only; time: of a step, first arm = 1; A1: the \
+    arm without sentence rewards";
 
-/// How a figure is shown.
+/// Format of a figure's column.
 #[derive(Clone, Copy)]
 struct Column {
     figure: &'static str,
     title: &'static str,
-    unit: Unit,
+    unit: FigureUnit,
     better: Option<Direction>,
 }
 
-/// Metrics whose means over the seeds are drawn step by step, with titles.
+/// Metrics drawn as learning curves, with titles.
 const CURVES: [(&str, &str); 6] = [
-    ("corver/supported_rate", "Supported, of the sentences that a count decided"),
+    ("corver/supported_rate", "Supported share of the sentences with a count"),
     ("rewards/judge/mean", "Judge"),
     ("completions/mean_length", "Length of a completion"),
     ("kl", "Distance from the base model"),
     ("entropy", "Entropy"),
-    ("frac_reward_zero_std", "Questions that teach nothing"),
+    ("frac_reward_zero_std", "Questions without reward variance"),
 ];
 
 impl Tables {
-    /// Of arms with this many seeds each. The first is what the others are compared with;
-    /// `untrained` is the policy that all began with.
+    /// Builds the tables of arms with `seeds` seeds each, compared with the first arm. `untrained`
+    /// is the evaluation of the initial policy.
     ///
     /// # Panics
-    /// Without an arm.
+    /// Panics if there are no arms.
     #[must_use]
     pub fn of(arms: &[Arm], untrained: Option<&Evaluation>, seeds: usize) -> Self {
         let (first, others) = arms.split_first().expect("there is an arm to compare with");
@@ -186,20 +190,21 @@ impl Column {
         Self { figure: figure.name, title: figure.title, unit: figure.unit, better: figure.better }
     }
 
-    /// Returns the column as the arms need it: money gets three significant digits. `None`: no arm
-    /// has anything of it.
+    /// Adapts the number format to the arms' values: money gets three significant digits. `None` if
+    /// all values are 0 or missing.
     fn fitted(self, arms: &[Arm]) -> Option<Self> {
         let means = arms.iter().filter_map(|arm| Some(arm.figure(self.figure)?.mean));
         let largest = means.reduce(f64::max).filter(|largest| *largest > 0.0)?;
         let digits = (2.0 - largest.log10().floor()).clamp(0.0, 9.0) as usize;
-        let unit = if self.unit == Unit::Money { Unit::Number(digits) } else { self.unit };
+        let unit =
+            if self.unit == FigureUnit::Money { FigureUnit::Number(digits) } else { self.unit };
         Some(Self { unit, ..self })
     }
 
-    /// Returns `false` for a number that only needs to be known: with its deviation and difference
-    /// the table would be too wide for a terminal.
+    /// True if the table shows deviation and difference. Counts have none, so that the table fits a
+    /// terminal.
     fn has_spread(&self) -> bool {
-        self.unit != Unit::Count
+        self.unit != FigureUnit::Count
     }
 
     fn value(&self, spread: &Spread) -> String {
@@ -224,10 +229,12 @@ fn verdict(arm: &Arm, first: &str, columns: &[Column], seeds: usize) -> String {
     let name = &arm.name;
     if seeds < 2 {
         return format!(
-            "{name}: one seed cannot say whether it is better than {first}; --resume --seeds 3 adds two"
+            "{name}: one seed is not enough to compare it with {first}; --resume --seeds 3 adds two"
         );
     }
-    let (mut better, mut worse, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
+    let mut better = Vec::new();
+    let mut worse = Vec::new();
+    let mut unclear = Vec::new();
     for column in columns {
         let (Some(direction), Some(spread)) = (&column.better, arm.figure(column.figure)) else {
             continue;
@@ -240,26 +247,28 @@ fn verdict(arm: &Arm, first: &str, columns: &[Column], seeds: usize) -> String {
             (true, false) => worse.push(column.title),
         }
     }
-    let parts = [("better in", better), ("worse in", worse), ("no clear difference in", unclear)];
-    let said: Vec<String> = parts
-        .into_iter()
-        .filter(|(_, figures)| !figures.is_empty())
-        .map(|(what, figures)| format!("{what} {}", figures.join(", ")))
-        .collect();
-    format!("{name} against {first}: {}", said.join("; "))
+    let mut clauses = Vec::new();
+    for (what, titles) in
+        [("better in", better), ("worse in", worse), ("no clear difference in", unclear)]
+    {
+        if !titles.is_empty() {
+            clauses.push(format!("{what} {}", titles.join(", ")));
+        }
+    }
+    format!("{name} against {first}: {}", clauses.join("; "))
 }
 
-/// The page. `runs` is `[arm][seed]`.
+/// Returns the page of a comparison. `runs` is `[arm][seed]`.
 ///
 /// # Panics
-/// Without an arm.
+/// Panics if there are no arms.
 #[must_use]
-pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<Run>]) -> String {
+pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<LoadedRun>]) -> String {
     let shown = |Table { header, rows }: &Table| {
         table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows)
     };
     let curve = |metric: &str| -> Vec<Series> {
-        let series = |(arm, own_runs): (&Arm, &Vec<Run>)| Series {
+        let series = |(arm, own_runs): (&Arm, &Vec<LoadedRun>)| Series {
             name: arm.name.clone(),
             points: mean_curve(own_runs, metric),
         };
@@ -278,38 +287,42 @@ pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<Run>]) -> String {
             h2 { "On question sets" }
             @for set in &tables.sets { (shown(set)) }
         }
-        h2 { "What a step costs" }
+        h2 { "Cost of a step" }
         (shown(&tables.costs))
         h3 { "Differences from " (arms[0].name) }
         (shown(&tables.cost_differences))
         p.unit { (COST_LEGEND) }
-        h2 { "In words" }
+        h2 { "Summary" }
         ul { @for verdict in &tables.verdicts { li { (verdict) } } }
-        h2 { "Cost against quality" }
-        p.unit { "One point for each arm: means over the seeds, with lines of one standard deviation" }
+        h2 { "Cost and quality" }
+        p.unit { "One point per arm: mean over the seeds ± one standard deviation" }
         div.charts {
             @for cost in COSTS.iter().filter(|cost| cost.better.is_some()) {
-                @for figure in FIGURES.iter().filter(|figure| figure.better == Some(Direction::Up)) {
+                @for figure in FIGURES.iter().filter(|one| one.better == Some(Direction::Up)) {
                     @let marks = marks(arms, cost.name, figure.name);
-                    @let labels = Labels { title: figure.title, x: cost.meaning, y: figure.meaning };
-                    @let unit = match figure.unit { Unit::Percent => chart::Unit::Share, _ => chart::Unit::Number };
+                    @let (title, y) = (figure.title, figure.meaning);
+                    @let labels = ChartLabels { title, x: cost.meaning, y };
+                    @let unit = match figure.unit {
+                        Unit::Percent => chart::AxisUnit::Share,
+                        _ => chart::AxisUnit::Number,
+                    };
                     @if marks.iter().any(|mark| mark.x.0 > 0.0) { (scatter(labels, unit, &marks)) }
                 }
             }
         }
-        h2 { "While training" }
-        p.unit { "Means over the seeds" }
+        h2 { "Learning curves" }
+        p.unit { "Mean over the seeds" }
         div.charts {
             @for (metric, title) in CURVES {
                 @let (y, unit) = axis(metric);
-                (lines(Labels { title, x: "step", y }, unit, &curve(metric)))
+                (lines(ChartLabels { title, x: "step", y }, unit, &curve(metric)))
             }
         }
     };
     page(&format!("Comparison of {names}"), &body)
 }
 
-/// Every arm that has both figures, in the colour that it has in the curves.
+/// Returns the points of the arms that have both figures, with the same colours as the curves.
 fn marks(arms: &[Arm], cost: &str, figure: &str) -> Vec<Mark> {
     let spread =
         |arm: &Arm, name: &str| arm.figure(name).map(|spread| (spread.mean, spread.deviation));
@@ -324,8 +337,8 @@ fn marks(arms: &[Arm], cost: &str, figure: &str) -> Vec<Mark> {
     arms.iter().enumerate().filter_map(mark).collect()
 }
 
-/// The mean over the runs at every step that all of them have.
-fn mean_curve(runs: &[Run], metric: &str) -> Vec<(u64, f64)> {
+/// Averages a metric over the runs, at every step that all of them have.
+fn mean_curve(runs: &[LoadedRun], metric: &str) -> Vec<(u64, f64)> {
     let curves: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| run.metric(metric)).collect();
     let steps = curves.iter().map(Vec::len).min().unwrap_or(0);
     let mean = |n: usize| {
@@ -337,20 +350,20 @@ fn mean_curve(runs: &[Run], metric: &str) -> Vec<(u64, f64)> {
 #[cfg(test)]
 mod tests {
     use corver_analysis::compare::compare;
-    use corver_train::{QueryCounts, Summary};
+    use corver_train::{QueryCounts, RunSummary};
 
     use super::*;
     use crate::testing::{run_folder, trace};
 
     fn arms(falsehoods: [&[f64]; 2]) -> Vec<Arm> {
-        let run = |&falsehoods: &f64| Summary {
+        let run = |&falsehoods: &f64| RunSummary {
             after: Some(Evaluation {
                 accuracy: 0.75,
                 false_sentences: Some(falsehoods),
                 ..Evaluation::default()
             }),
             seconds_per_step: 2.0,
-            ..Summary::default()
+            ..RunSummary::default()
         };
         let summaries = falsehoods.map(|of_arm| of_arm.iter().map(run).collect());
         compare(&["first".into(), "mine".into()], &summaries, None)
@@ -386,13 +399,13 @@ mod tests {
     /// Of `first`, which counts, and `asks`, which asks an NLI model for money; `[arm][seed]` has
     /// the pairs of a step.
     fn asking(pairs: [&[f64]; 2]) -> Vec<Arm> {
-        let run = |&nli: &f64| Summary {
+        let run = |&nli: &f64| RunSummary {
             after: Some(Evaluation { accuracy: 0.5 + nli / 1000.0, ..Evaluation::default() }),
             seconds_per_step: 1.0,
             reward_seconds_per_step: 0.02 + nli / 100.0,
             asked_per_step: QueryCounts { count: 1200.0, nli, ..QueryCounts::default() },
             cost_per_step: nli / 5000.0,
-            ..Summary::default()
+            ..RunSummary::default()
         };
         compare(
             &["first".into(), "<asks>".into()],
@@ -484,8 +497,8 @@ mod tests {
     #[test]
     fn comparison_page_draws_seed_mean() {
         let folders = [4, 2].map(|steps| run_folder(steps, |_| vec![trace("q", "A.", 0.0)]));
-        let runs: Vec<Run> =
-            folders.iter().map(|folder| Run::open(folder.path()).unwrap()).collect();
+        let runs: Vec<LoadedRun> =
+            folders.iter().map(|folder| LoadedRun::open(folder.path()).unwrap()).collect();
         assert_eq!(mean_curve(&runs, "reward").len(), 2, "the steps that all have");
         let arms = arms([&[0.6], &[0.5]]);
         let tables = Tables::of(&arms, None, 1);

@@ -1,4 +1,4 @@
-//! A completion as text in which every sentence has the colour of its reward.
+//! A completion's text, with every sentence coloured by its reward.
 
 use corver_core::split::split;
 use corver_core::{Compatibility, SentenceTrace, Trace};
@@ -6,13 +6,13 @@ use maud::{Markup, html};
 
 use crate::number;
 
-/// Shades of each colour.
+/// Number of shades of each colour.
 const SHADES: f64 = 3.0;
-/// Rewards nearer to 0 than this are none.
+/// Smallest absolute reward that is not shown as 0.
 const LEAST: f64 = 1e-9;
 
-/// The completion as it was generated. Rewards are shaded by their part of `largest`, the largest
-/// that may stand beside it.
+/// Returns the completion with coloured sentences. The shade is the reward relative to `largest`,
+/// the largest absolute reward on the page.
 #[must_use]
 pub fn coloured(trace: &Trace, compatibility: Compatibility, largest: f64) -> Markup {
     html! {
@@ -20,7 +20,7 @@ pub fn coloured(trace: &Trace, compatibility: Compatibility, largest: f64) -> Ma
             @for (text, sentence) in pieces(trace, compatibility) {
                 @match sentence {
                     Some(sentence) => (marked(text, sentence, largest)),
-                    // Mostly the tags of the template.
+                    // Text outside sentences, mostly tags.
                     None => span.tag { (text) },
                 }
             }
@@ -28,7 +28,7 @@ pub fn coloured(trace: &Trace, compatibility: Compatibility, largest: f64) -> Ma
     }
 }
 
-/// A sentence in its colour, with its reward behind it.
+/// Returns a sentence in its colour, followed by its reward.
 #[must_use]
 pub fn marked(text: &str, sentence: &SentenceTrace, largest: f64) -> Markup {
     let reward = sentence.verdict.as_ref().and_then(|verdict| verdict.reward).map(f64::from);
@@ -40,19 +40,20 @@ pub fn marked(text: &str, sentence: &SentenceTrace, largest: f64) -> Markup {
     }
 }
 
-/// What the colours mean.
+/// Returns the legend of the colours.
 #[must_use]
 pub fn scale(largest: f64) -> Markup {
-    let example = |share: f64| html! { mark class=(shade(Some(share * largest), largest)) { (number::with_sign(share * largest)) } };
     html! {
         p.scale {
-            @for share in [-1.0, -0.5, 0.0, 0.5, 1.0] { (example(share)) " " }
-            "what a sentence earned; without a mark: the rule said nothing"
+            @for reward in [-1.0, -0.5, 0.0, 0.5, 1.0].map(|share| share * largest) {
+                mark class=(shade(Some(reward), largest)) { (number::with_sign(reward)) } " "
+            }
+            "reward of a sentence; not marked: the rule abstained"
         }
     }
 }
 
-/// The largest sentence reward of some completions, of either sign.
+/// Returns the largest absolute sentence reward of some completions.
 #[must_use]
 pub fn largest<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> f64 {
     let rewards = traces
@@ -62,22 +63,23 @@ pub fn largest<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> f64 {
     rewards.fold(0.0, f64::max)
 }
 
-/// The text cut into sentences and what stands between them. A sentence that cannot be found again
-/// stays between others.
+/// Splits the text into sentences and the text between them. A sentence whose text differs from the
+/// trace's counts as text between others.
 fn pieces(trace: &Trace, compatibility: Compatibility) -> Vec<(&str, Option<&SentenceTrace>)> {
     let text = trace.completion.as_str();
     let bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     let cut = split(text, compatibility).sentences;
     let same =
         cut.into_iter().zip(&trace.sentences).filter(|(cut, traced)| cut.text == traced.text);
-    let mut places: Vec<_> = same
+    let mut spans: Vec<_> = same
         .filter_map(|(sentence, traced)| {
             sentence.span.map(|span| (bytes[span.start], bytes[span.end], traced))
         })
         .collect();
-    places.sort_by_key(|(start, ..)| *start);
-    let (mut pieces, mut shown) = (Vec::new(), 0);
-    for (start, end, sentence) in places {
+    spans.sort_by_key(|(start, ..)| *start);
+    let mut pieces = Vec::new();
+    let mut shown = 0;
+    for (start, end, sentence) in spans {
         if start >= shown {
             pieces.push((&text[shown..start], None));
             pieces.push((&text[start..end], Some(sentence)));

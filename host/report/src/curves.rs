@@ -1,45 +1,45 @@
-//! The curves of a report: which metrics are of use to a reader, and what they are called.
+//! Learning curves of a report: the metrics that are drawn, with their titles.
 
 use std::collections::BTreeSet;
 
 use corver_train::metrics::{Metric, SHARE};
 use maud::{Markup, html};
 
-use crate::chart::{Labels, Series, Unit, lines};
+use crate::chart::{AxisUnit, ChartLabels, Series, lines};
 use crate::reported::Reported;
 use crate::tally::StepTally;
 
-/// Curves about one thing.
-struct Group {
+/// Curves under one heading.
+struct CurveGroup {
     title: &'static str,
     curves: Vec<Curve>,
 }
 
-/// One chart of a run, whose lines share a unit. Of several runs, each of its lines is a chart.
+/// A chart of a run, whose lines share a unit. In a report of several runs, each line gets a chart.
 struct Curve {
     title: &'static str,
-    lines: Vec<Line>,
+    lines: Vec<CurveLine>,
 }
 
-struct Line {
+struct CurveLine {
     name: String,
     /// Label and unit of the vertical axis.
-    axis: (&'static str, Unit),
-    source: Source,
+    axis: (&'static str, AxisUnit),
+    source: CurveSource,
 }
 
-enum Source {
+enum CurveSource {
     Metric(String),
-    /// What the run's own rule paid, whatever it is called.
+    /// Reward of the run's own rule, whatever its name.
     Rule,
     Tally(fn(&StepTally) -> Option<f64>),
 }
 
-/// All curves; those that no run has are left out.
+/// Returns the charts of all curves that at least one run has.
 #[must_use]
 pub fn curves(runs: &[Reported]) -> Markup {
     html! {
-        @for Group { title, curves } in groups(runs) {
+        @for CurveGroup { title, curves } in groups(runs) {
             @let charts: Vec<Markup> = curves.iter().flat_map(|curve| curve.charts(runs)).collect();
             @if !charts.is_empty() {
                 h3 { (title) }
@@ -49,15 +49,15 @@ pub fn curves(runs: &[Reported]) -> Markup {
     }
 }
 
-fn groups(runs: &[Reported]) -> [Group; 4] {
+fn groups(runs: &[Reported]) -> [CurveGroup; 4] {
     let curve = |title, lines| Curve { title, lines };
-    let tally = |name: &str, of| Line {
+    let tally = |name: &str, of| CurveLine {
         name: name.into(),
-        axis: (SHARE, Unit::Share),
-        source: Source::Tally(of),
+        axis: (SHARE, AxisUnit::Share),
+        source: CurveSource::Tally(of),
     };
     [
-        Group {
+        CurveGroup {
             title: "Reward",
             curves: vec![
                 curve("Return of a completion", vec![metric("return", "reward")]),
@@ -72,10 +72,10 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
             ],
         },
-        Group {
+        CurveGroup {
             title: "Completions",
             curves: vec![
-                curve("Accuracy where a gold is known", vec![tally("right", StepTally::accuracy)]),
+                curve("Accuracy, if golds are known", vec![tally("correct", StepTally::accuracy)]),
                 curve(
                     "Sentences",
                     vec![
@@ -108,7 +108,7 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
             ],
         },
-        Group {
+        CurveGroup {
             title: "Policy",
             curves: vec![
                 curve("Distance from the base model", vec![metric("KL", "kl")]),
@@ -122,7 +122,7 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 curve("Learning rate", vec![metric("rate", "learning_rate")]),
             ],
         },
-        Group {
+        CurveGroup {
             title: "Cost",
             curves: vec![
                 curve(
@@ -157,35 +157,36 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
 /// Returns the label and the unit of an axis for a metric.
 ///
 /// # Panics
-/// For a metric that no step has.
-pub(crate) fn axis(metric: &str) -> (&'static str, Unit) {
+/// Panics if the metric is not declared.
+pub(crate) fn axis(metric: &str) -> (&'static str, AxisUnit) {
     let unit = Metric::of(metric).expect("a metric that is declared").unit;
-    (unit, if unit == SHARE { Unit::Share } else { Unit::Number })
+    (unit, if unit == SHARE { AxisUnit::Share } else { AxisUnit::Number })
 }
 
-fn metric(name: &str, metric: &str) -> Line {
-    Line { name: name.into(), axis: axis(metric), source: Source::Metric(metric.into()) }
+fn metric(name: &str, metric: &str) -> CurveLine {
+    CurveLine { name: name.into(), axis: axis(metric), source: CurveSource::Metric(metric.into()) }
 }
 
-/// Whatever paid a completion: judge and format first, then the rules by name, or, where runs have
-/// different ones, each run's own.
-fn channels(runs: &[Reported]) -> Vec<Line> {
+/// Returns the reward channels: judge and format, then the rules by name, or a single line for each
+/// run's own rule if the runs have different rules.
+fn channels(runs: &[Reported]) -> Vec<CurveLine> {
     let rules: Vec<BTreeSet<&str>> = runs.iter().map(rules).collect();
-    let mut lines: Vec<Line> = RESPONSE.iter().map(|name| metric(name, &mean_of(name))).collect();
+    let mut lines: Vec<CurveLine> =
+        RESPONSE.iter().map(|name| metric(name, &mean_of(name))).collect();
     match rules.first() {
         Some(first) if rules.iter().all(|rules| rules == first) => {
             lines.extend(first.iter().map(|name| metric(name, &mean_of(name))));
         }
-        _ => lines.push(Line {
+        _ => lines.push(CurveLine {
             name: "rule".into(),
             axis: axis(&mean_of("RULE")),
-            source: Source::Rule,
+            source: CurveSource::Rule,
         }),
     }
     lines
 }
 
-/// The channels of a run that are not the judge's or the format check's.
+/// Returns a run's channels without judge and format.
 fn rules(reported: &Reported) -> BTreeSet<&str> {
     let names = reported.run.metrics.first().into_iter().flat_map(|line| line.keys());
     names.filter_map(|name| channel(name)).filter(|name| !RESPONSE.contains(name)).collect()
@@ -209,13 +210,13 @@ impl Curve {
             let series = all
                 .iter()
                 .map(|line| Series { name: line.name.clone(), points: line.points(reported) });
-            let recorded: Vec<Series> = series.filter(|one| !one.points.is_empty()).collect();
+            let recorded: Vec<Series> = series.filter(|line| !line.points.is_empty()).collect();
             return chart(title, y, unit, &recorded).into_iter().collect();
         }
-        let of_line = |line: &Line| {
+        let of_line = |line: &CurveLine| {
             let title =
                 if all.len() > 1 { format!("{title}: {}", line.name) } else { (*title).to_owned() };
-            // A run without this keeps its place, and with it its colour.
+            // A run without this metric keeps its index, so that every run has one colour.
             let series = runs.iter().map(|reported| Series {
                 name: reported.name.clone(),
                 points: line.points(reported),
@@ -226,17 +227,17 @@ impl Curve {
     }
 }
 
-fn chart(title: &str, y: &str, unit: Unit, series: &[Series]) -> Option<Markup> {
-    let is_recorded = series.iter().any(|one| !one.points.is_empty());
-    is_recorded.then(|| lines(Labels { title, x: "step", y }, unit, series))
+fn chart(title: &str, y: &str, unit: AxisUnit, series: &[Series]) -> Option<Markup> {
+    let is_recorded = series.iter().any(|line| !line.points.is_empty());
+    is_recorded.then(|| lines(ChartLabels { title, x: "step", y }, unit, series))
 }
 
-impl Line {
+impl CurveLine {
     fn points(&self, reported: &Reported) -> Vec<(u64, f64)> {
         match &self.source {
-            Source::Metric(name) => reported.run.metric(name),
-            Source::Rule => reported.run.metric(&mean_of(&reported.run.rewards().rule)),
-            Source::Tally(of) => reported
+            CurveSource::Metric(name) => reported.run.metric(name),
+            CurveSource::Rule => reported.run.metric(&mean_of(&reported.run.rewards().rule)),
+            CurveSource::Tally(of) => reported
                 .tally
                 .steps
                 .iter()

@@ -1,23 +1,23 @@
 use std::path::PathBuf;
 
-/// Why there is no page.
+/// Error while reading a run or writing a page.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReportError {
-    /// The file system refused.
+    /// A file cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// `read` or `write`.
+        /// Verb of the message: `read` or `write`.
         action: &'static str,
         /// Path of the file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A file of the run cannot be understood; the message says where.
+    /// A file of the run is malformed; the message has its path and line.
     #[error("{0}")]
     Damaged(String),
-    /// There is no such run, step or completion; the message says which there are.
+    /// The run, step or completion does not exist; the message lists those that do.
     #[error("{0}")]
     NotThere(String),
 }

@@ -1,4 +1,5 @@
-//! The page about a completion: what every sentence earned, why, and what its tokens were taught.
+//! The page about a completion: rewards of its sentences with reasons, and advantages of their
+//! tokens.
 
 use corver_core::advantage::signed;
 use corver_core::{
@@ -9,32 +10,32 @@ use maud::{Markup, html};
 use serde::Serialize;
 
 use crate::page::{page, table};
-use crate::{ReportError, Run, completion, number};
+use crate::{LoadedRun, ReportError, completion, number};
 
-/// A completion with all that explains it.
+/// A completion with everything that its page shows.
 #[derive(Debug, Clone, Serialize)]
-pub struct Explained {
-    /// Where it comes from, as a person says it.
+pub struct ExplainedCompletion {
+    /// Origin of the completion, as shown: run, step and number, or file and line.
     pub origin: String,
-    /// Why it earned what it earned.
+    /// Record of how its returns were computed.
     pub trace: Trace,
-    /// What the tokens of each sentence earned.
+    /// Returns of each sentence's tokens.
     pub returns: TracedReturns,
-    /// What it was compared with; `None` where it was scored alone.
-    pub group: Option<Group>,
-    /// What the corpus says, query by query; each once.
-    pub evidence: Vec<Evidence>,
+    /// Its group in the step. `None` if it was scored alone, or the algorithm has no baseline.
+    pub group: Option<ExplainedGroup>,
+    /// Corpus passages for each distinct query.
+    pub evidence: Vec<QueryEvidence>,
 }
 
 /// The completions of one question in one step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Group {
-    /// What returns are measured against.
+pub struct ExplainedGroup {
+    /// Baseline that is subtracted from the returns.
     #[serde(flatten)]
     pub baseline: Baseline,
-    /// R_k of each.
+    /// Mean return R_k of each completion of the group.
     pub mean_returns: Vec<f64>,
-    /// Which of them this one is.
+    /// Index of this completion in the group, from 0.
     pub place: usize,
     /// Advantage of tokens that belong to no sentence.
     pub outside: f64,
@@ -42,8 +43,8 @@ pub struct Group {
     pub sentences: Vec<f64>,
 }
 
-impl Group {
-    /// The group of a completion among those of a step; `place` is that in the group.
+impl ExplainedGroup {
+    /// Computes a completion's advantages in its group; `place` is its index there.
     #[must_use]
     pub fn new(
         baseline: Baseline,
@@ -64,88 +65,88 @@ impl Group {
     }
 }
 
-/// What the corpus says to one query.
+/// Corpus passages that match a query.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Evidence {
-    /// As the rule asked.
+pub struct QueryEvidence {
+    /// Query of the rule.
     pub query: String,
-    /// Some passages that match.
-    pub passages: Vec<Passage>,
-    /// Why there are none, where that has another reason than that nothing matches.
+    /// Some of the matching passages.
+    pub passages: Vec<MatchedPassage>,
+    /// Reason why the passages cannot be shown. `None`: they can, even if nothing matches.
     pub missing: Option<String>,
 }
 
 /// Text of the corpus around a match.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Passage {
-    /// The document.
+pub struct MatchedPassage {
+    /// Document of the passage, as shown.
     pub origin: String,
-    /// The text, piece by piece.
+    /// Text of the passage, in order.
     pub pieces: Vec<Piece>,
 }
 
-/// A piece of a [`Passage`].
+/// A piece of a [`MatchedPassage`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Piece {
-    /// The text.
+    /// Text of the piece, with its white space.
     pub text: String,
-    /// Whether these are words of the query.
+    /// True if the piece matches words of the query.
     pub matched: bool,
 }
 
-impl Explained {
-    /// Without a group and evidence.
+impl ExplainedCompletion {
+    /// Explains a trace, without group and evidence.
     #[must_use]
     pub fn new(origin: String, trace: Trace, settings: &RewardSettings) -> Self {
         let returns = traced_returns(&trace, settings);
         Self { origin, trace, returns, group: None, evidence: Vec::new() }
     }
 
-    /// Every query that was asked for its sentences, once.
+    /// Returns the distinct queries of its sentences, with their counts.
     #[must_use]
     pub fn lookups(&self) -> Vec<&Lookup> {
-        let mut asked: Vec<&Lookup> = Vec::new();
+        let mut distinct: Vec<&Lookup> = Vec::new();
         for lookup in self.trace.sentences.iter().flat_map(lookups) {
-            if asked.iter().all(|known| known.query.all_of != lookup.query.all_of) {
-                asked.push(lookup);
+            if distinct.iter().all(|known| known.query.all_of != lookup.query.all_of) {
+                distinct.push(lookup);
             }
         }
-        asked
+        distinct
     }
 }
 
-/// Completions of a step of a run: the one that is asked for, or else the best and the worst.
-/// Without a step, of the last.
+/// Explains a completion of a step of a run, or the best and the worst if `completion` is `None`.
+/// The default step is the last.
 ///
 /// # Errors
-/// Where the run has no such step or completion, or its traces cannot be read or understood.
+/// Fails if the run has no such step or completion, or its traces cannot be read or are malformed.
 pub fn of_step(
-    run: &Run,
+    run: &LoadedRun,
     step: Option<usize>,
     completion: Option<usize>,
-) -> Result<Vec<Explained>, ReportError> {
+) -> Result<Vec<ExplainedCompletion>, ReportError> {
     let last = run.metric("step").last().map_or(1, |(number, _)| *number as usize);
     let step = step.unwrap_or(last);
     let traces = run.traces_of(step)?;
     let (count, size) = (traces.len(), run.settings.rollout.num_generations.max(1));
     if !count.is_multiple_of(size) {
         return Err(ReportError::NotThere(format!(
-            "step {step} is not whole: it has {count} completions, and its groups have {size}"
+            "step {step} is incomplete: it has {count} completions in groups of {size}"
         )));
     }
     let means: Vec<f64> = traces.iter().map(|trace| trace.mean_return).collect();
     let places = match completion {
         Some(completion) if completion >= count => {
             return Err(ReportError::NotThere(format!(
-                "step {step} has no completion {completion}: it has {count}, counted from 0"
+                "step {step} has no completion {completion}: it has {count}, numbered from 0"
             )));
         }
         Some(completion) => vec![completion],
         None => best_and_worst(&means),
     };
-    // PPO's critic and DPO's pairs leave nothing to show here.
+    // PPO and DPO have no group baseline: critic values and pairs are not in the traces.
     let baselines =
-        Estimator::of(&run.settings.update, run.settings.advantage).baselines(&means, size);
+        Estimator::new(&run.settings.update, run.settings.advantage).baselines(&means, size);
     let explained = |place: usize| {
         let which = match (completion, place == places[0]) {
             (Some(_), _) => "",
@@ -153,11 +154,12 @@ pub fn of_step(
             (None, false) => ", the smallest return of its step",
         };
         let origin = format!("{}, step {step}, completion {place}{which}", run.name);
-        let mut explained = Explained::new(origin, traces[place].clone(), &run.settings.reward);
+        let mut explained =
+            ExplainedCompletion::new(origin, traces[place].clone(), &run.settings.reward);
         let first = place / size * size;
         let of_group = || means[first..first + size].to_vec();
         let group = |all: &Vec<Baseline>| {
-            Group::new(all[place], of_group(), place - first, &explained.returns)
+            ExplainedGroup::new(all[place], of_group(), place - first, &explained.returns)
         };
         explained.group = baselines.as_ref().map(group);
         explained
@@ -176,12 +178,12 @@ fn lookups(sentence: &SentenceTrace) -> &[Lookup] {
     sentence.verdict.as_ref().map_or(&[], |verdict| &verdict.lookups)
 }
 
-/// The page about some completions. `settings` are those that they were scored with.
+/// Returns the page about some completions, which were scored with `settings`.
 #[must_use]
-pub fn explain(completions: &[Explained], settings: &RewardSettings) -> String {
+pub fn explain(completions: &[ExplainedCompletion], settings: &RewardSettings) -> String {
     let title = match completions {
         [one] => one.origin.as_str(),
-        _ => "Why completions earn what they earn",
+        _ => "ExplainedCompletion completions",
     };
     let body = html! {
         h1 { (title) }
@@ -190,8 +192,12 @@ pub fn explain(completions: &[Explained], settings: &RewardSettings) -> String {
     page(title, &body)
 }
 
-fn section(explained: &Explained, settings: &RewardSettings, is_one_of_several: bool) -> Markup {
-    let Explained { origin, trace, .. } = explained;
+fn section(
+    explained: &ExplainedCompletion,
+    settings: &RewardSettings,
+    is_one_of_several: bool,
+) -> Markup {
+    let ExplainedCompletion { origin, trace, .. } = explained;
     let largest = completion::largest([trace]);
     html! {
         h2 { (trace.question) }
@@ -201,22 +207,27 @@ fn section(explained: &Explained, settings: &RewardSettings, is_one_of_several: 
         h3 { "Return" }
         (parts(trace, settings))
         @if trace.fallback {
-            p { span.warn { "Its sentences were not paid: " } "only " (number::percent(trace.alignment_rate)) " of their tokens could be aligned." }
+            p {
+                span.warn { "Its sentences got no rewards: " }
+                "only " (number::percent(trace.alignment_rate)) " of their tokens could be aligned."
+            }
         }
         @if let Some(group) = &explained.group { (compared(group)) }
         h3 { "Sentence by sentence" }
-        @for (n, one) in trace.sentences.iter().enumerate() { (sentence(explained, n, one, largest)) }
+        @for (n, traced) in trace.sentences.iter().enumerate() {
+            (sentence(explained, n, traced, largest))
+        }
         @if !explained.evidence.is_empty() {
-            h3 { "What the corpus says" }
+            h3 { "Corpus passages" }
             @for evidence in &explained.evidence { (passages(evidence)) }
         }
     }
 }
 
-/// What the mean return is the sum of.
+/// Returns the table of the parts of the mean return.
 fn parts(trace: &Trace, settings: &RewardSettings) -> Markup {
     let ResponseGrades { judge, format } = &trace.response;
-    let parts = ReturnParts::of(trace, settings);
+    let parts = ReturnParts::new(trace, settings);
     let row = |what: &str, label: &str, value: f64| {
         vec![what.to_owned(), label.to_owned(), number::with_sign(value)]
     };
@@ -234,14 +245,17 @@ fn parts(trace: &Trace, settings: &RewardSettings) -> Markup {
     }
 }
 
-fn compared(group: &Group) -> Markup {
+fn compared(group: &ExplainedGroup) -> Markup {
     let others: Vec<String> =
         group.mean_returns.iter().map(|value| number::with_sign(*value)).collect();
     html! {
         ul.figures {
             li { span { "baseline " } (number::with_sign(group.baseline.centre)) }
             li { span { "deviation " } (number::short(group.baseline.spread)) }
-            li { span { "advantage of tokens outside sentences " } (number::with_sign(group.outside)) }
+            li {
+                span { "advantage of tokens outside sentences " }
+                (number::with_sign(group.outside))
+            }
         }
         p.note {
             "Mean returns of the group: "
@@ -253,26 +267,35 @@ fn compared(group: &Group) -> Markup {
     }
 }
 
-fn sentence(explained: &Explained, n: usize, sentence: &SentenceTrace, largest: f64) -> Markup {
+fn sentence(
+    explained: &ExplainedCompletion,
+    n: usize,
+    sentence: &SentenceTrace,
+    largest: f64,
+) -> Markup {
     let verdict = sentence.verdict.as_ref();
     let reward = verdict.and_then(|verdict| verdict.reward);
     html! {
         div.sentence {
             p { (completion::marked(&sentence.text, sentence, largest)) }
             ul.figures {
-                li { span { "reward " } (reward.map_or("none".to_owned(), |reward| number::with_sign(reward.into()))) }
-                @if let Some(value) = explained.returns.sentences.get(n) { li { span { "return " } (number::with_sign(*value)) } }
-                @if let Some(value) = explained.group.as_ref().and_then(|group| group.sentences.get(n)) {
+                li { span { "reward " } (signed_or(reward, "none")) }
+                @if let Some(value) = explained.returns.sentences.get(n) {
+                    li { span { "return " } (number::with_sign(*value)) }
+                }
+                @if let Some(value) = explained.group.as_ref().and_then(|g| g.sentences.get(n)) {
                     li { span { "advantage " } (number::with_sign(*value)) }
                 }
-                @if let Some(tokens) = &sentence.tokens { li { span { "tokens " } (tokens.start) " to " (tokens.end.saturating_sub(1)) } }
+                @if let Some(tokens) = &sentence.tokens {
+                    li { span { "tokens " } (tokens.start) " to " (tokens.end.saturating_sub(1)) }
+                }
             }
             @if !sentence.triplets.is_empty() { (triplets(sentence)) }
             @if !lookups(sentence).is_empty() { (counts(sentence)) }
             @for channel in verdict.into_iter().flat_map(|verdict| &verdict.channels) {
                 p.note {
                     (channel.rule) " × " (channel.weight) ": "
-                    (channel.reward.map_or("abstains".to_owned(), |own| number::with_sign(own.into())))
+                    (signed_or(channel.reward, "abstains"))
                     @if let Some(note) = &channel.note { ", " (note) }
                 }
             }
@@ -281,12 +304,18 @@ fn sentence(explained: &Explained, n: usize, sentence: &SentenceTrace, largest: 
     }
 }
 
+fn signed_or(reward: Option<f32>, absent: &str) -> String {
+    reward.map_or(absent.to_owned(), |reward| number::with_sign(reward.into()))
+}
+
 fn triplets(sentence: &SentenceTrace) -> Markup {
     let decided = sentence.verdict.as_ref().and_then(|verdict| verdict.triplet);
     html! {
         div.table {
             table {
-                thead { tr { th.words { "head" } th.words { "relation" } th.words { "tail" } th { "" } } }
+                thead {
+                    tr { th.words { "head" } th.words { "relation" } th.words { "tail" } th { "" } }
+                }
                 tbody {
                     @for (n, triplet) in (0..).zip(&sentence.triplets) {
                         tr {
@@ -311,7 +340,7 @@ fn counts(sentence: &SentenceTrace) -> Markup {
                     @match count.occurrences {
                         Some(1) => "once",
                         Some(count) => { (count) " times" }
-                        None => "– the corpus cannot say how often",
+                        None => "– the count is not known",
                     }
                     @if !count.is_exact() { span { ", not exact" } }
                 }
@@ -320,7 +349,7 @@ fn counts(sentence: &SentenceTrace) -> Markup {
     }
 }
 
-fn passages(evidence: &Evidence) -> Markup {
+fn passages(evidence: &QueryEvidence) -> Markup {
     html! {
         p { code { (evidence.query) } }
         @if let Some(why) = &evidence.missing { p.soft { (why) } }
@@ -328,7 +357,9 @@ fn passages(evidence: &Evidence) -> Markup {
         @for passage in &evidence.passages {
             blockquote {
                 cite { (passage.origin) }
-                @for piece in &passage.pieces { @if piece.matched { b { (piece.text) } } @else { (piece.text) } }
+                @for piece in &passage.pieces {
+                    @if piece.matched { b { (piece.text) } } @else { (piece.text) }
+                }
             }
         }
     }
@@ -341,7 +372,7 @@ mod tests {
     use super::*;
     use crate::testing::trace;
 
-    fn explained() -> Explained {
+    fn explained() -> ExplainedCompletion {
         let mut trace = trace(
             "Where <i>is</i> it?",
             "<think>Paris is in <script>France</script>.</think><answer>Rome</answer>",
@@ -356,9 +387,10 @@ mod tests {
         trace.sentences[0].triplets =
             vec![Triplet { head: part("Paris"), relation: part("is <in>"), tail: part("France") }];
         let settings = RewardSettings::default();
-        let mut explained = Explained::new("step 3".into(), trace, &settings);
+        let mut explained = ExplainedCompletion::new("step 3".into(), trace, &settings);
         let baseline = baselines(&[3.05, 1.05], 2, &AdvantageSettings::default())[0];
-        explained.group = Some(Group::new(baseline, vec![3.05, 1.05], 0, &explained.returns));
+        explained.group =
+            Some(ExplainedGroup::new(baseline, vec![3.05, 1.05], 0, &explained.returns));
         explained
     }
 
@@ -367,16 +399,16 @@ mod tests {
         let mut one = explained();
         assert_eq!(one.lookups().len(), 1);
         let piece = |text: &str, matched| Piece { text: text.into(), matched };
-        let passage = Passage {
+        let passage = MatchedPassage {
             origin: "Atlas <1>".into(),
             pieces: vec![piece("Here ", false), piece("Paris", true), piece(" lies & <u>", false)],
         };
-        one.evidence.push(Evidence {
+        one.evidence.push(QueryEvidence {
             query: "Paris AND France".into(),
             passages: vec![passage],
             missing: None,
         });
-        one.evidence.push(Evidence {
+        one.evidence.push(QueryEvidence {
             query: "Rome".into(),
             passages: vec![],
             missing: Some("the server only counts".into()),

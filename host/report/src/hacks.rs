@@ -1,86 +1,90 @@
-//! The ways in which policies are known to earn more without being better, and whether a run shows
-//! them. Each compares the first steps with the last.
+//! Checks for known kinds of reward hacking. Each compares the first steps of a run with the last.
 
 use corver_train::warnings::Warnings;
 
 use crate::number;
-use crate::run::Run;
-use crate::tally::{StepTally, Tally};
+use crate::run::LoadedRun;
+use crate::tally::{RunTally, StepTally};
 
-/// Fewer steps than this show no trend.
+/// Smallest number of steps in which a trend can be seen.
 const FEWEST_STEPS: usize = 5;
-/// First and last steps are at most this many, and a fifth of all.
+/// Largest number of first and of last steps that are averaged; else a fifth of all steps.
 const MOST_STEPS: usize = 10;
 
-/// Below this share of its first length, a completion has collapsed.
+/// Length relative to the first steps' below which completions have collapsed.
 const COLLAPSED: f64 = 0.6;
-/// A share that is smaller than this at the end is left alone.
+/// Smallest final share that is flagged.
 const NOTABLE: f64 = 0.1;
-/// By how much a share must have risen.
+/// Smallest increase of a share that is flagged.
 const RISEN: f64 = 0.05;
-/// By how much the accuracy of the evaluation may fall by chance.
+/// Decrease of the evaluation's accuracy that may be due to chance.
 const FALLEN: f64 = 0.02;
 
-/// A way to earn more without being better.
+/// A way to increase the reward without being better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hack {
-    /// What it is called.
+    /// Name of the hack.
     pub name: &'static str,
-    /// What is measured, with its unit.
+    /// Quantity that is measured, with its unit.
     pub measure: &'static str,
-    /// Why it pays.
+    /// Explanation of why it increases the reward.
     pub meaning: &'static str,
 }
 
 const LENGTH: Hack = Hack {
     name: "collapsing length",
     measure: "mean length, tokens",
-    meaning: "a policy that says less can be wrong about less; Min is known for it",
+    meaning: "fewer claims, fewer penalties; Min is known for it",
 };
 const REPETITION: Hack = Hack {
     name: "repetition",
-    measure: "sequences of four words that stood in the completion before",
-    meaning: "one safe sentence is paid as often as it is said",
+    measure: "four-word sequences that repeat an earlier one of the completion",
+    meaning: "a supported sentence is rewarded each time it is repeated",
 };
 const EMPTY_THINK: Hack = Hack {
     name: "empty think",
     measure: "answers with hardly any reasoning before them",
-    meaning: "where nothing is said, no sentence costs anything",
+    meaning: "without reasoning, no sentence can be penalised",
 };
 const REFUSALS: Hack = Hack {
     name: "rising refusals",
-    measure: "completions that say that they do not know",
-    meaning: "where wrong sentences cost more than the right answer brings, refusing is safe",
+    measure: "completions that refuse to answer",
+    meaning: "if wrong sentences cost more than a correct answer is worth, refusing is optimal",
 };
 const NOT_WANTED: Hack = Hack {
     name: "reward without accuracy",
     measure: "mean return, and accuracy on held-out questions",
-    meaning: "the return rose and the accuracy fell: what is paid is not what is wanted",
+    meaning: "the return rose but the accuracy fell: the reward is not aligned with the goal",
 };
 
-/// Every hack that is looked for.
+/// Hacks that a report checks for.
 pub const ALL: [Hack; 5] = [LENGTH, REPETITION, EMPTY_THINK, REFUSALS, NOT_WANTED];
 
-/// Whether a run shows a hack, with the numbers that say so.
+/// Result of checking a run for a hack.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
-    /// What was looked for.
+pub struct HackCheck {
+    /// Hack that was checked for.
     pub hack: Hack,
-    /// The measure in the first steps.
+    /// Measure in the first steps, formatted.
     pub first: String,
-    /// In the last steps.
+    /// Measure in the last steps, formatted.
     pub last: String,
-    /// Whether the run shows it.
+    /// True if the run shows the hack.
     pub flagged: bool,
 }
 
-/// All checks that can be made, flagged or not; none where the run is too short to show a trend.
+/// Runs all checks for which the run has data; none if the run is too short to show a trend.
 #[must_use]
-pub fn checks(run: &Run, tally: &Tally) -> Vec<Check> {
+pub fn checks(run: &LoadedRun, tally: &RunTally) -> Vec<HackCheck> {
     let rising = |hack, of: fn(&StepTally) -> f64| {
         let (first, last) = ends(&tally.steps.iter().map(of).collect::<Vec<_>>())?;
         let flagged = last >= NOTABLE && last - first >= RISEN;
-        Some(Check { hack, first: number::percent(first), last: number::percent(last), flagged })
+        Some(HackCheck {
+            hack,
+            first: number::percent(first),
+            last: number::percent(last),
+            flagged,
+        })
     };
     let checks = [
         collapsing_length(run),
@@ -92,10 +96,10 @@ pub fn checks(run: &Run, tally: &Tally) -> Vec<Check> {
     checks.into_iter().flatten().collect()
 }
 
-fn collapsing_length(run: &Run) -> Option<Check> {
+fn collapsing_length(run: &LoadedRun) -> Option<HackCheck> {
     let (first, last) = ends(&values(run, "completions/mean_length"))?;
     let written = |length: f64| format!("{length:.1}");
-    Some(Check {
+    Some(HackCheck {
         hack: LENGTH,
         first: written(first),
         last: written(last),
@@ -103,13 +107,13 @@ fn collapsing_length(run: &Run) -> Option<Check> {
     })
 }
 
-fn reward_without_accuracy(run: &Run) -> Option<Check> {
+fn reward_without_accuracy(run: &LoadedRun) -> Option<HackCheck> {
     let (before, after) = (run.before.as_ref()?, run.after.as_ref()?);
     let (first, last) = ends(&values(run, "reward"))?;
     let written = |reward: f64, accuracy: f64| {
         format!("{}, {}", number::with_sign(reward), number::percent(accuracy))
     };
-    Some(Check {
+    Some(HackCheck {
         hack: NOT_WANTED,
         first: written(first, before.accuracy),
         last: written(last, after.accuracy),
@@ -117,11 +121,11 @@ fn reward_without_accuracy(run: &Run) -> Option<Check> {
     })
 }
 
-fn values(run: &Run, metric: &str) -> Vec<f64> {
+fn values(run: &LoadedRun, metric: &str) -> Vec<f64> {
     run.metric(metric).into_iter().map(|(_, value)| value).collect()
 }
 
-/// The means over the first and the last steps.
+/// Returns the means over the first and over the last steps; `None` if there are too few.
 fn ends(values: &[f64]) -> Option<(f64, f64)> {
     if values.len() < FEWEST_STEPS {
         return None;
@@ -131,15 +135,15 @@ fn ends(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean(&values[..some]), mean(&values[values.len() - some..])))
 }
 
-/// What training warned of, with the step after which it did.
+/// Returns the warnings of the training, each with its step.
 #[must_use]
-pub fn warnings(run: &Run) -> Vec<(u64, String)> {
+pub fn warnings(run: &LoadedRun) -> Vec<(u64, String)> {
     let mut watch = Warnings::default();
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     for (line, (step, _)) in run.metrics.iter().zip(run.metric("step")) {
-        told.extend(watch.after(line).into_iter().map(|warning| (step, warning)));
+        warnings.extend(watch.after(line).into_iter().map(|warning| (step, warning)));
     }
-    told
+    warnings
 }
 
 #[cfg(test)]
@@ -156,8 +160,8 @@ mod tests {
         let text = |step: usize, n: usize| if n < step { completion } else { SOUND };
         let folder =
             run_folder(10, |step| (0..10).map(|n| trace("q", text(step, n), 1.0)).collect());
-        let run = Run::open(folder.path()).unwrap();
-        let mut tally = Tally::default();
+        let run = LoadedRun::open(folder.path()).unwrap();
+        let mut tally = RunTally::default();
         run.for_each_trace(|step, trace| tally.add(step, trace, Compatibility::Paper, 1)).unwrap();
         let checks = checks(&run, &tally);
         assert_eq!(checks.len(), 4, "{checks:?}");
@@ -187,9 +191,9 @@ mod tests {
         }
     }
 
-    fn with_lengths(lengths: [f64; 5]) -> Run {
+    fn with_lengths(lengths: [f64; 5]) -> LoadedRun {
         let folder = run_folder(5, |_| vec![trace("q", SOUND, 1.0)]);
-        let mut run = Run::open(folder.path()).unwrap();
+        let mut run = LoadedRun::open(folder.path()).unwrap();
         for (line, length) in run.metrics.iter_mut().zip(lengths) {
             line["completions/mean_length"] = length.into();
         }
@@ -198,7 +202,7 @@ mod tests {
 
     #[test]
     fn collapsing_length_is_flagged_with_values() {
-        let check = |lengths| checks(&with_lengths(lengths), &Tally::default()).remove(0);
+        let check = |lengths| checks(&with_lengths(lengths), &RunTally::default()).remove(0);
         assert!(!check([150.0, 140.0, 120.0, 110.0, 100.0]).flagged);
         let collapsed = check([150.0, 120.0, 90.0, 60.0, 40.0]);
         assert!(collapsed.flagged);
@@ -212,15 +216,19 @@ mod tests {
         run.before = accurate(0.5);
         for (after, flagged) in [(0.6, false), (0.49, false), (0.4, true)] {
             run.after = accurate(after);
-            assert_eq!(checks(&run, &Tally::default()).pop().unwrap().flagged, flagged, "{after}");
+            assert_eq!(
+                checks(&run, &RunTally::default()).pop().unwrap().flagged,
+                flagged,
+                "{after}"
+            );
         }
     }
 
     #[test]
     fn short_run_has_no_hack_checks_but_warnings() {
         let folder = run_folder(4, |_| vec![trace("q", SOUND, 1.0)]);
-        let mut run = Run::open(folder.path()).unwrap();
-        assert!(checks(&run, &Tally::default()).is_empty() && warnings(&run).is_empty());
+        let mut run = LoadedRun::open(folder.path()).unwrap();
+        assert!(checks(&run, &RunTally::default()).is_empty() && warnings(&run).is_empty());
         run.metrics[2].insert("learning_rate".into(), 0.0.into());
         assert!(
             matches!(warnings(&run).as_slice(), [(3, warning)] if warning.contains("learning rate 0"))

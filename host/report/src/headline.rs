@@ -1,17 +1,17 @@
-//! The top of a report: what a run was, and what it changed.
+//! The top of a report: reward, length and results of a run.
 
 use corver_analysis::compare::COSTS;
-use corver_eval::{Evaluation, Figure, OF_AN_ANSWER, Unit, View, figures};
-use corver_train::Summary;
+use corver_eval::{Evaluation, Figure, FigureUnit, OF_AN_ANSWER, View, figures};
+use corver_train::RunSummary;
 use maud::{Markup, html};
 
 use crate::number;
 use crate::page::table;
 use crate::reported::Reported;
-use crate::run::Run;
+use crate::run::LoadedRun;
 
-/// Name, what paid it, and the table of before and after.
-pub(crate) fn headline(run: &Run) -> Markup {
+/// Returns the name, the reward and the table of figures before and after training.
+pub(crate) fn headline(run: &LoadedRun) -> Markup {
     let questions =
         run.before.as_ref().or(run.after.as_ref()).map(|evaluation| evaluation.grades.total());
     html! {
@@ -19,7 +19,7 @@ pub(crate) fn headline(run: &Run) -> Markup {
         p.lead { (paid_by(run)) }
         (state(run))
         @match questions {
-            None => p.soft { "No questions were set aside for an evaluation." },
+            None => p.soft { "The run has no evaluation questions." },
             Some(questions) => {
                 h2 { "Before and after" }
                 (before_and_after(run))
@@ -30,18 +30,19 @@ pub(crate) fn headline(run: &Run) -> Markup {
 }
 
 /// Returns rule, judge and format, each with its weight.
-fn paid_by(run: &Run) -> String {
+fn paid_by(run: &LoadedRun) -> String {
     let reward = &run.settings.reward;
     let lambdas = [reward.lambda_corver, reward.lambda_judge, reward.lambda_format];
     format!("{}, seed {}", run.rewards().with_weights(lambdas), run.settings.run.seed)
 }
 
-fn state(run: &Run) -> Markup {
+fn state(run: &LoadedRun) -> Markup {
     let (done, all) = (run.metrics.len(), run.settings.run.steps);
     html! {
         @match &run.summary {
             Some(summary) => p.soft {
-                (summary.steps) " steps of " (format!("{:.2}", summary.seconds_per_step)) " s, of which "
+                (summary.steps) " steps of "
+                (format!("{:.2}", summary.seconds_per_step)) " s, of which "
                 (format!("{:.0}", 1000.0 * summary.reward_seconds_per_step)) " ms are the reward; "
                 (format!("{:.0}", summary.seconds_total)) " s in all"
                 (asks(summary))
@@ -51,24 +52,24 @@ fn state(run: &Run) -> Markup {
     }
 }
 
-/// Returns what a step asks, of every kind that it asks at all, and the money for it.
+/// Describes the requests of a step by kind, and their cost.
 fn asks(summary: &Summary) -> String {
     let mut parts = Vec::new();
     for cost in COSTS {
         match (cost.get)(summary).filter(|value| *value > 0.0) {
-            Some(value) if cost.unit == Unit::Count => {
+            Some(value) if cost.unit == FigureUnit::Count => {
                 parts.push(format!("{value:.0} {}", cost.meaning));
             }
-            Some(value) if cost.unit == Unit::Money => {
+            Some(value) if cost.unit == FigureUnit::Money => {
                 parts.push(format!("{}: {}", cost.title, number::short(value)));
             }
             _ => {}
         }
     }
-    if parts.is_empty() { String::new() } else { format!("; a step asks: {}", parts.join(", ")) }
+    if parts.is_empty() { String::new() } else { format!("; per step: {}", parts.join(", ")) }
 }
 
-fn before_and_after(run: &Run) -> Markup {
+fn before_and_after(run: &LoadedRun) -> Markup {
     let evaluations: Vec<&Evaluation> = [&run.before, &run.after].into_iter().flatten().collect();
     let mut rows = Vec::new();
     for figure in figures(View::Training, &evaluations) {
@@ -87,12 +88,12 @@ fn before_and_after(run: &Run) -> Markup {
     table(&["", "before", "after", "change"], &rows)
 }
 
-/// Returns a value that no line end parts from its unit.
+/// Formats a value with a non-breaking space before its unit.
 fn written(figure: &Figure<Evaluation>, evaluation: Option<&Evaluation>) -> String {
     figure.written(evaluation).replace(' ', "\u{a0}")
 }
 
-/// The difference in the figure's own unit, with its sign.
+/// Formats a difference in the figure's unit, with its sign.
 fn change(difference: f64, unit: Unit) -> String {
     let size = unit.written(difference.abs()).replace(' ', "\u{a0}");
     let is_none = size.chars().all(|c| !matches!(c, '1'..='9'));
@@ -103,7 +104,7 @@ fn change(difference: f64, unit: Unit) -> String {
     }
 }
 
-/// Several runs, one in a row.
+/// Returns the table of several runs, one per row.
 pub(crate) fn side_by_side(runs: &[Reported]) -> Markup {
     let evaluations: Vec<&Evaluation> = runs
         .iter()
@@ -129,7 +130,7 @@ pub(crate) fn side_by_side(runs: &[Reported]) -> Markup {
             .map(|check| check.hack.name)
             .collect();
         let mut cells = vec![reported.name.clone(), steps, format!("{seconds:.2}")];
-        let Run { before, after, .. } = &reported.run;
+        let LoadedRun { before, after, .. } = &reported.run;
         cells.extend(shown.iter().map(|figure| {
             format!("{} → {}", written(figure, before.as_ref()), written(figure, after.as_ref()))
         }));

@@ -1,15 +1,14 @@
-//! Pages about runs and completions: one self-contained HTML file each, without scripts and without
-//! requests.
+//! HTML pages about runs and completions. Each is one self-contained file, without scripts and
+//! without requests.
 //!
 //! ```text
 //! run's folder ─▶ run ─▶ tally ─▶ hacks ─▶ report ─▶ page
 //!                  └──▶ explain ──────────────────▶ page
 //! ```
 //!
-//! `run` reads a run's folder, `tally` its traces, `hacks` says what is suspicious. `comparison`
-//! sets arms side by side, `calibration` shows what labels say. `chart` and `scatter` draw,
-//! `completion` colours, and `page` has what every page has: its frame, its style, and how it
-//! becomes a file.
+//! `run` reads a run's folder, `tally` its traces, and `hacks` checks for reward hacking.
+//! `comparison` shows arms side by side, `calibration` the results of labelled sentences. `chart`
+//! and `scatter` draw, `completion` colours sentences, and `page` is the frame of every page.
 
 pub mod calibration;
 pub mod chart;
@@ -33,4 +32,4 @@ mod testing;
 pub use error::ReportError;
 pub use explain::explain;
 pub use report::report;
-pub use run::Run;
+pub use run::LoadedRun;

@@ -1,6 +1,6 @@
-//! How numbers are written on a page.
+//! Number formats of the pages.
 
-/// Three significant digits at least, four decimals at most, and a minus sign that is one.
+/// Formats a number with at least three significant digits, and a true minus sign.
 #[must_use]
 pub fn short(value: f64) -> String {
     let size = value.abs();
@@ -14,20 +14,20 @@ pub fn short(value: f64) -> String {
     signed(format!("{value:.decimals$}"))
 }
 
-/// With the sign in front, also of what is positive; two decimals.
+/// Formats a number with two decimals and a sign, also if it is positive.
 #[must_use]
 pub fn with_sign(value: f64) -> String {
     let value = if value.abs() < 0.005 { 0.0 } else { value };
     signed(if value == 0.0 { "0.00".to_owned() } else { format!("{value:+.2}") })
 }
 
-/// A share in per cent, which no line end parts from its sign.
+/// Formats a share in per cent, with a non-breaking space.
 #[must_use]
 pub fn percent(share: f64) -> String {
     signed(format!("{:.1}\u{a0}%", 100.0 * share))
 }
 
-/// A minus sign in place of a hyphen.
+/// Replaces a leading hyphen by a minus sign.
 #[must_use]
 pub fn signed(text: String) -> String {
     match text.strip_prefix('-') {

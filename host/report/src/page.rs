@@ -1,4 +1,4 @@
-//! What every page has: its frame, its style, and how it becomes a file.
+//! The frame of every page, its style, and its file.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::ReportError;
 
-/// A whole page. It needs nothing but itself: no script runs in it, and it may fetch nothing.
+/// Returns a self-contained page. Its security policy forbids scripts and requests.
 #[must_use]
 pub fn page(title: &str, body: &Markup) -> String {
     html! {
@@ -15,7 +15,9 @@ pub fn page(title: &str, body: &Markup) -> String {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                meta
+                    http-equiv="Content-Security-Policy"
+                    content="default-src 'none'; style-src 'unsafe-inline'";
                 title { (title) }
                 style { (PreEscaped(include_str!("style.css"))) }
             }
@@ -25,10 +27,10 @@ pub fn page(title: &str, body: &Markup) -> String {
     .into_string()
 }
 
-/// Writes a page in one piece: it appears whole, or what was there before stays.
+/// Writes a page atomically.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// Fails if the file cannot be written.
 pub fn save(path: &Path, page: &str) -> Result<(), ReportError> {
     corver_files::replace(path, page.as_bytes()).map_err(|source| ReportError::Io {
         action: "write",
@@ -37,7 +39,7 @@ pub fn save(path: &Path, page: &str) -> Result<(), ReportError> {
     })
 }
 
-/// A table of figures: the first column names the row, the others stand to the right.
+/// Returns a table of figures: the first column names the row, the others are right-aligned.
 #[must_use]
 pub fn table(header: &[&str], rows: &[Vec<String>]) -> Markup {
     html! {

@@ -1,4 +1,4 @@
-//! The page about a run, or about several side by side.
+//! The page about a run, or about several runs side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,19 +6,19 @@ use corver_core::ResponseGrades;
 use maud::{Markup, html};
 
 use crate::curves::curves;
-use crate::hacks::{self, Check, warnings};
+use crate::hacks::{self, HackCheck, warnings};
 use crate::headline::{headline, side_by_side};
 use crate::page::{page, table};
 use crate::reported::{Reported, distinct_names};
-use crate::run::Run;
+use crate::run::LoadedRun;
 use crate::tally::Shown;
 use crate::{ReportError, completion, number};
 
-/// Reads the traces of runs and writes the page about them.
+/// Reads the traces of runs, and returns the page about them.
 ///
 /// # Errors
-/// Where the traces cannot be read or understood.
-pub fn report(runs: Vec<Run>) -> Result<String, ReportError> {
+/// Fails if the traces cannot be read or are malformed.
+pub fn report(runs: Vec<LoadedRun>) -> Result<String, ReportError> {
     let names = distinct_names(&runs);
     let reported: Vec<Reported> = runs
         .into_iter()
@@ -44,7 +44,7 @@ pub fn report(runs: Vec<Run>) -> Result<String, ReportError> {
         (curves(&reported))
         h2 { "Completions" }
         @for one in &reported { (best_and_worst(one, reported.len() > 1)) }
-        h2 { "Where the time went" }
+        h2 { "Time by stage" }
         @for one in &reported { (timing(one, reported.len() > 1)) }
         h2 { "Settings and hashes" }
         @for one in &reported { (settings(one)) }
@@ -52,8 +52,7 @@ pub fn report(runs: Vec<Run>) -> Result<String, ReportError> {
     Ok(page(&title, &body))
 }
 
-/// What was looked for, with what was found in the first steps and in the last; of several runs,
-/// each in a column.
+/// Returns the table of hacks, with the measures in the first and last steps; one column per run.
 fn hacks(runs: &[Reported]) -> Markup {
     let is_alone = runs.len() == 1;
     let name = |reported: &Reported| {
@@ -65,10 +64,11 @@ fn hacks(runs: &[Reported]) -> Markup {
                 thead { tr { th { "hack" } @for reported in runs { th { (name(reported)) } } } }
                 tbody {
                     @for hack in hacks::ALL {
-                        @let found: Vec<Option<&Check>> = runs.iter().map(|reported| reported.check(hack)).collect();
                         tr {
                             td { (hack.name) small { (hack.measure) } }
-                            @for check in &found { td { (check.map_or_else(unknown, trend)) } }
+                            @for reported in runs {
+                                td { (reported.check(hack).map_or_else(unknown, trend)) }
+                            }
                         }
                     }
                 }
@@ -76,17 +76,23 @@ fn hacks(runs: &[Reported]) -> Markup {
         }
         @for reported in runs {
             @for check in reported.checks.iter().filter(|check| check.flagged) {
-                p { span.warn { @if !is_alone { (reported.name) ", " } (check.hack.name) ":" } " " (check.hack.meaning) }
+                p {
+                    span.warn { @if !is_alone { (reported.name) ", " } (check.hack.name) ":" }
+                    " " (check.hack.meaning)
+                }
             }
             @for (step, warning) in warnings(&reported.run) {
-                p { span.warn { @if !is_alone { (reported.name) ", " } "step " (step) ":" } " " (warning) }
+                p {
+                    span.warn { @if !is_alone { (reported.name) ", " } "step " (step) ":" }
+                    " " (warning)
+                }
             }
         }
     }
 }
 
-fn trend(check: &Check) -> Markup {
-    let Check { first, last, flagged, .. } = check;
+fn trend(check: &HackCheck) -> Markup {
+    let HackCheck { first, last, flagged, .. } = check;
     html! {
         (first) " → " (last)
         @if *flagged { " " span.warn { "flagged" } }
@@ -99,6 +105,7 @@ fn unknown() -> Markup {
 
 fn best_and_worst(reported: &Reported, is_named: bool) -> Markup {
     let Reported { run, name, tally, .. } = reported;
+    let compatibility = run.settings.reward.compatibility;
     let one = |shown: &Shown| {
         let ResponseGrades { judge, format } = &shown.trace.response;
         html! {
@@ -110,14 +117,14 @@ fn best_and_worst(reported: &Reported, is_named: bool) -> Markup {
                     li { span { "format " } (format.label) " " (number::with_sign(format.reward)) }
                     li { span { "step " } (shown.step) span { ", completion " } (shown.place) }
                 }
-                (completion::coloured(&shown.trace, run.settings.reward.compatibility, tally.largest_reward))
+                (completion::coloured(&shown.trace, compatibility, tally.largest_reward))
             }
         }
     };
     html! {
         @if is_named { h3 { (name) } }
         @if tally.best.is_empty() {
-            p.soft { "No step has ended yet." }
+            p.soft { "No step is finished yet." }
         } @else {
             (completion::scale(tally.largest_reward))
             h3 { "The largest returns" }
@@ -125,14 +132,14 @@ fn best_and_worst(reported: &Reported, is_named: bool) -> Markup {
             h3 { "The smallest returns" }
             @for shown in &tally.worst { (one(shown)) }
             p.note {
-                "One completion of each question. Why each sentence earned what it earned: "
+                "One completion of each question. For the reasons of each reward, run "
                 code { "corver-host explain " (run.path.display()) " --step N --completion K" }
             }
         }
     }
 }
 
-/// The stages of the reward; those that took no time may not have been asked for.
+/// Stages of the reward; those without time are not shown.
 const REWARD_STAGES: [(&str, &str); 6] = [
     ("extract", "reward: triplets"),
     ("count", "reward: counts"),
@@ -149,7 +156,7 @@ fn timing(reported: &Reported, is_named: bool) -> Markup {
     let in_reward: f64 = reward.iter().map(|(_, seconds)| seconds).sum();
     let mut rows = vec![("sampling completions", mean("seconds/rollout"))];
     rows.extend(reward.into_iter().filter(|(_, seconds)| *seconds > 0.0));
-    rows.push(("reward: the rest of it", (mean("seconds/reward") - in_reward).max(0.0)));
+    rows.push(("reward: other", (mean("seconds/reward") - in_reward).max(0.0)));
     rows.push(("the base model's log-probabilities", mean("seconds/prepare")));
     rows.push(("loss, gradients, optimiser", mean("seconds/update")));
     let share =
@@ -158,21 +165,27 @@ fn timing(reported: &Reported, is_named: bool) -> Markup {
         @if is_named { h3 { (reported.name) } }
         div.table {
             table {
-                thead { tr { th { "stage" } th { "seconds a step" } th { "of the step" } th { "" } } }
+                thead {
+                    tr { th { "stage" } th { "seconds/step" } th { "share of step" } th { "" } }
+                }
                 tbody {
                     @for (what, seconds) in rows {
                         tr {
                             td { (what) }
                             td { (format!("{seconds:.3}")) }
                             td { (format!("{:.1} %", share(seconds))) }
-                            td { span.bar { i style={ "width:" (format!("{:.1}", share(seconds))) "%" } {} } }
+                            td {
+                                span.bar {
+                                    i style={ "width:" (format!("{:.1}", share(seconds))) "%" } {}
+                                }
+                            }
                         }
                     }
-                    tr { td { "the whole step" } td { (format!("{step:.3}")) } td {} td {} }
+                    tr { td { "total" } td { (format!("{step:.3}")) } td {} td {} }
                 }
             }
         }
-        p.note { "On a GPU some stages run beside others, and the parts add up to more than the whole." }
+        p.note { "On a GPU some stages overlap, so that the sum may exceed the total." }
     }
 }
 
@@ -180,9 +193,13 @@ fn settings(reported: &Reported) -> Markup {
     let hashes: Vec<_> = reported.run.manifest.0.iter().collect();
     html! {
         details {
-            summary { (reported.name) ": what decided it" }
+            summary { (reported.name) ": fingerprints" }
             div.table {
-                table { tbody { @for (what, value) in hashes { tr { td { (what) } td.hash { (value) } } } } }
+                table {
+                    tbody {
+                        @for (what, value) in hashes { tr { td { (what) } td.hash { (value) } } }
+                    }
+                }
             }
         }
         details {
@@ -192,7 +209,7 @@ fn settings(reported: &Reported) -> Markup {
     }
 }
 
-/// The settings in which runs differ.
+/// Returns the table of the settings in which runs differ.
 fn differences(runs: &[Reported]) -> Markup {
     let settings: Vec<BTreeMap<String, String>> =
         runs.iter().map(|reported| flat(&reported.run.config)).collect();
@@ -209,12 +226,16 @@ fn differences(runs: &[Reported]) -> Markup {
     let header: Vec<&str> =
         ["setting"].into_iter().chain(runs.iter().map(|reported| reported.name.as_str())).collect();
     html! {
-        h2 { "What is different" }
-        @if rows.is_empty() { p.soft { "These runs have the same settings." } } @else { (table(&header, &rows)) }
+        h2 { "Different settings" }
+        @if rows.is_empty() {
+            p.soft { "These runs have the same settings." }
+        } @else {
+            (table(&header, &rows))
+        }
     }
 }
 
-/// Every value of a configuration by its dotted name.
+/// Returns every value of a configuration by its dotted name.
 fn flat(config: &str) -> BTreeMap<String, String> {
     fn add(name: &str, value: &toml::Value, flat: &mut BTreeMap<String, String>) {
         match value {
@@ -242,7 +263,8 @@ mod tests {
     const HOSTILE: &str = "<think>Paris is in <script>alert(1)</script>\u{202e} & \"France\".</think><answer>Paris</answer>";
 
     fn page_of(folders: &[&tempfile::TempDir]) -> String {
-        report(folders.iter().map(|folder| Run::open(folder.path()).unwrap()).collect()).unwrap()
+        report(folders.iter().map(|folder| LoadedRun::open(folder.path()).unwrap()).collect())
+            .unwrap()
     }
 
     #[test]
@@ -275,7 +297,7 @@ mod tests {
     fn report_handles_run_without_steps() {
         let page = page_of(&[&run_folder(0, |_| Vec::new())]);
         assert!(
-            page.contains("Not finished: 0 of 9 steps") && page.contains("No step has ended yet.")
+            page.contains("Not finished: 0 of 9 steps") && page.contains("No step is finished yet.")
         );
     }
 

@@ -1,41 +1,42 @@
-//! A run as a report has it.
+//! A run with its statistics, for a report.
 
 use std::collections::BTreeSet;
 
 use crate::ReportError;
-use crate::hacks::{Check, Hack, checks};
-use crate::run::Run;
-use crate::tally::Tally;
+use crate::hacks::{Hack, HackCheck, checks};
+use crate::run::LoadedRun;
+use crate::tally::RunTally;
 
-/// Completions shown of each kind.
+/// Number of best and of worst completions that are shown.
 const SHOWN: usize = 3;
 
-/// A run, with what its traces tell.
+/// A run, with statistics of its traces and checks for hacks.
 pub(crate) struct Reported {
-    pub run: Run,
-    /// The run's, or, where two runs have the same, as much of the path as tells them apart.
+    pub run: LoadedRun,
+    /// Name of the run; if two have the same, preceded by enough of the path to be distinct.
     pub name: String,
-    pub tally: Tally,
-    pub checks: Vec<Check>,
+    pub tally: RunTally,
+    pub checks: Vec<HackCheck>,
 }
 
 impl Reported {
-    pub fn of(run: Run, name: String) -> Result<Self, ReportError> {
-        let mut tally = Tally::default();
+    pub fn of(run: LoadedRun, name: String) -> Result<Self, ReportError> {
+        let mut tally = RunTally::default();
         let compatibility = run.settings.reward.compatibility;
         run.for_each_trace(|step, trace| tally.add(step, trace, compatibility, SHOWN))?;
         let checks = checks(&run, &tally);
         Ok(Self { run, name, tally, checks })
     }
 
-    pub fn check(&self, hack: Hack) -> Option<&Check> {
+    pub fn check(&self, hack: Hack) -> Option<&HackCheck> {
         self.checks.iter().find(|check| check.hack == hack)
     }
 }
 
-/// The folders' names, with as many of the folders around them as it takes to tell all apart.
-pub(crate) fn distinct_names(runs: &[Run]) -> Vec<String> {
-    let path = |run: &Run| std::path::absolute(&run.path).unwrap_or_else(|_| run.path.clone());
+/// Returns the names of the folders, with as many parent folders as make all names distinct.
+pub(crate) fn distinct_names(runs: &[LoadedRun]) -> Vec<String> {
+    let path =
+        |run: &LoadedRun| std::path::absolute(&run.path).unwrap_or_else(|_| run.path.clone());
     let parts: Vec<Vec<String>> = runs
         .iter()
         .map(|run| {
@@ -68,7 +69,7 @@ mod tests {
             for file in ["config.toml", "manifest.json", "metrics.jsonl"] {
                 std::fs::copy(made.path().join(file), path.join(file)).unwrap();
             }
-            Run::open(&path).unwrap()
+            LoadedRun::open(&path).unwrap()
         };
         let names = distinct_names(&[run("first/seed-1"), run("min/seed-1"), run("min/seed-2")]);
         assert_eq!(names, ["first/seed-1", "min/seed-1", "min/seed-2"]);

@@ -1,5 +1,5 @@
-//! What a page needs to know of a run, read from its folder. The run may be going on: nothing is
-//! locked, and a last line that is not whole is not there yet.
+//! A run's folder, as pages read it. The run may still be training: nothing is locked, and an
+//! incomplete last line is ignored.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -10,42 +10,42 @@ use corver_core::Trace;
 use corver_eval::Evaluation;
 use corver_runs::RunManifest;
 use corver_runs::folder::{CONFIG, MANIFEST, METRICS_LOG, SUMMARY, TRACES};
-use corver_settings::{GraderSection, Plugin, Settings};
-use corver_train::{RewardNames, Summary};
+use corver_settings::{GraderSection, Settings, WeightedPlugin};
+use corver_train::{RewardNames, RunSummary};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::ReportError;
 
-/// A run's folder, but for its traces: see [`Run::for_each_trace`].
+/// A run's folder without its traces, which [`LoadedRun::for_each_trace`] reads.
 #[derive(Debug)]
-pub struct Run {
-    /// The folder.
+pub struct LoadedRun {
+    /// Path of the folder.
     pub path: PathBuf,
-    /// Its name.
+    /// Last component of the path.
     pub name: String,
-    /// Its configuration.
+    /// Resolved settings of the run.
     pub settings: Settings,
-    /// The whole configuration, as text.
+    /// Text of the settings file.
     pub config: String,
-    /// What decided the run.
+    /// Fingerprints of everything that decides the run's result.
     pub manifest: RunManifest,
-    /// One map per step.
+    /// Metrics by name, one map per step.
     pub metrics: Vec<Map<String, Value>>,
-    /// The evaluation before training.
+    /// Evaluation before training. `None` if the run has none, or not yet.
     pub before: Option<Evaluation>,
-    /// The evaluation after it.
+    /// Evaluation after training. `None` if the run has none, or not yet.
     pub after: Option<Evaluation>,
-    /// `None` where the run has not finished.
+    /// Summary of the run. `None` if it is not finished.
     pub summary: Option<Summary>,
 }
 
 /// Returns the rules that reward the completions, by the names of their files.
 fn reward_names(settings: &Settings) -> RewardNames {
-    let plugins: Vec<Plugin> =
+    let plugins: Vec<WeightedPlugin> =
         settings.rule.plugin.iter().filter_map(|text| text.parse().ok()).collect();
-    let names: Vec<String> = plugins.iter().map(Plugin::name).collect();
+    let names: Vec<String> = plugins.iter().map(WeightedPlugin::name).collect();
     let grader = |section: &GraderSection, built_in: &str| match &section.plugin {
         Some(path) => {
             Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
@@ -60,11 +60,11 @@ fn reward_names(settings: &Settings) -> RewardNames {
     }
 }
 
-impl Run {
+impl LoadedRun {
     /// Reads everything but the traces.
     ///
     /// # Errors
-    /// Where the folder holds no run, or a file cannot be read or understood.
+    /// Fails if the folder has no run, or a file cannot be read or is malformed.
     pub fn open(path: &Path) -> Result<Self, ReportError> {
         for missing in [MANIFEST, CONFIG] {
             if !path.join(missing).is_file() {
@@ -99,7 +99,7 @@ impl Run {
         })
     }
 
-    /// What pays the completions, by name.
+    /// Returns the names of the rules that reward the completions.
     #[must_use]
     pub fn rewards(&self) -> RewardNames {
         self.summary
@@ -107,7 +107,7 @@ impl Run {
             .map_or_else(|| reward_names(&self.settings), |summary| summary.rewards.clone())
     }
 
-    /// A metric over the steps, as far as it was recorded.
+    /// Returns a metric as (step, value), for the steps that have it.
     #[must_use]
     pub fn metric(&self, name: &str) -> Vec<(u64, f64)> {
         let value = |line: &Map<String, Value>| {
@@ -116,18 +116,17 @@ impl Run {
         self.metrics.iter().filter_map(value).collect()
     }
 
-    /// The mean of a metric over the steps; 0 where it was not recorded.
+    /// Returns the mean of a metric over the steps that have it; 0 if none has.
     #[must_use]
     pub fn mean(&self, name: &str) -> f64 {
         let values = self.metric(name);
         values.iter().fold(0.0, |sum, (_, value)| sum + value) / values.len().max(1) as f64
     }
 
-    /// Hands over one trace after the other with its step, counted from 1. Only one is held at a
-    /// time.
+    /// Calls `each` with every trace and its step, from 1. Only one trace is in memory at a time.
     ///
     /// # Errors
-    /// Where the traces cannot be read or understood.
+    /// Fails if the traces cannot be read or are malformed.
     pub fn for_each_trace(&self, mut each: impl FnMut(usize, Trace)) -> Result<(), ReportError> {
         for_each_line(&self.path.join(TRACES), |line| {
             let TraceLine { step, trace } = line.parse()?;
@@ -136,32 +135,32 @@ impl Run {
         })
     }
 
-    /// All traces of a step, counted from 1, in the order in which they were sampled: groups next
-    /// to each other.
+    /// Returns all traces of a step, from 1, in the order of sampling: group after group.
     ///
     /// # Errors
-    /// Where the run has not taken that step, or the traces cannot be read or understood.
+    /// Fails if the run has no such step, or the traces cannot be read or are malformed.
     pub fn traces_of(&self, step: usize) -> Result<Vec<Trace>, ReportError> {
         let path = self.path.join(TRACES);
-        let (mut traces, mut steps) = (Vec::new(), None);
+        let mut traces = Vec::new();
+        let mut steps = None;
         for_each_line(&path, |line| {
-            let Step { step: of } = line.parse()?;
-            let (first, _) = steps.unwrap_or((of, of));
-            steps = Some((first, of));
-            if of == step {
+            let TraceStep { step: current } = line.parse()?;
+            let (first, _) = steps.unwrap_or((current, current));
+            steps = Some((first, current));
+            if current == step {
                 let TraceLine { trace, .. } = line.parse()?;
                 traces.push(trace);
             }
-            Ok(if of > step { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            Ok(if current > step { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         if traces.is_empty() {
-            let there = match steps {
+            let available = match steps {
                 Some((first, last)) => format!("steps {first} to {last}"),
                 None => "none yet".to_owned(),
             };
             let path = path.display();
             return Err(ReportError::NotThere(format!(
-                "{path} has no step {step}: it has {there}"
+                "{path} has no step {step}: it has {available}"
             )));
         }
         Ok(traces)
@@ -174,21 +173,21 @@ struct TraceLine {
     trace: Trace,
 }
 
-/// A line of the traces whose trace is not looked at, which is much faster.
+/// The step of a line of traces. Skipping the trace is much faster than parsing it.
 #[derive(Deserialize)]
-struct Step {
+struct TraceStep {
     step: usize,
 }
 
-/// A whole line of a log.
-struct Line<'a> {
+/// A complete line of a log.
+struct LogLine<'a> {
     path: &'a Path,
-    /// Counted from 1.
+    /// LogLine number, from 1.
     number: usize,
     text: &'a [u8],
 }
 
-impl Line<'_> {
+impl LogLine<'_> {
     fn parse<T: DeserializeOwned>(&self) -> Result<T, ReportError> {
         serde_json::from_slice(self.text).map_err(|error| {
             let path = self.path.display();
@@ -197,24 +196,25 @@ impl Line<'_> {
     }
 }
 
-/// Hands over the lines of a file until `each` breaks off; none where there is no file. A last line
-/// without its end is still being written, or was when the run was killed.
+/// Calls `each` with the lines of a file until it breaks; with none if the file does not exist. A
+/// last line without a line break is ignored: it is still being written, or the run was killed.
 fn for_each_line(
     path: &Path,
-    mut each: impl FnMut(Line<'_>) -> Result<ControlFlow<()>, ReportError>,
+    mut each: impl FnMut(LogLine<'_>) -> Result<ControlFlow<()>, ReportError>,
 ) -> Result<(), ReportError> {
     let failed = |source| ReportError::Io { action: "read", path: path.to_owned(), source };
     let file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(failed)?,
     };
-    let (mut lines, mut text, mut number) =
-        (BufReader::with_capacity(1 << 20, file), Vec::new(), 0);
+    let mut lines = BufReader::with_capacity(1 << 20, file);
+    let mut text = Vec::new();
+    let mut number = 0;
     loop {
         text.clear();
         number += 1;
         lines.read_until(b'\n', &mut text).map_err(failed)?;
-        if !text.ends_with(b"\n") || each(Line { path, number, text: &text })?.is_break() {
+        if !text.ends_with(b"\n") || each(LogLine { path, number, text: &text })?.is_break() {
             return Ok(());
         }
     }
@@ -247,7 +247,7 @@ mod tests {
         let traces = folder.path().join(TRACES);
         let text = fs::read_to_string(&traces).unwrap();
         fs::write(&traces, &text[..text.len() - 9]).unwrap();
-        let run = Run::open(folder.path()).unwrap();
+        let run = LoadedRun::open(folder.path()).unwrap();
         assert!(run.summary.is_none() && run.metrics.len() == 3);
         let mut steps = Vec::new();
         run.for_each_trace(|step, trace| steps.push((step, trace.mean_return))).unwrap();
@@ -263,7 +263,8 @@ mod tests {
         let told = |name: &str, text: &str| {
             let whole = fs::read(folder.path().join(name)).unwrap_or_default();
             fs::write(folder.path().join(name), text).unwrap();
-            let opened = Run::open(folder.path()).and_then(|run| run.for_each_trace(|_, _| ()));
+            let opened =
+                LoadedRun::open(folder.path()).and_then(|run| run.for_each_trace(|_, _| ()));
             fs::write(folder.path().join(name), whole).unwrap();
             opened.unwrap_err().to_string()
         };
@@ -277,7 +278,7 @@ mod tests {
             assert!(told.contains(place), "{told}");
         }
         fs::remove_file(folder.path().join(MANIFEST)).unwrap();
-        let told = Run::open(folder.path()).unwrap_err().to_string();
+        let told = LoadedRun::open(folder.path()).unwrap_err().to_string();
         assert!(told.ends_with("holds no run: it has no manifest.json"), "{told}");
     }
 

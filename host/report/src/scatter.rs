@@ -1,4 +1,4 @@
-//! Points with a spread and a name: what something costs against how good it is.
+//! Scatter plots of named points with deviations, such as quality over cost.
 
 use maud::{Markup, html};
 use plotters::coord::ranged1d::{BoldPoints, Ranged};
@@ -7,29 +7,29 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::chart::{
-    Area, Drawn, FINE, FONT, LARGEST, Labels, TICKS, Unit, bounds, decimals, drawn, figure, frame,
-    ink, nothing_to_draw, room_for, styled, swatch, text, tick, widened, written,
+    Area, AxisUnit, ChartLabels, Drawn, FINE, FONT, LARGEST, TICKS, bounds, decimals, drawn,
+    figure, frame, ink, nothing_to_draw, room_for, styled, swatch, text, tick, widened, written,
 };
 
-/// Letters of a name that are drawn beside its point, at most; the legend has all of it.
+/// Largest number of characters of a name next to its point; the legend has the full name.
 const LETTERS: usize = 18;
 
-/// A point.
+/// A named point with standard deviations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
-    /// Which colour it has, as in [`crate::chart::lines`].
+    /// Index of its colour, as in [`crate::chart::lines`].
     pub series: usize,
-    /// Beside it, and in the legend.
+    /// Name next to the point and in the legend.
     pub name: String,
-    /// Across, 0 or more: mean and standard deviation.
+    /// Mean and standard deviation on the horizontal axis, 0 or more.
     pub x: (f64, f64),
-    /// Upwards, likewise.
+    /// Mean and standard deviation on the vertical axis.
     pub y: (f64, f64),
 }
 
-/// Points on a plane; the horizontal axis begins at 0.
+/// Draws points; the horizontal axis starts at 0.
 #[must_use]
-pub fn scatter(labels: Labels<'_>, unit: Unit, marks: &[Mark]) -> Markup {
+pub fn scatter(labels: ChartLabels<'_>, unit: AxisUnit, marks: &[Mark]) -> Markup {
     let marks: Vec<&Mark> = marks.iter().filter(|mark| mark.is_drawable()).collect();
     let ends = |(mean, deviation): (f64, f64)| [mean - deviation, mean + deviation];
     let Some(values) = bounds(marks.iter().flat_map(|mark| ends(mark.y))) else {
@@ -39,7 +39,10 @@ pub fn scatter(labels: Labels<'_>, unit: Unit, marks: &[Mark]) -> Markup {
     let across = if largest > 0.0 { 1.08 * largest } else { 1.0 };
     let legend = html! {
         @for mark in &marks {
-            li { (swatch(mark.series)) (mark.name) " " b { (written(mark.y.0, unit)) " at " (written(mark.x.0, Unit::Number)) } }
+            li {
+                (swatch(mark.series)) (mark.name) " "
+                b { (written(mark.y.0, unit)) " at " (written(mark.x.0, AxisUnit::Number)) }
+            }
         }
     };
     let svg = drawn(|area| draw(area, labels.x, unit, &marks, across, widened(values, unit)));
@@ -57,27 +60,28 @@ impl Mark {
 fn draw(
     area: &Area<'_>,
     x: &str,
-    unit: Unit,
+    unit: AxisUnit,
     marks: &[&Mark],
     across: f64,
     values: (f64, f64),
 ) -> Drawn {
     let key_points =
         |(low, high): (f64, f64)| RangedCoordf64::from(low..high).key_points(BoldPoints(TICKS));
-    let (x_ticks, y_ticks) = (key_points((0.0, across)), key_points(values));
-    let (x_decimals, y_decimals) = (decimals(&x_ticks, Unit::Number), decimals(&y_ticks, unit));
+    let y_ticks = key_points(values);
+    let x_decimals = decimals(&key_points((0.0, across)), AxisUnit::Number);
+    let y_decimals = decimals(&y_ticks, unit);
     let y_label = |value: &f64| tick(*value, y_decimals, unit);
     let mut chart = frame(area, 34, room_for(y_ticks.iter().map(y_label)))
         .build_cartesian_2d(0.0..across, values.0..values.1)?;
     styled(&mut chart.configure_mesh())
         .x_labels(TICKS)
-        .x_label_formatter(&|value| tick(*value, x_decimals, Unit::Number))
+        .x_label_formatter(&|value| tick(*value, x_decimals, AxisUnit::Number))
         .y_labels(TICKS)
         .y_label_formatter(&y_label)
         .x_desc(x)
         .draw()?;
     let points = marks.iter().map(|mark| chart.backend_coord(&(mark.x.0, mark.y.0)));
-    let mut names = Names::beside(points);
+    let mut names = Names::around(points);
     for mark in marks {
         let (mark_x, x_spread) = mark.x;
         let (mark_y, y_spread) = mark.y;
@@ -100,19 +104,19 @@ fn draw(
     Ok(())
 }
 
-/// Points, and the names that stand beside them already.
+/// Areas that points and drawn names cover.
 struct Names {
-    /// Left and right end, and the middle of the line.
+    /// Left end, right end and vertical centre of each area.
     taken: Vec<(i32, i32, i32)>,
 }
 
 impl Names {
-    fn beside(points: impl Iterator<Item = (i32, i32)>) -> Self {
+    fn around(points: impl Iterator<Item = (i32, i32)>) -> Self {
         let radius = 4 * FINE as i32;
         Self { taken: points.map(|(x, y)| (x - radius, x + radius, y)).collect() }
     }
 
-    /// Beside and a little above the point, or below what is there.
+    /// Draws a name next to its point and a little above, moved down until it overlaps nothing.
     fn write(
         &mut self,
         area: &Area<'_>,
@@ -146,7 +150,7 @@ impl Names {
 mod tests {
     use super::*;
 
-    const LABELS: Labels<'_> = Labels { title: "Accuracy", x: "seconds", y: "share" };
+    const LABELS: ChartLabels<'_> = ChartLabels { title: "Accuracy", x: "seconds", y: "share" };
 
     fn mark(series: usize, name: &str, x: (f64, f64), y: (f64, f64)) -> Mark {
         Mark { series, name: name.into(), x, y }
@@ -156,7 +160,7 @@ mod tests {
     fn scatter_draws_arm_with_spread_and_name() {
         let marks =
             [mark(0, "first", (0.02, 0.001), (0.75, 0.01)), mark(2, "<b>", (1.5, 0.1), (0.5, 0.0))];
-        let chart = scatter(LABELS, Unit::Share, &marks).0;
+        let chart = scatter(LABELS, AxisUnit::Share, &marks).0;
         assert_eq!(chart.matches("<circle").count(), 2);
         assert!(
             chart.contains("75.0\u{a0}% at 0.020") && chart.contains("50.0\u{a0}% at 1.50"),
@@ -180,7 +184,7 @@ mod tests {
     #[test]
     fn scatter_labels_do_not_overlap() {
         let same = |name| mark(0, name, (1.0, 0.0), (0.5, 0.0));
-        let chart = scatter(LABELS, Unit::Share, &[same("one"), same("two"), same("three")]).0;
+        let chart = scatter(LABELS, AxisUnit::Share, &[same("one"), same("two"), same("three")]).0;
         let heights: Vec<&str> = ["one", "two", "three"]
             .iter()
             .map(|name| {
@@ -204,11 +208,11 @@ mod tests {
     fn any_values_can_be_drawn() {
         for value in [0.0, 1e-300, 1e29, 5.0] {
             let chart =
-                scatter(LABELS, Unit::Number, &[mark(0, "a", (value, value), (value, 0.0))]).0;
+                scatter(LABELS, AxisUnit::Number, &[mark(0, "a", (value, value), (value, 0.0))]).0;
             assert!(chart.contains("<svg") && !chart.contains("NaN"), "{value}");
         }
         for marks in [vec![], vec![mark(0, "a", (f64::NAN, 0.0), (1.0, 0.0))]] {
-            assert!(scatter(LABELS, Unit::Number, &marks).0.contains("nothing recorded"));
+            assert!(scatter(LABELS, AxisUnit::Number, &marks).0.contains("nothing recorded"));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What the completions of a run look like, step by step, and which of them are worth showing.
-//! Traces go by one at a time.
+//! Statistics of a run's completions by step, and its best and worst completions. Traces are read
+//! one at a time.
 
 use std::collections::HashSet;
 
@@ -7,15 +7,15 @@ use corver_core::response::AnswerRule;
 use corver_core::template::MIN_REASONING;
 use corver_core::text::words;
 use corver_core::{Compatibility, Label, Section, Trace};
-use corver_eval::{Missing, missing};
+use corver_eval::{MissingAnswer, missing_answer};
 
-/// Words of a sequence that may come again.
+/// Words of a sequence that counts as repeated.
 const SEQUENCE: usize = 4;
 
-/// Shares of the completions of one step.
+/// Statistics of the completions of one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StepTally {
-    /// Counted from 1.
+    /// Number of the step, from 1.
     pub step: usize,
     completions: usize,
     graded: usize,
@@ -31,33 +31,32 @@ impl StepTally {
         part / self.completions.max(1) as f64
     }
 
-    /// Right answers among those that a gold decided; `None` where a judge of one's own gave other
-    /// labels.
+    /// Returns the share of correct answers among the graded ones; `None` if the judge is a plugin
+    /// with other labels.
     #[must_use]
     pub fn accuracy(&self) -> Option<f64> {
         (self.graded > 0).then(|| self.right as f64 / self.graded as f64)
     }
 
-    /// Completions that say that they do not know.
+    /// Returns the share of completions that refuse to answer.
     #[must_use]
     pub fn refusals(&self) -> f64 {
         self.share(self.refusals as f64)
     }
 
-    /// Completions without an answer, be it that they were cut off.
+    /// Returns the share of completions without an answer, truncated ones included.
     #[must_use]
     pub fn without_answer(&self) -> f64 {
         self.share(self.without_answer as f64)
     }
 
-    /// Completions that answer with less reasoning before it than the format asks for.
+    /// Returns the share of completions that answer with less reasoning than the format requires.
     #[must_use]
     pub fn empty_thinks(&self) -> f64 {
         self.share(self.empty_thinks as f64)
     }
 
-    /// Of a completion's sequences of four words, the part that stood in it before; the mean over
-    /// the completions.
+    /// Returns the mean share of a completion's four-word sequences that repeat an earlier one.
     #[must_use]
     pub fn repetition(&self) -> f64 {
         self.share(self.repetition)
@@ -69,10 +68,10 @@ impl StepTally {
         let is = |one: Label| label == one.to_string();
         self.right += usize::from(is(Label::Good));
         self.graded += usize::from(is(Label::Good) || is(Label::Bad) || is(Label::NotAttempted));
-        // Without golds, whatever is an answer is a wrong one.
+        // Graded without golds: only the label NOT_ATTEMPTED matters here.
         let rule = AnswerRule::of_evaluation(compatibility);
         if rule.grade(&trace.completion, &[]) == Label::NotAttempted {
-            let refused = missing(&trace.completion, true, rule) == Missing::Refused;
+            let refused = missing_answer(&trace.completion, true, rule) == MissingAnswer::Refused;
             self.refusals += usize::from(refused);
             self.without_answer += usize::from(!refused);
         }
@@ -92,36 +91,37 @@ fn has_empty_think(trace: &Trace) -> bool {
 fn repetition(text: &str) -> f64 {
     let words: Vec<&str> = words(text).collect();
     let sequences = words.windows(SEQUENCE);
-    let (all, different) = (sequences.len(), sequences.collect::<HashSet<_>>().len());
-    if all == 0 { 0.0 } else { (all - different) as f64 / all as f64 }
+    let total = sequences.len();
+    let distinct = sequences.collect::<HashSet<_>>().len();
+    if total == 0 { 0.0 } else { (total - distinct) as f64 / total as f64 }
 }
 
-/// A completion that is worth showing.
+/// A completion that a report shows.
 #[derive(Debug, Clone)]
 pub struct Shown {
-    /// Its step, counted from 1.
+    /// Number of its step, from 1.
     pub step: usize,
-    /// Its place in the step, counted from 0.
+    /// Index in its step, from 0.
     pub place: usize,
-    /// Why it earned what it earned.
+    /// Record of how its returns were computed.
     pub trace: Trace,
 }
 
-/// What is kept of all the traces of a run.
+/// Statistics and extreme completions of a run's traces.
 #[derive(Debug, Default)]
-pub struct Tally {
-    /// In the order of the steps.
+pub struct RunTally {
+    /// Statistics by step, ascending.
     pub steps: Vec<StepTally>,
-    /// The largest mean returns, the largest first; of each question one.
+    /// Completions with the largest mean returns, descending; at most one per question.
     pub best: Vec<Shown>,
-    /// The smallest mean returns, the smallest first; of each question one.
+    /// Completions with the smallest mean returns, ascending; at most one per question.
     pub worst: Vec<Shown>,
-    /// The largest sentence reward, of either sign.
+    /// Largest absolute sentence reward.
     pub largest_reward: f64,
 }
 
-impl Tally {
-    /// Adds the next completion of a run, and keeps it where it is among the `shown` best or worst.
+impl RunTally {
+    /// Adds the next completion of a run, and retains it if it is among the `shown` best or worst.
     pub fn add(&mut self, step: usize, trace: Trace, compatibility: Compatibility, shown: usize) {
         if self.steps.last().is_none_or(|last| last.step != step) {
             self.steps.push(StepTally { step, ..StepTally::default() });
@@ -131,46 +131,36 @@ impl Tally {
         tally.add(&trace, compatibility);
         self.largest_reward = self.largest_reward.max(crate::completion::largest([&trace]));
         let value = trace.mean_return;
-        keep(
-            &mut self.best,
-            shown,
-            value,
-            |one| -one,
-            || Shown { step, place, trace: trace.clone() },
-        );
-        keep(
-            &mut self.worst,
-            shown,
-            value,
-            |one| one,
-            || Shown { step, place, trace: trace.clone() },
-        );
+        let new_shown = || Shown { step, place, trace: trace.clone() };
+        retain_best(&mut self.best, shown, value, |mean_return| -mean_return, new_shown);
+        retain_best(&mut self.worst, shown, value, |mean_return| mean_return, new_shown);
     }
 }
 
-/// Keeps the completions with the least `order(mean return)`, one of each question. Of equal ones
-/// the later is kept: it says more about the policy as it has become.
-fn keep(
-    kept: &mut Vec<Shown>,
+/// Inserts a completion if it is among the `most` with the smallest `order(mean return)`, one per
+/// question. Of equal ones, the later replaces the earlier: it is closer to the final policy.
+fn retain_best(
+    retained: &mut Vec<Shown>,
     most: usize,
     value: f64,
     order: fn(f64) -> f64,
     shown: impl FnOnce() -> Shown,
 ) {
-    let is_full = kept.len() >= most;
-    if is_full && kept.last().is_none_or(|last| order(last.trace.mean_return) < order(value)) {
+    let is_full = retained.len() >= most;
+    if is_full && retained.last().is_none_or(|last| order(last.trace.mean_return) < order(value)) {
         return;
     }
     let new = shown();
-    if let Some(same) = kept.iter().position(|one| one.trace.question == new.trace.question) {
-        if order(kept[same].trace.mean_return) < order(value) {
+    let same_question = retained.iter().position(|old| old.trace.question == new.trace.question);
+    if let Some(index) = same_question {
+        if order(retained[index].trace.mean_return) < order(value) {
             return;
         }
-        kept.remove(same);
+        retained.remove(index);
     }
-    let at = kept.partition_point(|one| order(one.trace.mean_return) < order(value));
-    kept.insert(at, new);
-    kept.truncate(most);
+    let index = retained.partition_point(|old| order(old.trace.mean_return) < order(value));
+    retained.insert(index, new);
+    retained.truncate(most);
 }
 
 #[cfg(test)]
@@ -179,7 +169,7 @@ mod tests {
     use crate::testing::trace;
 
     fn tally(completions: &[&str]) -> StepTally {
-        let mut tally = Tally::default();
+        let mut tally = RunTally::default();
         completions
             .iter()
             .for_each(|text| tally.add(1, trace("q", text, 0.0), Compatibility::Paper, 1));
@@ -211,7 +201,7 @@ mod tests {
 
     #[test]
     fn tally_retains_best_and_worst_per_question() {
-        let mut tally = Tally::default();
+        let mut tally = RunTally::default();
         for (step, (question, value)) in
             [("a", 1.0), ("a", 3.0), ("b", 2.0), ("c", -1.0), ("b", 2.0), ("d", 0.0), ("c", -2.0)]
                 .into_iter()

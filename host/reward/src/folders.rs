@@ -1,73 +1,76 @@
-//! Folders that belong to CorVer: its cache, and where it is installed.
+//! Folders that belong to CorVer: its cache and its installation.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 
-static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+static HOST_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says where the `corver-host` is from which child processes are started, where this process is
-/// another program. Only the first call counts.
-pub fn set_program(path: PathBuf) {
-    PROGRAM.get_or_init(|| path);
+/// Sets the `corver-host` that child processes run, for a process that is another program. Only the
+/// first call has an effect.
+pub fn set_host_program(path: PathBuf) {
+    HOST_PROGRAM.get_or_init(|| path);
 }
 
-/// The `corver-host` from which child processes are started.
+/// Returns the `corver-host` that child processes run.
 ///
 /// # Errors
-/// Where the system does not say which program this is.
-pub fn program() -> Result<PathBuf> {
-    match PROGRAM.get() {
+/// If the system does not know the path of this program.
+pub fn host_program() -> Result<PathBuf> {
+    match HOST_PROGRAM.get() {
         Some(program) => Ok(program.clone()),
         None => std::env::current_exe().context("this program's own path is not known"),
     }
 }
 
-/// Where [`program`] is installed, with what comes beside it: `bin/`, `lib/`, `plugins/dist/`,
-/// `sdk/`, `wit/`.
+/// Returns the folder that [`host_program`] is installed in, with `bin/`, `lib/`, `plugins/dist/`,
+/// `sdk/` and `wit/`.
 ///
 /// # Errors
-/// As [`program`].
+/// As [`host_program`].
 pub fn installation() -> Result<PathBuf> {
-    let program = program()?;
+    let program = host_program()?;
     Ok(program.ancestors().nth(2).unwrap_or(Path::new("/")).to_owned())
 }
 
-/// Where rules, SDKs and contract lie: an installation that has them, or else the checkout that
-/// this was built from, which may no longer exist.
+/// Returns the folder of rules, SDKs and contract: an installation that has them, or else the
+/// checkout that this program was built from, which may no longer exist.
 #[must_use]
 pub fn home() -> PathBuf {
-    let installed = installation().ok().filter(|folder| folder.join("wit/corver.wit").is_file());
-    let checkout = || {
-        Path::new(env!("CARGO_MANIFEST_DIR"))
-            .ancestors()
-            .nth(2)
-            .expect("this crate lies in host/reward")
-    };
-    installed.unwrap_or_else(|| checkout().to_owned())
+    if let Ok(folder) = installation()
+        && folder.join("wit/corver.wit").is_file()
+    {
+        return folder;
+    }
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("this crate is in host/reward")
+        .to_owned()
 }
 
-/// Where compilers put what they make of rules, so that what all rules depend on is compiled once:
-/// in the checkout, or where there is none, in the cache.
+/// Returns the target folder for rules that are built, shared so that their dependencies compile
+/// once: in the checkout, or without one, in the cache.
 ///
 /// # Errors
 /// As [`cache`].
-pub fn compiled() -> Result<PathBuf> {
+pub fn rule_builds() -> Result<PathBuf> {
     let home = home();
-    let checkout = home.join("plugins/Cargo.toml").is_file();
-    if checkout { Ok(home.join("plugins/target")) } else { Ok(cache()?.join("compiled")) }
+    let is_checkout = home.join("plugins/Cargo.toml").is_file();
+    if is_checkout { Ok(home.join("plugins/target")) } else { Ok(cache()?.join("compiled")) }
 }
 
-/// Where CorVer keeps what it can make again: `$XDG_CACHE_HOME/corver` or `~/.cache/corver`.
+/// Returns the folder of files that can be made again: `$XDG_CACHE_HOME/corver` or
+/// `~/.cache/corver`.
 ///
 /// # Errors
-/// Where neither variable is set.
+/// If neither `XDG_CACHE_HOME` nor `HOME` is set.
 pub fn cache() -> Result<PathBuf> {
-    let base = std::env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
-    Ok(base
-        .context("there is no place for a cache: neither XDG_CACHE_HOME nor HOME is set")?
-        .join("corver"))
+    if let Some(cache) = std::env::var_os("XDG_CACHE_HOME") {
+        return Ok(Path::new(&cache).join("corver"));
+    }
+    let home = std::env::var_os("HOME")
+        .context("there is no folder for a cache: neither XDG_CACHE_HOME nor HOME is set")?;
+    Ok(Path::new(&home).join(".cache/corver"))
 }

@@ -1,11 +1,12 @@
-//! From settings to the parts of the reward, each opened once, and from texts to what they earn.
+//! Opens the parts of the reward from settings, and scores completions with them.
 //!
 //! ```text
-//! settings ─▶ config ─▶ parts ─▶ scorer ─▶ returns, or what is unsupported
+//! settings ─▶ config ─▶ parts ─▶ scorer ─▶ returns, or unsupported sentences
 //! ```
 //!
-//! [`config`] resolves [`corver_settings::Settings`] into the parts that a command needs; [`parts`] opens them; a [`Scorer`] puts them
-//! to work. Errors are [`anyhow`]'s: they are messages for whoever wrote the settings.
+//! [`config`] resolves [`corver_settings::Settings`] into the parts that a command needs, [`parts`]
+//! opens them, and a [`Scorer`] runs them. Errors are [`anyhow`]'s: messages for the author of the
+//! settings.
 
 pub mod check;
 pub mod config;
@@ -16,5 +17,5 @@ pub mod plugin;
 mod scorer;
 
 pub use config::{RewardConfig, resolve};
-pub use passages::Passages;
+pub use passages::CorpusPassages;
 pub use scorer::Scorer;

@@ -1,62 +1,63 @@
-//! What the corpus says: text around the matches of a query, where the index is on this machine.
+//! Text around the matches of a query, from the indexes on this machine.
 
 use std::cell::OnceCell;
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use corver_corpus::{CnfOptions, Corpus, Passage};
-use corver_counts::Source;
+use corver_corpus::{CnfOptions, MatchPassage, TextIndex};
+use corver_counts::CorpusSource;
 
 use crate::config::CorpusConfig;
 use crate::parts;
 
-/// The indexes of a configuration that can be read, opened when a passage is first asked for.
+/// Indexes of a configuration that are on this machine, opened on first use.
 #[derive(Debug)]
-pub struct Passages {
+pub struct CorpusPassages {
     folders: Vec<PathBuf>,
-    corpora: OnceCell<Vec<Corpus>>,
+    corpora: OnceCell<Vec<TextIndex>>,
     options: CnfOptions,
 }
 
-impl Passages {
-    /// Those on this machine; the demo's is built where it is missing.
+impl CorpusPassages {
+    /// Selects the indexes on this machine, and builds the demo's if it is missing.
     ///
     /// # Errors
-    /// Where that fails.
+    /// If the demo's index cannot be built.
     pub fn new(config: &CorpusConfig) -> Result<Self> {
-        let folder = |source| match source {
-            Source::Folder(folder) => Some(folder),
-            Source::Remote { .. } => None,
-        };
-        let folders = parts::sources(&config.sources)?.into_iter().filter_map(folder).collect();
+        let mut folders = Vec::new();
+        for source in parts::resolve_sources(&config.sources)? {
+            if let Source::Folder(folder) = source {
+                folders.push(folder);
+            }
+        }
         Ok(Self { folders, corpora: OnceCell::new(), options: config.counting })
     }
 
-    /// Opens the indexes once more: their files are mapped, so that this takes little memory.
+    /// Opens the indexes. They may be open elsewhere: the files are mapped, so a second mapping
+    /// takes little memory.
     ///
     /// # Errors
-    /// Where one is not there or damaged.
+    /// If an index is missing or damaged.
     pub fn open(&self) -> Result<&[Corpus]> {
-        if let Some(opened) = self.corpora.get() {
-            return Ok(opened);
+        if let Some(corpora) = self.corpora.get() {
+            return Ok(corpora);
         }
-        let opened = self.folders.iter().map(Corpus::open).collect::<Result<_, _>>()?;
-        Ok(self.corpora.get_or_init(|| opened))
+        let corpora = self.folders.iter().map(Corpus::open).collect::<Result<_, _>>()?;
+        Ok(self.corpora.get_or_init(|| corpora))
     }
 
-    /// Whether there is none: a server counts, and has no text to show.
+    /// True if every index is on a server, which counts and has no text to show.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.folders.is_empty()
     }
 
-    /// Up to `limit` passages that match: as many as the first index has, then the second, and so
-    /// on.
+    /// Finds up to `limit` passages that match: as many as the first index has, then those of the
+    /// next.
     ///
     /// # Errors
-    /// Where every index is on a server, which counts and has no text to show, or an index is
-    /// damaged.
-    pub fn of(&self, all_of: &[Vec<String>], limit: usize) -> Result<Vec<Passage>> {
+    /// If every index is on a server, or an index is damaged.
+    pub fn find(&self, all_of: &[Vec<String>], limit: usize) -> Result<Vec<Passage>> {
         let mut passages = Vec::new();
         ensure!(
             !self.is_empty(),

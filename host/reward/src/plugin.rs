@@ -3,88 +3,107 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 
 use crate::folders;
 
-/// A plugin's path from the current folder; none for a bare name that is not there, which is a
-/// shipped rule's.
-pub fn here(plugin: &Path) -> Option<PathBuf> {
-    let here = with_extension(plugin).into_iter().find(|path| path.is_file());
-    here.or_else(|| (!is_bare(plugin)).then(|| plugin.to_owned()))
+/// Jaro–Winkler similarity from which a file name is suggested for a misspelt one.
+const SIMILAR: f64 = 0.8;
+
+/// Returns a plugin's path from the current folder; `None` for a bare name without a file there,
+/// which names a shipped rule.
+pub fn local_path(plugin: &Path) -> Option<PathBuf> {
+    if let Some(file) = with_extension(plugin).into_iter().find(|path| path.is_file()) {
+        return Some(file);
+    }
+    (!is_bare(plugin)).then(|| plugin.to_owned())
 }
 
-/// The file of a plugin: as given, or, for a bare name, in one of the [`search_path`]'s folders.
+/// Finds the file of a plugin. A bare name is looked up in the folders of the [`search_path`].
+///
+/// # Errors
+/// If there is no such file; the message suggests one with a similar name.
 pub fn find(plugin: &Path) -> Result<PathBuf> {
     let folders = if is_bare(plugin) { search_path() } else { vec![PathBuf::new()] };
-    // A pipe or a device is found too, so that loading says what is wrong with it.
-    let found = |candidate: &PathBuf| {
-        folders
-            .iter()
-            .map(|folder| folder.join(candidate))
-            .find(|path| path.exists() && !path.is_dir())
-    };
-    with_extension(plugin).iter().find_map(found).with_context(|| {
-        let hint = match meant(plugin) {
-            Some(nearest) => format!("; did you mean {}?", nearest.display()),
-            None if is_bare(plugin) => {
-                "; it is neither in this folder nor in plugins/dist (`make plugins` builds the shipped rules)"
-                    .to_owned()
+    for candidate in with_extension(plugin) {
+        for folder in &folders {
+            let path = folder.join(&candidate);
+            // A pipe or a device counts as found, so that loading reports the problem with it.
+            if path.exists() && !path.is_dir() {
+                return Ok(path);
             }
-            None => String::new(),
-        };
-        format!("there is no plugin {}{hint}", plugin.display())
-    })
+        }
+    }
+    let hint = match suggestion(plugin) {
+        Some(similar) => format!("; did you mean {}?", similar.display()),
+        None if is_bare(plugin) => "; it is neither in this folder nor in plugins/dist \
+                                    (`make plugins` builds the shipped rules)"
+            .to_owned(),
+        None => String::new(),
+    };
+    bail!("there is no plugin {}{hint}", plugin.display())
 }
 
-/// Folders in which a bare name is looked up, in this order.
+/// Returns the folders in which a bare name is looked up, in this order.
 pub fn search_path() -> Vec<PathBuf> {
     vec![PathBuf::new(), PathBuf::from("plugins/dist"), folders::home().join("plugins/dist")]
 }
 
-/// Every plugin in the [`search_path`], in order of path.
-pub fn built() -> BTreeSet<PathBuf> {
-    let files = search_path().into_iter().flat_map(|folder| wasm_files(&folder));
-    files.map(|path| path.canonicalize().unwrap_or(path)).collect()
+/// Returns every plugin in the [`search_path`], in order of path.
+pub fn installed() -> BTreeSet<PathBuf> {
+    let mut plugins = BTreeSet::new();
+    for folder in search_path() {
+        for path in wasm_files(&folder) {
+            plugins.insert(path.canonicalize().unwrap_or(path));
+        }
+    }
+    plugins
 }
 
-/// The `.wasm` files in a folder; none where it cannot be read.
+/// Returns the `.wasm` files in a folder; none if it cannot be read.
 pub fn wasm_files(folder: &Path) -> BTreeSet<PathBuf> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let paths = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path()));
-    paths.filter(|path| path.extension().is_some_and(|extension| extension == "wasm")).collect()
+    let Ok(entries) = std::fs::read_dir(folder) else { return BTreeSet::new() };
+    entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "wasm"))
+        .collect()
 }
 
-/// What somebody meant who wrote this path: a file in it where it is a folder, else one with a
+/// Suggests a plugin for a path that is none: a file in it if it is a folder, or else a file with a
 /// similar name.
-fn meant(plugin: &Path) -> Option<PathBuf> {
+fn suggestion(plugin: &Path) -> Option<PathBuf> {
     if plugin.is_dir() {
         wasm_files(plugin).pop_first()
     } else if is_bare(plugin) {
-        nearest(plugin, built()).and_then(|path| path.file_name().map(PathBuf::from))
+        most_similar(plugin, installed()).and_then(|path| path.file_name().map(PathBuf::from))
     } else {
-        nearest(plugin, wasm_files(plugin.parent()?))
+        most_similar(plugin, wasm_files(plugin.parent()?))
     }
 }
 
-/// The file among these whose name is most like this plugin's, if any is.
-fn nearest(plugin: &Path, files: BTreeSet<PathBuf>) -> Option<PathBuf> {
-    let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let wanted = stem(plugin)?;
-    let likeness =
-        |path: &PathBuf| stem(path).map_or(0.0, |name| strsim::jaro_winkler(&name, &wanted));
-    let like = files.into_iter().filter(|path| likeness(path) > 0.8);
-    like.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+/// Returns the file whose name is most similar to the plugin's; `None` if none is similar.
+fn most_similar(plugin: &Path, files: BTreeSet<PathBuf>) -> Option<PathBuf> {
+    let plugin_stem = plugin.file_stem()?.to_string_lossy();
+    let mut best = None;
+    let mut best_similarity = SIMILAR;
+    for file in files {
+        let Some(stem) = file.file_stem() else { continue };
+        let similarity = strsim::jaro_winkler(&stem.to_string_lossy(), &plugin_stem);
+        // The last of equally similar files, as long as they are similar enough.
+        if similarity > SIMILAR && similarity >= best_similarity {
+            best_similarity = similarity;
+            best = Some(file);
+        }
+    }
+    best
 }
 
 fn is_bare(plugin: &Path) -> bool {
     plugin.components().count() == 1
 }
 
-/// A plugin as it is written, and with `.wasm` appended.
+/// Returns the path of a plugin as written, and with `.wasm` appended.
 fn with_extension(plugin: &Path) -> [PathBuf; 2] {
     [plugin.to_owned(), plugin.with_added_extension("wasm")]
 }
@@ -95,7 +114,7 @@ mod tests {
 
     #[test]
     fn bare_plugin_name_means_shipped_rule() {
-        assert_eq!(here(Path::new("min.wasm")), None);
-        assert_eq!(here(Path::new("mine/r.wasm")).unwrap(), Path::new("mine/r.wasm"));
+        assert_eq!(local_path(Path::new("min.wasm")), None);
+        assert_eq!(local_path(Path::new("mine/r.wasm")).unwrap(), Path::new("mine/r.wasm"));
     }
 }

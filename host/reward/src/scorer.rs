@@ -1,22 +1,22 @@
-//! The reward, opened once: completions → what they earn. [`crate::check`] is the other thing that
-//! it is good for.
+//! The reward of completions, with its parts opened once.
 
 use anyhow::Result;
 use corver_core::{
     Backends, Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, score,
 };
-use corver_inference::extract::Extractor;
+use corver_inference::extract::OnnxExtractor;
 use corver_settings::{CheckSettings, Settings};
 
 use crate::parts::{self, Loader, SentenceRules};
-use crate::{Passages, RewardConfig};
+use crate::{CorpusPassages, RewardConfig};
 
-/// Extractor, corpus, rules and graders of a configuration.
+/// Extractor, corpus, rules and graders of a configuration. It scores completions, and checks texts
+/// (see [`crate::check`]).
 pub struct Scorer {
-    pub(crate) extractor: Extractor,
+    pub(crate) extractor: OnnxExtractor,
     pub(crate) backends: Backends<'static>,
     pub(crate) rules: SentenceRules,
-    pub(crate) passages: Passages,
+    pub(crate) passages: CorpusPassages,
     pub(crate) check: CheckSettings,
     graders: Graders,
     settings: RewardSettings,
@@ -29,19 +29,26 @@ impl Scorer {
     /// If a part is not usable.
     pub fn open(config: &RewardConfig, settings: &Settings) -> Result<Self> {
         let loader = Loader::new(&config.rules)?;
-        let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
-        let (_, backends) = parts::backends(&config.corpus, &config.verifiers)?;
+        let rules = loader.sentence_rules()?;
+        let graders = loader.graders()?;
+        let (_, backends) = parts::open_backends(&config.corpus, &config.verifiers)?;
         parts::check_granted(&backends, &rules, &graders)?;
-        let (_, extractor) = parts::extractor(&config.extractor)?;
-        let passages = Passages::new(&config.corpus)?;
-        let (check, settings) = (settings.check, settings.reward);
-        Ok(Self { extractor, backends, rules, passages, check, graders, settings })
+        let (_, extractor) = parts::open_extractor(&config.extractor)?;
+        Ok(Self {
+            extractor,
+            backends,
+            rules,
+            passages: CorpusPassages::new(&config.corpus)?,
+            check: settings.check,
+            graders,
+            settings: settings.reward,
+        })
     }
 
-    /// What completions earn; `question` of each is an index into `questions`.
+    /// Scores completions; `question` of each rollout is an index into `questions`.
     ///
     /// # Errors
-    /// Where a part fails.
+    /// If a part fails.
     pub fn score(
         &mut self,
         rollouts: &[Rollout],
@@ -56,19 +63,19 @@ impl Scorer {
         score(rollouts, questions, &mut scorers, &self.settings)
     }
 
-    /// Whether an index lies on this machine, so that there are passages to show.
+    /// True if an index is on this machine, so that passages can be shown.
     #[must_use]
-    pub fn has_text(&self) -> bool {
+    pub fn has_passages(&self) -> bool {
         !self.passages.is_empty()
     }
 
-    /// Weights and switches of the reward.
+    /// Returns the weights and switches of the reward.
     #[must_use]
     pub fn settings(&self) -> &RewardSettings {
         &self.settings
     }
 
-    /// The rule's name; of several, joined with `+`.
+    /// Returns the name of the sentence rule; several names are joined with `+`.
     #[must_use]
     pub fn rule(&self) -> &str {
         &self.rules.name

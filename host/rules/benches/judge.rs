@@ -11,7 +11,7 @@ use corver_core::{
     Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence, Triplet,
 };
 use corver_rules::{LoadOptions, Rule};
-use corver_sdk::{Ask, Corpus, Judgement, SentenceRule};
+use corver_sdk::{Corpus, Pending, SentenceRule, Verdict};
 use cpu_time::ThreadTime;
 use criterion::{Bencher, BenchmarkId, Criterion, Throughput};
 use first::First;
@@ -84,18 +84,22 @@ fn native(sentences: &[Sentence]) -> Vec<corver_sdk::Sentence> {
     sentences.iter().cloned().map(sentence).collect()
 }
 
-/// The rule's code alone, without a host: ask, take the counts, judge.
-fn judge_natively(rule: &First, sentences: &[corver_sdk::Sentence]) -> Vec<Judgement> {
+/// Runs the rule's code alone, without a host: the request, the replies, the verdict.
+fn score_natively(rule: &First, sentences: &[corver_sdk::Sentence]) -> Vec<Verdict> {
     let size = corver_sdk::CorpusSize { tokens: None, documents: None };
-    let judge = |sentence| {
-        let asked = rule.score(sentence, &Corpus::new(size, &[]));
-        let Err(Ask(requests)) = asked else { panic!("every sentence has a fact: {asked:?}") };
-        let count =
-            corver_sdk::Reply::Count(corver_sdk::Count { occurrences: Some(7), exact: true });
-        let replies = vec![count; requests.len()];
-        rule.score(sentence, &Corpus::new(size, &replies)).expect("all is answered")
-    };
-    sentences.iter().map(judge).collect()
+    let precision = corver_sdk::Precision::Exact;
+    let count = corver_sdk::Reply::Count(corver_sdk::Count { occurrences: Some(7), precision });
+    let mut verdicts = Vec::with_capacity(sentences.len());
+    for sentence in sentences {
+        let outcome = rule.score(sentence, &Corpus::new(size, &[]));
+        let Err(Pending(requests)) = outcome else {
+            panic!("every sentence has a fact: {outcome:?}")
+        };
+        let replies = vec![count.clone(); requests.len()];
+        verdicts
+            .push(rule.score(sentence, &Corpus::new(size, &replies)).expect("no request is left"));
+    }
+    verdicts
 }
 
 /// Measures the processor time of the thread of `one`: other work on the machine does not count, as
@@ -127,7 +131,7 @@ fn judge(c: &mut Criterion) {
         });
         let native = native(&sentences);
         group.bench_function(BenchmarkId::new("code-alone", n), |b| {
-            on_one_core(&one, b, || judge_natively(&First::default(), black_box(&native)));
+            on_one_core(&one, b, || score_natively(&First::default(), black_box(&native)));
         });
     }
     group.finish();

@@ -1,6 +1,6 @@
 //! A rule as a running component: its instances, what they may take, and how they fail.
 
-use corver_core::Capability;
+use corver_core::{Capability, CreditKind};
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{Component, HasSelf, Instance as Running, InstancePre, Linker};
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
@@ -22,10 +22,12 @@ pub struct Manifest {
     pub summary: String,
     /// JSON schema of its settings.
     pub settings_schema: String,
-    /// What it may ask beside counts.
-    pub asks: Vec<Capability>,
-    /// Whether it looks at sentences' triplets.
+    /// Capabilities that its requests need, sorted.
+    pub requires: Vec<Capability>,
+    /// True if it reads the sentences' triplets.
     pub reads_triplets: bool,
+    /// Credit of its verdicts.
+    pub credit: CreditKind,
 }
 
 /// An interface that rules export.
@@ -162,8 +164,15 @@ impl<I: Interface> Ready<I> {
 
 impl<I: Interface> Instance<I> {
     pub(crate) fn describe(&mut self) -> Result<Manifest, Failure> {
-        let types::Manifest { name, version, summary, settings_schema, asks, reads_triplets } =
-            self.call(I::describe)?;
+        let types::Manifest {
+            name,
+            version,
+            summary,
+            settings_schema,
+            requires,
+            reads_triplets,
+            credit,
+        } = self.call(I::describe)?;
         let texts = [
             ("name", &name),
             ("version", &version),
@@ -180,10 +189,11 @@ impl<I: Interface> Instance<I> {
             );
             return Err((Fault::Contract(problem), Vec::new()));
         }
-        let mut asks: Vec<Capability> = asks.into_iter().map(verifier).collect();
-        asks.sort_unstable();
-        asks.dedup();
-        Ok(Manifest { name, version, summary, settings_schema, asks, reads_triplets })
+        let mut requires: Vec<Capability> = requires.into_iter().map(capability).collect();
+        requires.sort_unstable();
+        requires.dedup();
+        let credit = credit_kind(credit);
+        Ok(Manifest { name, version, summary, settings_schema, requires, reads_triplets, credit })
     }
 
     /// The inner error is the rule's own complaint about the settings.
@@ -224,11 +234,19 @@ impl<I: Interface> Instance<I> {
     }
 }
 
-fn verifier(verifier: types::Verifier) -> Capability {
-    match verifier {
-        types::Verifier::Nli => Capability::Nli,
-        types::Verifier::Chat => Capability::Chat,
-        types::Verifier::Passages => Capability::Passages,
+fn capability(capability: types::Capability) -> Capability {
+    match capability {
+        types::Capability::Nli => Capability::Nli,
+        types::Capability::Chat => Capability::Chat,
+        types::Capability::Passages => Capability::Passages,
+    }
+}
+
+fn credit_kind(kind: types::CreditKind) -> CreditKind {
+    match kind {
+        types::CreditKind::AllTokens => CreditKind::AllTokens,
+        types::CreditKind::TokenRewards => CreditKind::TokenRewards,
+        types::CreditKind::AdvantageSign => CreditKind::AdvantageSign,
     }
 }
 
@@ -299,6 +317,6 @@ mod tests {
         let (fault, said) = instance.call(|rule, store| rule.call_resume(store, &[])).unwrap_err();
         let trap = Trap::UnreachableCodeReached;
         assert_eq!(fault, Fault::Contract(format!("stopped with a trap: {trap}")));
-        assert!(said[0].contains("`resume` comes after what asked"), "{said:?}");
+        assert!(said[0].contains("`resume` follows pending outcomes"), "{said:?}");
     }
 }

@@ -231,7 +231,11 @@ impl<I: Interface> Plugin<I> {
     where
         Instance<I>: Session,
     {
-        let allowed = Allowed { limits: &self.limits, asks: &self.manifest.asks };
+        let allowed = Allowed {
+            limits: &self.limits,
+            requires: &self.manifest.requires,
+            credit: self.manifest.credit,
+        };
         judge(completions, allowed, verifiers, || self.instantiate()).map_err(|stop| match stop {
             Stop::Start(error) => error,
             Stop::Broken(failure) => self.broken(failure),

@@ -1,8 +1,8 @@
 //! What rules ask: whether it is acceptable, who answers, and how the answers go back.
 
 use corver_core::{
-    Backends, BoxError, Capability, ChatPrompt, ChatRole, Entailment, Exchange, Lookup, Message,
-    NliPair, Passage, Query, Search,
+    Backends, BoxError, Capability, ChatPrompt, ChatRole, CountPrecision, Entailment, Exchange,
+    Lookup, Message, NliPair, Passage, Query, Search,
 };
 use corver_settings::{is_temperature, is_top_p};
 
@@ -30,13 +30,13 @@ pub(crate) enum Answered {
 impl From<types::Request> for Question {
     fn from(request: types::Request) -> Self {
         match request {
-            types::Request::Count(types::Query { all_of, enough }) => {
-                Self::Count(Query { all_of, limit: enough })
+            types::Request::Count(types::Query { all_of, limit }) => {
+                Self::Count(Query { all_of, limit })
             }
-            types::Request::Nli(types::Pair { premise, hypothesis }) => {
+            types::Request::Nli(types::NliPair { premise, hypothesis }) => {
                 Self::Nli(NliPair { premise, hypothesis })
             }
-            types::Request::Chat(types::Prompt {
+            types::Request::Chat(types::ChatPrompt {
                 messages,
                 temperature,
                 top_p,
@@ -55,9 +55,9 @@ impl From<types::Request> for Question {
 
 fn message(types::Message { role, content }: types::Message) -> Message {
     let role = match role {
-        types::Role::System => ChatRole::System,
-        types::Role::User => ChatRole::User,
-        types::Role::Assistant => ChatRole::Assistant,
+        types::ChatRole::System => ChatRole::System,
+        types::ChatRole::User => ChatRole::User,
+        types::ChatRole::Assistant => ChatRole::Assistant,
     };
     Message { role, content }
 }
@@ -77,7 +77,7 @@ impl Question {
     pub(crate) fn check(&self, asks: &[Capability], limits: &Limits) -> Result<(), Fault> {
         if let Some(verifier) = self.verifier().filter(|verifier| !asks.contains(verifier)) {
             return Err(Fault::Contract(format!(
-                "asks {verifier}, which its manifest does not name (`asks`)"
+                "asks {verifier}, which its manifest does not name (`requires`)"
             )));
         }
         let text = |what, text: &String| check_text(what, text, limits.text_bytes);
@@ -247,7 +247,11 @@ fn reply<'a>(answered: &'a Answered, found: &'a [types::Passage<'a>]) -> types::
     match answered {
         &Answered::Count(Lookup { count, .. }) => types::Reply::Count(types::Count {
             occurrences: count.occurrences,
-            exact: count.is_exact(),
+            precision: match count.precision {
+                CountPrecision::Exact => types::Precision::Exact,
+                CountPrecision::AtLeast => types::Precision::AtLeast,
+                CountPrecision::Estimate => types::Precision::Estimate,
+            },
         }),
         &Answered::Other(Exchange::Nli {
             answer: Entailment { entail, neutral, contradict },
@@ -280,7 +284,7 @@ mod tests {
         let limits = Limits::default();
         let pair = || Question::Nli(NliPair { premise: "a".into(), hypothesis: "b".into() });
         assert_eq!(pair().check(&[Capability::Nli], &limits), Ok(()));
-        let undeclared = "asks nli, which its manifest does not name (`asks`)";
+        let undeclared = "asks nli, which its manifest does not name (`requires`)";
         assert_eq!(
             pair().check(&[Capability::Chat], &limits),
             Err(Fault::Contract(undeclared.into()))

@@ -9,7 +9,7 @@ use crate::check::check_text;
 use crate::error::Fault;
 use crate::instance::{Failure, Instance};
 use crate::questions::{Answered, with_replies};
-use crate::rounds::{Judgement, Outcome, Place, Said, Session};
+use crate::rounds::{Allowed, Judgement, Outcome, Place, Said, Session};
 use crate::{Limits, ResponseRule, RuleError};
 use corver_settings::limits::LABEL_BYTES;
 
@@ -31,7 +31,7 @@ impl ResponseRule {
 
 impl corver_core::ResponseRule for ResponseRule {
     fn required_capabilities(&self) -> Vec<Capability> {
-        self.manifest().asks.clone()
+        self.manifest().requires.clone()
     }
 
     fn grade(
@@ -50,7 +50,7 @@ impl Session for Instance<response_grading::Guest> {
         let CorpusSize { tokens, documents } = size;
         let wire_size = types::CorpusSize { tokens, documents };
         let assessed = with_lowered(completions, |completions| {
-            self.call(|rule, store| rule.call_assess(store, completions, wire_size))
+            self.call(|rule, store| rule.call_grade(store, completions, wire_size))
         });
         raised(assessed)
     }
@@ -68,12 +68,12 @@ impl Session for Instance<response_grading::Guest> {
 }
 
 /// A completion is its only subject.
-fn raised(assessed: Result<Vec<types::Assessment>, Failure>) -> Said<Grade> {
+fn raised(assessed: Result<Vec<types::ResponseOutcome>, Failure>) -> Said<Grade> {
     let outcome = |assessment| match assessment {
-        types::Assessment::Graded(types::Grade { reward, label, note }) => {
+        types::ResponseOutcome::Done(types::Grade { reward, label, note }) => {
             Outcome::Judged(Grade { reward: f64::from(reward), label, note, ..Grade::default() })
         }
-        types::Assessment::Ask(requests) => Outcome::Asks(requests),
+        types::ResponseOutcome::Pending(requests) => Outcome::Asks(requests),
     };
     Ok(assessed?.into_iter().map(|assessment| vec![outcome(assessment)]).collect())
 }
@@ -83,7 +83,12 @@ impl Judgement for Grade {
         1
     }
 
-    fn check(&self, _: &Completion<'_>, place: Place, limits: &Limits) -> Result<(), Fault> {
+    fn check(
+        &self,
+        _: &Completion<'_>,
+        place: Place,
+        Allowed { limits, .. }: Allowed<'_>,
+    ) -> Result<(), Fault> {
         let Place { completion, .. } = place;
         let Self { reward, label, note, .. } = self;
         if !reward.is_finite() {
@@ -104,11 +109,11 @@ impl Judgement for Grade {
     }
 
     fn check_asked(place: Place, got: usize, limits: &Limits) -> Result<(), Fault> {
-        let (completion, limit) = (place.completion, limits.questions_per_completion);
+        let (completion, limit) = (place.completion, limits.requests_per_completion);
         if got > limit {
             return Err(Fault::Limit(format!(
                 "asked {got} questions about completion {completion}; at most {limit} are allowed \
-                 (limits.questions_per_completion)"
+                 (limits.requests_per_completion)"
             )));
         }
         Ok(())
@@ -121,14 +126,17 @@ impl Judgement for Grade {
 
 #[cfg(test)]
 mod tests {
+    use corver_core::CreditKind;
+
     use super::*;
 
     #[test]
     fn grades_are_finite_and_labelled() {
         let limits = Limits { text_bytes: 9, ..Limits::default() };
+        let allowed = Allowed { limits: &limits, requires: &[], credit: CreditKind::AllTokens };
         let check = |grade: Grade| {
             grade
-                .check(&Completion::default(), Place { completion: 64, index: 0 }, &limits)
+                .check(&Completion::default(), Place { completion: 64, index: 0 }, allowed)
                 .map_err(|(Fault::Limit(problem) | Fault::Contract(problem))| problem)
         };
         let fault = |grade| check(grade).unwrap_err();

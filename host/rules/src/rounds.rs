@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use corver_core::{Backends, BoxError, Capability, Completion, CorpusSize, Exchange, Lookup};
+use corver_core::{
+    Backends, BoxError, Capability, Completion, CorpusSize, CreditKind, Exchange, Lookup,
+};
 use rayon::prelude::*;
 
 use crate::bindings::types::Request;
@@ -54,7 +56,7 @@ pub(crate) trait Judgement: Default + Clone + Send {
         &self,
         completion: &Completion<'_>,
         place: Place,
-        limits: &Limits,
+        allowed: Allowed<'_>,
     ) -> Result<(), Fault>;
 
     /// Whether a subject may have asked so many questions.
@@ -88,8 +90,10 @@ pub(crate) enum Stop {
 #[derive(Clone, Copy)]
 pub(crate) struct Allowed<'a> {
     pub(crate) limits: &'a Limits,
-    /// The verifiers that its manifest names.
-    pub(crate) asks: &'a [Capability],
+    /// The capabilities that its manifest requires.
+    pub(crate) requires: &'a [Capability],
+    /// The credit that its manifest declares.
+    pub(crate) credit: CreditKind,
 }
 
 /// For each completion, one judgement per subject. Instances work side by side, each on some of the
@@ -275,8 +279,9 @@ impl<'a, S: Session> Call<'a, S> {
         &mut self,
         number: usize,
         outcomes: Vec<Outcome<S::Judgement>>,
-        Allowed { limits, asks }: Allowed<'_>,
+        allowed: Allowed<'_>,
     ) -> Result<(), Fault> {
+        let Allowed { limits, requires, .. } = allowed;
         let (completion, subjects) = (&self.completions[number], &mut self.subjects[number]);
         let in_batch = self.start + number;
         if outcomes.len() != subjects.len() {
@@ -290,7 +295,7 @@ impl<'a, S: Session> Call<'a, S> {
             let place = Place { completion: in_batch, index };
             match outcome {
                 Outcome::Judged(judgement) => {
-                    judgement.check(completion, place, limits)?;
+                    judgement.check(completion, place, allowed)?;
                     subject.judgement = judgement;
                 }
                 Outcome::Asks(requests) => {
@@ -300,7 +305,7 @@ impl<'a, S: Session> Call<'a, S> {
                     self.num_asking += 1;
                     for request in requests {
                         let question = Question::from(request);
-                        question.check(asks, limits)?;
+                        question.check(requires, limits)?;
                         self.questions.push(question);
                         self.askers.push((number, index));
                     }

@@ -1,7 +1,7 @@
 //! Sentence rules: completions and what is asked about them → verdicts.
 
 use corver_core::{
-    Backends, BoxError, Capability, Completion, CorpusSize, Credit, Exchange, Lookup,
+    Backends, BoxError, Capability, Completion, CorpusSize, Credit, CreditKind, Exchange, Lookup,
     SentenceScorer, TokenReward, Verdict,
 };
 
@@ -10,7 +10,7 @@ use crate::check::check_text;
 use crate::error::Fault;
 use crate::instance::{Failure, Instance};
 use crate::questions::{Answered, with_replies};
-use crate::rounds::{Judgement, Outcome, Place, Said, Session};
+use crate::rounds::{Allowed, Judgement, Outcome, Place, Said, Session};
 use crate::{Limits, Rule, RuleError};
 
 /// By how much the shares of a reward may miss it, relative to what they are made of: rounding.
@@ -34,11 +34,15 @@ impl Rule {
 
 impl SentenceScorer for Rule {
     fn required_capabilities(&self) -> Vec<Capability> {
-        self.manifest().asks.clone()
+        self.manifest().requires.clone()
     }
 
     fn reads_triplets(&self) -> bool {
         self.manifest().reads_triplets
+    }
+
+    fn credit(&self) -> CreditKind {
+        self.manifest().credit
     }
 
     fn score(
@@ -74,11 +78,13 @@ impl Session for Instance<sentence_scoring::Guest> {
     }
 }
 
-fn raised(outcomes: Result<Vec<Vec<types::Outcome>>, Failure>) -> Said<Verdict> {
+fn raised(outcomes: Result<Vec<Vec<types::SentenceOutcome>>, Failure>) -> Said<Verdict> {
     let outcome = |outcome| match outcome {
-        types::Outcome::Score(scored) => Outcome::Judged(verdict(scored)),
-        types::Outcome::Abstain(note) => Outcome::Judged(Verdict { note, ..Verdict::default() }),
-        types::Outcome::Ask(requests) => Outcome::Asks(requests),
+        types::SentenceOutcome::Done(scored) => Outcome::Judged(verdict(scored)),
+        types::SentenceOutcome::Abstain(note) => {
+            Outcome::Judged(Verdict { note, ..Verdict::default() })
+        }
+        types::SentenceOutcome::Pending(requests) => Outcome::Asks(requests),
     };
     Ok(outcomes?
         .into_iter()
@@ -87,14 +93,13 @@ fn raised(outcomes: Result<Vec<Vec<types::Outcome>>, Failure>) -> Said<Verdict> 
 }
 
 fn verdict(types::Verdict { reward, credit, count, triplet, note }: types::Verdict) -> Verdict {
-    let point =
-        |point: types::Point| TokenReward { character: point.character, reward: point.reward };
+    let token_reward = |types::TokenReward { character, reward }| TokenReward { character, reward };
     let credit = match credit {
         None => Credit::Sentence,
-        Some(types::Credit::Points(points)) => {
-            Credit::TokenRewards(points.into_iter().map(point).collect())
+        Some(types::Credit::TokenRewards(parts)) => {
+            Credit::TokenRewards(parts.into_iter().map(token_reward).collect())
         }
-        Some(types::Credit::Sign) => Credit::AdvantageSign,
+        Some(types::Credit::AdvantageSign) => Credit::AdvantageSign,
     };
     Verdict { reward: Some(reward), credit, count, triplet, note, ..Verdict::default() }
 }
@@ -108,7 +113,7 @@ impl Judgement for Verdict {
         &self,
         completion: &Completion<'_>,
         place: Place,
-        limits: &Limits,
+        Allowed { limits, credit, .. }: Allowed<'_>,
     ) -> Result<(), Fault> {
         let Place { completion: number, index } = place;
         let sentence = &completion.sentences[index];
@@ -125,19 +130,30 @@ impl Judgement for Verdict {
                  {triplets}"
             )));
         }
-        if let Credit::TokenRewards(points) = &self.credit {
-            check_points(points, self.reward.unwrap_or(0.0), &sentence.text, place)?;
+        let is_declared = match &self.credit {
+            Credit::Sentence => true,
+            Credit::TokenRewards(parts) => {
+                check_points(parts, self.reward.unwrap_or(0.0), &sentence.text, place)?;
+                credit == CreditKind::TokenRewards
+            }
+            Credit::AdvantageSign => credit == CreditKind::AdvantageSign,
+        };
+        if !is_declared {
+            return Err(Fault::Contract(format!(
+                "gave sentence {index} of completion {number} a credit that its manifest does not \
+                 declare (`credit`)"
+            )));
         }
         self.note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes))
     }
 
     fn check_asked(place: Place, got: usize, limits: &Limits) -> Result<(), Fault> {
         let Place { completion, index } = place;
-        let limit = limits.questions_per_sentence;
+        let limit = limits.requests_per_sentence;
         if got > limit {
             return Err(Fault::Limit(format!(
                 "asked {got} questions about sentence {index} of completion {completion}; at most \
-                 {limit} are allowed (limits.questions_per_sentence)"
+                 {limit} are allowed (limits.requests_per_sentence)"
             )));
         }
         Ok(())
@@ -198,7 +214,12 @@ mod tests {
                 credit: Credit::TokenRewards(points),
                 ..Verdict::default()
             };
-            verdict.check(&completion, Place { completion: 7, index: 0 }, &Limits::default())
+            let allowed = Allowed {
+                limits: &Limits::default(),
+                requires: &[],
+                credit: CreditKind::TokenRewards,
+            };
+            verdict.check(&completion, Place { completion: 7, index: 0 }, allowed)
         };
         assert_eq!(check(&[(0, 0.1), (5, 0.2), (5, -0.7)], -0.4), Ok(()));
         assert_eq!(check(&[], 0.0), Ok(()));

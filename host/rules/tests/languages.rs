@@ -225,9 +225,8 @@ impl ChatModel for Rome {
     }
 }
 
-/// The rule in this language asks for passages and entailments, and gives labels or pays single
-/// tokens.
-fn asks_and_labels(language: &str) {
+/// Checks that the rule in this language requests passages and entailments, and rewards single tokens.
+fn assert_entailed(language: &str) {
     let Some(path) = built_at(&format!("sdk/{language}/example/entailed/entailed-{language}.wasm"))
     else {
         return;
@@ -249,34 +248,30 @@ fn asks_and_labels(language: &str) {
         let mut verifiers = Backends::counting(Hashed).with_nli(Rome).with_passages(Rome);
         rule.score(&batch, &mut verifiers).unwrap().concat()
     };
-    let labels = judge(json!({}));
-    assert_eq!(
-        labels.iter().map(Verdict::advantage_sign).collect::<Vec<_>>(),
-        [1, 0, -1],
-        "{labels:?}"
-    );
-    assert_eq!((labels[1].reward, labels[1].note.as_deref()), (None, Some("no passage was found")));
+    let verdicts = judge(json!({}));
+    let last = |character, reward| Credit::TokenRewards(vec![TokenReward { character, reward }]);
+    assert_eq!([&verdicts[0].credit, &verdicts[2].credit], [&last(11, 1.0), &last(4, -1.0)]);
+    let rewards: Vec<Option<f32>> = verdicts.iter().map(|verdict| verdict.reward).collect();
+    assert_eq!(rewards, [Some(1.0), None, Some(-1.0)]);
+    assert_eq!(verdicts[1].note.as_deref(), Some("no passage was found"));
     let kinds = |verdict: &Verdict| {
         let kind = |exchange: &Exchange| matches!(exchange, Exchange::Nli { .. });
         verdict.exchanges.iter().map(kind).collect::<Vec<_>>()
     };
-    assert_eq!([kinds(&labels[0]), kinds(&labels[1])], [vec![false, true, true], vec![false]]);
+    assert_eq!([kinds(&verdicts[0]), kinds(&verdicts[1])], [vec![false, true, true], vec![false]]);
 
-    assert_eq!(judge(json!({"threshold": 0.8}))[0].advantage_sign(), -1);
-    let paid = judge(json!({"pay": true}));
-    let last = |character, reward| Credit::TokenRewards(vec![TokenReward { character, reward }]);
-    assert_eq!([&paid[0].credit, &paid[2].credit], [&last(11, 1.0), &last(4, -1.0)]);
-    assert_eq!([paid[0].reward, paid[2].reward], [Some(1.0), Some(-1.0)]);
+    assert_eq!(judge(json!({"threshold": 0.8}))[0].reward, Some(-1.0));
+    assert_eq!(judge(json!({"reward": 0.5}))[0].credit, last(11, 0.5));
 }
 
 #[test]
-fn python_rule_sends_requests_and_labels() {
-    asks_and_labels("python");
+fn python_rule_sends_requests_and_rewards_tokens() {
+    assert_entailed("python");
 }
 
 #[test]
-fn javascript_rule_sends_requests_and_labels() {
-    asks_and_labels("js");
+fn javascript_rule_sends_requests_and_rewards_tokens() {
+    assert_entailed("js");
 }
 
 /// The response rule in this language asks a chat model.

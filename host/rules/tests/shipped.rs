@@ -131,7 +131,7 @@ fn every_shipped_rule_conforms() {
         assert_eq!(rule.name(), name);
         let conformance = rule.conform().unwrap_or_else(|error| panic!("{name}: {error}"));
         // What a chat model replies at random is rarely worth anything.
-        let is_judged_by_chat = rule.manifest().asks.contains(&Capability::Chat);
+        let is_judged_by_chat = rule.manifest().requires.contains(&Capability::Chat);
         let both_ways = conformance.lowest < Some(0.0) && conformance.highest > Some(0.0);
         let says_something = conformance.scored > 0 && conformance.lowest < conformance.highest;
         assert!(says_something && (both_ways || is_judged_by_chat), "{name}: {conformance:?}");

@@ -1,18 +1,18 @@
-//! Which questions a step trains on, and the seed of its draws: functions of the run's seed and the
-//! step alone, so that a resumed run continues exactly as it would have.
+//! The questions of a step, and the seed of its draws. Both depend only on the run's seed and the
+//! step, so that a resumed run continues exactly as it would have.
 
 use rand::seq::SliceRandom;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Stream 0 of the run's generator shuffles the questions, stream 1 seeds the steps.
+/// Stream of the run's generator that seeds the steps; stream 0 shuffles the questions.
 const STEP_STREAM: u64 = 1;
 
-/// The questions of step `step` (from 0): every question once per epoch, each epoch in an order of
-/// its own.
+/// Returns the questions of step `step` (from 0). Every question occurs once per epoch, and each
+/// epoch has its own order.
 ///
 /// # Panics
-/// Where `num_questions` is 0.
+/// If `num_questions` is 0.
 #[must_use]
 pub fn questions_of_step(
     num_questions: usize,
@@ -20,18 +20,20 @@ pub fn questions_of_step(
     step: usize,
     seed: u64,
 ) -> Vec<usize> {
-    let mut order: Option<(usize, Vec<usize>)> = None;
-    (step * per_step..(step + 1) * per_step)
-        .map(|place| {
-            let (epoch, at) = (place / num_questions, place % num_questions);
-            let known = order.take().filter(|(of, _)| *of == epoch);
-            let (_, shuffled) = order
-                .insert(known.unwrap_or_else(|| (epoch, shuffled(num_questions, epoch, seed))));
-            shuffled[at]
-        })
-        .collect()
+    let mut questions = Vec::with_capacity(per_step);
+    let mut position = step * per_step;
+    // A step may begin in one epoch and end in another.
+    while questions.len() < per_step {
+        let epoch = position / num_questions;
+        let start = position % num_questions;
+        let end = num_questions.min(start + per_step - questions.len());
+        questions.extend_from_slice(&shuffled(num_questions, epoch, seed)[start..end]);
+        position += end - start;
+    }
+    questions
 }
 
+/// Returns the order of the questions in an epoch.
 fn shuffled(num_questions: usize, epoch: usize, seed: u64) -> Vec<usize> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed.wrapping_add(epoch as u64));
     let mut order: Vec<usize> = (0..num_questions).collect();
@@ -39,11 +41,12 @@ fn shuffled(num_questions: usize, epoch: usize, seed: u64) -> Vec<usize> {
     order
 }
 
-/// The seed of step `step`'s draws.
+/// Returns the seed of the draws of step `step`.
 #[must_use]
 pub fn seed_of_step(seed: u64, step: usize) -> u64 {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     rng.set_stream(STEP_STREAM);
+    // A seed takes two words, so that each step reads its own without the draws before it.
     rng.set_word_pos(2 * step as u128);
     rng.next_u64()
 }

@@ -1,45 +1,47 @@
-//! The figures of every step as TensorBoard reads them, under the names that TRL's runs have there.
+//! The metrics of every step in TensorBoard's format, under the names that TRL's runs have there.
 
 use serde_json::{Map, Value};
 use tfrecord::protobuf::event::What;
 use tfrecord::{Event, EventIter, EventMeta, RecordReaderConfig, RecordWriter, Summary};
 
-/// TensorBoard looks for `tfevents` in a name.
+/// Name of the event file; TensorBoard looks for `tfevents` in it.
 pub(super) const EVENTS: &str = "events.out.tfevents.corver";
 
-/// What an event file begins with.
+/// Returns the first event of a file.
 pub(super) fn header() -> Vec<u8> {
     let version = Some(What::FileVersion("brain.Event:2".to_owned()));
     bytes([Event { what: version, ..EventMeta::with_step(0).build_empty() }])
 }
 
-/// Every number of a step's `metrics`.
-pub(super) fn of_step(metrics: &Map<String, Value>) -> Vec<u8> {
-    let number = |name: &str| metrics.get(name).and_then(Value::as_f64);
-    let meta = EventMeta::with_step(number("step").unwrap_or(0.0) as i64);
-    let scalars = metrics
-        .keys()
-        .filter(|name| *name != "step")
-        .filter_map(|name| Some((name, number(name)?)));
-    let summary = |(name, value)| {
-        Summary::from_scalar(format!("train/{name}"), value as f32).expect("it fits a float")
-    };
-    bytes(scalars.map(summary).map(|summary| meta.build_with_summary(summary)))
+/// Returns the events of a step: a scalar for each number of its metrics.
+pub(super) fn step_events(metrics: &Map<String, Value>) -> Vec<u8> {
+    let step = metrics.get("step").and_then(Value::as_f64).unwrap_or(0.0);
+    let meta = EventMeta::with_step(step as i64);
+    let mut events = Vec::new();
+    for (name, value) in metrics {
+        if name != "step"
+            && let Some(value) = value.as_f64()
+        {
+            let summary = Summary::from_scalar(format!("train/{name}"), value as f32);
+            events.push(meta.build_with_summary(summary.expect("it fits a float")));
+        }
+    }
+    bytes(events)
 }
 
-/// Length of the beginning of `file` that holds whole events of the first `steps_done` steps.
+/// Returns the length of the prefix of `file` with complete events of the first `steps_done` steps.
 pub(super) fn length_until(steps_done: usize, file: &[u8]) -> usize {
     let mut rest = file;
-    let mut kept = 0;
+    let mut length = 0;
     while let Some(Ok(event)) =
         EventIter::from_reader(&mut rest, RecordReaderConfig::default()).next()
     {
         if event.step > steps_done as i64 {
             break;
         }
-        kept = file.len() - rest.len();
+        length = file.len() - rest.len();
     }
-    kept
+    length
 }
 
 fn bytes(events: impl IntoIterator<Item = Event>) -> Vec<u8> {
@@ -57,7 +59,7 @@ mod tests {
 
     fn step(number: usize) -> Vec<u8> {
         let metrics = json!({"step": number, "reward": 0.25 * number as f64, "kl": 2.0});
-        of_step(metrics.as_object().unwrap())
+        step_events(metrics.as_object().unwrap())
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! Hashes of what decides a run.
+//! Hashes of the settings and files that decide a run.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use super::folder::{RunDirError, io};
 
-/// The blake3 hash of a file, or of a folder's files with their names, in order of name;
+/// Returns the blake3 hash of a file, or of a folder's files with their names, in order of name;
 /// hexadecimal.
 ///
 /// # Errors
-/// Where something cannot be read.
+/// Fails if a file cannot be read.
 pub fn fingerprint(path: &Path) -> Result<String, RunDirError> {
     let mut hasher = blake3::Hasher::new();
     if path.is_dir() {
@@ -31,7 +31,7 @@ pub fn fingerprint(path: &Path) -> Result<String, RunDirError> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// The blake3 hash of a text, hexadecimal.
+/// Returns the blake3 hash of a text, hexadecimal.
 #[must_use]
 pub fn text_fingerprint(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()

@@ -1,4 +1,4 @@
-//! A run's folder: what decided it, what came out of it.
+//! A run's folder: the settings that decide the run, and its results.
 //!
 //! ```text
 //! config.toml      the resolved configuration
@@ -7,7 +7,7 @@
 //! events.out.…     the same for TensorBoard
 //! traces.jsonl     one line per completion
 //! checkpoints/     step-000050/ …
-//! summary.json     written last: a folder without it is a run that has not finished
+//! summary.json     written last: a run without it has not finished
 //! ```
 
 use std::ffi::OsStr;
@@ -22,60 +22,53 @@ use serde_json::{Map, Value};
 use super::events;
 use corver_files::TEMPORARY;
 
-/// Why a run's folder cannot be used.
+/// Error of a run's folder.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunDirError {
-    /// The file system refused.
+    /// A file cannot be read or written.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// Action that failed, as in the message.
         action: &'static str,
-        /// Where.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the file system.
         source: std::io::Error,
     },
-    /// The folder cannot take the run; the message says what to do.
+    /// The folder cannot be used for the run, or a file in it is damaged; the message says what to do.
     #[error("{0}")]
     Unusable(String),
-    /// A file of the run cannot be understood.
-    #[error("{} is damaged: {source}", path.display())]
-    Damaged {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the parser.
-        source: serde_json::Error,
-    },
-    /// What decides the run has changed since it began.
+    /// A setting or file that decides the run has changed since its start.
     #[error(
-        "this run began with another {what} ({recorded}, now {now}); resume with the same one, or start anew"
+        "this run began with another {what} ({recorded}, now {now}); resume with the same one, or \
+         start a new run"
     )]
     Changed {
-        /// Which entry of the manifest.
+        /// Entry of the manifest.
         what: String,
-        /// Its value then.
+        /// Value at the start of the run.
         recorded: String,
-        /// Its value now.
+        /// Value of this process.
         now: String,
     },
 }
 
-/// Everything that decides a run's result, as text: hashes, seeds, versions.
+/// Everything that decides a run's result: hashes, seeds and versions by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RunManifest(pub std::collections::BTreeMap<String, String>);
 
 impl RunManifest {
-    /// Adds an entry.
+    /// Sets the value of an entry.
     pub fn set(&mut self, what: &str, value: impl Into<String>) {
         self.0.insert(what.to_owned(), value.into());
     }
 
-    /// Whether the run in `path` began with the same, entries that are `free` aside.
+    /// Checks that the run in `path` began with this manifest. The `free` entries may differ.
     ///
     /// # Errors
-    /// Where there is no run, or its manifest differs from this one.
+    /// Fails if there is no run, or its manifest differs.
     pub fn check(&self, path: &Path, free: &[&str]) -> Result<(), RunDirError> {
         let recorded_at = path.join(MANIFEST);
         if !recorded_at.is_file() {
@@ -85,22 +78,24 @@ impl RunManifest {
             )));
         }
         let text = fs::read(&recorded_at).map_err(io("read", &recorded_at))?;
-        let recorded: Self = serde_json::from_slice(&text)
-            .map_err(|source| RunDirError::Damaged { path: recorded_at, source })?;
-        let absent = || "absent".to_owned();
-        for what in
-            recorded.0.keys().chain(self.0.keys()).filter(|what| !free.contains(&what.as_str()))
-        {
-            let (then, now) = (recorded.0.get(what), self.0.get(what));
-            if then != now {
+        let recorded: Self =
+            serde_json::from_slice(&text).map_err(|error| damaged(&recorded_at, &error))?;
+        for what in recorded.0.keys().chain(self.0.keys()) {
+            let is_free = free.contains(&what.as_str());
+            if !is_free && recorded.0.get(what) != self.0.get(what) {
                 return Err(RunDirError::Changed {
                     what: what.clone(),
-                    recorded: then.cloned().unwrap_or_else(absent),
-                    now: now.cloned().unwrap_or_else(absent),
+                    recorded: recorded.value(what),
+                    now: self.value(what),
                 });
             }
         }
         Ok(())
+    }
+
+    /// Returns the value of an entry, for messages.
+    fn value(&self, what: &str) -> String {
+        self.0.get(what).cloned().unwrap_or_else(|| "absent".to_owned())
     }
 }
 
@@ -111,27 +106,27 @@ pub struct RunDir {
     _lock: File,
 }
 
-/// Folder of the checkpoints in a run's folder.
+/// Folder of the checkpoints.
 pub const CHECKPOINTS: &str = "checkpoints";
-/// The resolved configuration, in a run's folder.
+/// File of the resolved configuration.
 pub const CONFIG: &str = "config.toml";
-/// What decided a run: in its folder from the beginning.
+/// File of the [`RunManifest`], which the start of a run writes.
 pub const MANIFEST: &str = "manifest.json";
-/// What came out of a run, in its folder when it has finished.
+/// File of the results, which the end of a run writes.
 pub const SUMMARY: &str = "summary.json";
-/// One line per step: see [`super::metrics::METRICS`].
+/// Log with the metrics of each step.
 pub const METRICS_LOG: &str = "metrics.jsonl";
-/// One line per completion: its step, and a [`corver_core::Trace`].
+/// Log with each completion's step and [`corver_core::Trace`].
 pub const TRACES: &str = "traces.jsonl";
 const LOCK: &str = ".lock";
 const LOGS: [&str; 2] = [METRICS_LOG, TRACES];
 
 impl RunDir {
-    /// Starts a run in a new or empty folder. The manifest begins a run: what a start that was
-    /// killed has left before it is replaced.
+    /// Starts a run in a new or empty folder. A folder without a manifest has no run yet: the files of
+    /// a start that was killed are replaced.
     ///
     /// # Errors
-    /// Where the folder holds something or cannot be written.
+    /// Fails if the folder has other files or cannot be written.
     pub fn create(path: &Path, config: &str, manifest: &RunManifest) -> Result<Self, RunDirError> {
         if path.is_file() {
             return Err(RunDirError::Unusable(format!(
@@ -142,12 +137,7 @@ impl RunDir {
         fs::create_dir_all(path).map_err(io("create the run folder", path))?;
         let run = Self::lock(path)?;
         let entries = fs::read_dir(path).map_err(io("read the run folder", path))?;
-        let is_ours = |name: &OsStr| {
-            name == LOCK
-                || name == CONFIG
-                || name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes())
-        };
-        if entries.flatten().any(|entry| !is_ours(&entry.file_name())) {
+        if entries.flatten().any(|entry| !is_written_before_manifest(&entry.file_name())) {
             return Err(RunDirError::Unusable(format!(
                 "{} is not empty; resume that run with --resume, or choose another folder with \
                  --out",
@@ -159,21 +149,26 @@ impl RunDir {
         Ok(run)
     }
 
-    /// Resumes the run in `path`, after checking that nothing which decides it has changed.
+    /// Opens the run in `path` to resume it.
     ///
     /// # Errors
-    /// Where there is no run, or `manifest` differs from the recorded one.
+    /// Fails if there is no run, or `manifest` differs from the recorded one.
     pub fn resume(path: &Path, manifest: &RunManifest) -> Result<Self, RunDirError> {
         manifest.check(path, &[])?;
         Self::lock(path)
     }
 
-    /// Goes on to `steps` from the `steps_done` behind the run, with this configuration; one that
-    /// has finished is open again.
+    /// Continues the run with this configuration, from step `steps_done` to `steps`. A finished run is
+    /// open again.
     ///
     /// # Errors
-    /// Where no step is left, or the folder cannot be written.
-    pub fn go_on(&self, config: &str, steps_done: usize, steps: usize) -> Result<(), RunDirError> {
+    /// Fails if no step remains, or the folder cannot be written.
+    pub fn continue_to(
+        &self,
+        config: &str,
+        steps_done: usize,
+        steps: usize,
+    ) -> Result<(), RunDirError> {
         let has_finished = self.path.join(SUMMARY).exists();
         if steps < steps_done || (has_finished && steps == steps_done) {
             return Err(RunDirError::Unusable(format!(
@@ -185,10 +180,10 @@ impl RunDir {
         self.reopen(config)
     }
 
-    /// Goes on with this configuration; one that has finished is open again.
+    /// Continues the run with this configuration. A finished run is open again.
     ///
     /// # Errors
-    /// Where the folder cannot be written.
+    /// Fails if the folder cannot be written.
     pub fn reopen(&self, config: &str) -> Result<(), RunDirError> {
         self.write(CONFIG, config.as_bytes())?;
         let summary = self.path.join(SUMMARY);
@@ -200,8 +195,8 @@ impl RunDir {
         }
     }
 
-    /// Keeps other processes out of the folder for as long as the value lives; a killed process
-    /// holds no lock.
+    /// Locks the folder against other processes until the value is dropped. The system releases the
+    /// lock of a killed process.
     fn lock(path: &Path) -> Result<Self, RunDirError> {
         let name = path.join(LOCK);
         let lock =
@@ -216,64 +211,65 @@ impl RunDir {
         }
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where checkpoints go.
+    /// Returns the folder of the checkpoints.
     #[must_use]
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join(CHECKPOINTS)
     }
 
-    /// Drops everything that is logged after step `steps_done`: it belongs to steps that will be
-    /// taken again.
+    /// Drops everything that is logged after step `steps_done`, because those steps are taken again.
     ///
     /// # Errors
-    /// Where a log cannot be rewritten.
+    /// Fails if a log cannot be rewritten.
     pub fn rewind_logs(&self, steps_done: usize) -> Result<(), RunDirError> {
-        LOGS.iter().try_for_each(|name| self.rewind(name, steps_done))?;
+        for name in LOGS {
+            self.rewind(name, steps_done)?;
+        }
         self.rewind_events(steps_done)
     }
 
-    /// Drops the lines of a log from the first on that has a `step` after `steps_done`, or was cut
-    /// off when the run was killed.
+    /// Truncates a log before the first line whose `step` is after `steps_done`, or that is incomplete
+    /// because the run was killed.
     ///
     /// # Errors
-    /// Where the log cannot be rewritten.
+    /// Fails if the log cannot be rewritten.
     pub fn rewind(&self, name: &str, steps_done: usize) -> Result<(), RunDirError> {
         let path = self.path.join(name);
         let file = match File::options().read(true).write(true).open(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            opened => opened.map_err(io("open", &path))?,
+            result => result.map_err(io("open", &path))?,
         };
-        let step_of =
-            |line: &[u8]| serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64();
-        let (mut kept, mut line, mut lines) = (0, Vec::new(), BufReader::new(&file));
+        let mut length = 0;
+        let mut line = Vec::new();
+        let mut lines = BufReader::new(&file);
         loop {
             line.clear();
             lines.read_until(b'\n', &mut line).map_err(io("read", &path))?;
-            if !line.ends_with(b"\n")
-                || !step_of(&line).is_some_and(|step| step <= steps_done as f64)
-            {
+            // The next line would be appended to a line without its end.
+            let is_complete = line.ends_with(b"\n");
+            if !is_complete || !step_of(&line).is_some_and(|step| step <= steps_done as f64) {
                 break;
             }
-            kept += line.len() as u64;
+            length += line.len() as u64;
         }
-        file.set_len(kept).map_err(io("shorten", &path))
+        file.set_len(length).map_err(io("shorten", &path))
     }
 
     fn rewind_events(&self, steps_done: usize) -> Result<(), RunDirError> {
         let path = self.path.join(events::EVENTS);
         let written = match fs::read(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            read => read.map_err(io("read", &path))?,
+            result => result.map_err(io("read", &path))?,
         };
         match &written[..events::length_until(steps_done, &written)] {
             [] => self.write(events::EVENTS, &events::header()),
-            kept if kept.len() < written.len() => self.write(events::EVENTS, kept),
+            events if events.len() < written.len() => self.write(events::EVENTS, events),
             _ => Ok(()),
         }
     }
@@ -281,18 +277,18 @@ impl RunDir {
     /// Appends a step's metrics to `metrics.jsonl` and to TensorBoard's file.
     ///
     /// # Errors
-    /// Where a file cannot be written.
+    /// Fails if a file cannot be written.
     pub fn append_metrics(&self, metrics: &Map<String, Value>) -> Result<(), RunDirError> {
         self.append(METRICS_LOG, [metrics])?;
         let path = self.path.join(events::EVENTS);
         let file = File::options().create(true).append(true).open(&path).map_err(io("open", &path));
-        file?.write_all(&events::of_step(metrics)).map_err(io("write", &path))
+        file?.write_all(&events::step_events(metrics)).map_err(io("write", &path))
     }
 
-    /// Appends JSON lines to a log and hands them to the system.
+    /// Appends JSON lines to a log, and flushes them to the system.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn append<T: Serialize>(
         &self,
         name: &str,
@@ -310,10 +306,10 @@ impl RunDir {
         file.flush().map_err(io("write", &path))
     }
 
-    /// Writes a JSON file in one piece.
+    /// Writes a JSON file atomically.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> Result<(), RunDirError> {
         let path = self.path.join(name);
         let mut text =
@@ -322,10 +318,10 @@ impl RunDir {
         self.write(name, &text)
     }
 
-    /// Writes a file of JSON lines in one piece.
+    /// Writes a file of JSON lines atomically.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write_lines<T: Serialize>(&self, name: &str, lines: &[T]) -> Result<(), RunDirError> {
         let path = self.path.join(name);
         let mut text = Vec::new();
@@ -337,24 +333,29 @@ impl RunDir {
         self.write(name, &text)
     }
 
-    /// A JSON file of the run; `None` where it is not there yet.
+    /// Reads a JSON file of the run; `None` if it does not exist yet.
     ///
     /// # Errors
-    /// Where it cannot be read or understood.
+    /// Fails if it cannot be read or parsed.
     pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RunDirError> {
         let Some(text) = self.read(name)? else { return Ok(None) };
-        let damaged = |source| RunDirError::Damaged { path: self.path.join(name), source };
-        serde_json::from_str(&text).map(Some).map_err(damaged)
+        serde_json::from_str(&text)
+            .map(Some)
+            .map_err(|error| damaged(&self.path.join(name), &error))
     }
 
-    /// The JSON lines of a log; none where it is not there yet.
+    /// Reads the JSON lines of a log; none if it does not exist yet.
     ///
     /// # Errors
-    /// Where it cannot be read or understood.
+    /// Fails if it cannot be read or parsed.
     pub fn read_lines<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, RunDirError> {
         let text = self.read(name)?.unwrap_or_default();
-        let damaged = |source| RunDirError::Damaged { path: self.path.join(name), source };
-        text.lines().map(|line| serde_json::from_str(line).map_err(damaged)).collect()
+        let mut lines = Vec::new();
+        for line in text.lines() {
+            let parsed = serde_json::from_str(line);
+            lines.push(parsed.map_err(|error| damaged(&self.path.join(name), &error))?);
+        }
+        Ok(lines)
     }
 
     fn read(&self, name: &str) -> Result<Option<String>, RunDirError> {
@@ -366,25 +367,25 @@ impl RunDir {
         }
     }
 
-    /// Writes a file in one piece: it appears whole, under its name, or not at all.
+    /// Writes a file atomically.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RunDirError> {
         let path = self.path.join(name);
         corver_files::replace(&path, bytes).map_err(io("write", &path))
     }
 
-    /// Ends the run.
+    /// Ends the run with its [`SUMMARY`].
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn finish<T: Serialize>(&self, summary: &T) -> Result<(), RunDirError> {
         self.write_json(SUMMARY, summary)
     }
 }
 
-/// The first free `parent/name-NNN`.
+/// Returns the first path `parent/name-NNN` that does not exist.
 #[must_use]
 pub fn next_free(parent: &Path, name: &str) -> PathBuf {
     (1u32..)
@@ -393,6 +394,22 @@ pub fn next_free(parent: &Path, name: &str) -> PathBuf {
         .expect("some number below 2³² is free")
 }
 
+/// Returns true for the files that the start of a run writes before the manifest.
+fn is_written_before_manifest(name: &OsStr) -> bool {
+    name == LOCK || name == CONFIG || name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes())
+}
+
+/// Returns the `step` of a line of a log.
+fn step_of(line: &[u8]) -> Option<f64> {
+    serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64()
+}
+
+/// Returns the error of a file that cannot be parsed.
+fn damaged(path: &Path, error: &serde_json::Error) -> RunDirError {
+    RunDirError::Unusable(format!("{} is damaged: {error}", path.display()))
+}
+
+/// Returns a function that adds the action and the path to an error of the file system.
 pub(super) fn io<'a>(
     action: &'static str,
     path: &'a Path,
@@ -455,12 +472,12 @@ mod tests {
         assert!(error.to_string().contains("another plugin"), "{error}");
         run.finish(&json!({})).unwrap();
 
-        let refused = run.go_on("", 4, 4).unwrap_err().to_string();
+        let refused = run.continue_to("", 4, 4).unwrap_err().to_string();
         assert!(refused.contains("has finished its 4 steps"), "{refused}");
-        run.go_on("longer", 4, 6).unwrap();
+        run.continue_to("longer", 4, 6).unwrap();
         assert!(!folder.path().join(SUMMARY).exists());
         assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "longer");
-        run.go_on("longer", 6, 6).unwrap();
+        run.continue_to("longer", 6, 6).unwrap();
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A run's folder: what decided the run, what came out of it, and the draws that its seed gives.
+//! A run's folder, its fingerprints, and the questions and seeds of its steps.
 
 pub mod data_order;
 mod events;

@@ -1,4 +1,4 @@
--- For wrk: posts the lines of a file, in turn, and prints what came of it as JSON. Arguments: the file, and which line is first.
+-- For wrk: posts the lines of a file in order, and prints the results as JSON. Arguments: the file, and the index of the first line.
 local threads = {}
 
 function setup(thread)

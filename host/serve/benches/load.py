@@ -1,9 +1,9 @@
 """`corver-host serve` under load, by wrk: load.py CORVER_HOST OUT.
 
-The demo's parts; every completion says three sentences that no other one says, so nothing is remembered from before. Clients ask, wait
-for the answer, and ask again. One completion again and again costs what the server itself costs, and the rule. In the last row the queue
-is small and the clients are many: what is not answered must have got status 503 and Retry-After. `score` is such completions on the
-command line, in one batch.
+The server has the demo's parts. Every completion has three sentences of its own, so no cached reply is used. Each client sends a request,
+waits for the answer, and repeats. A row with one repeated completion measures the server itself and the rule. In the last row the queue
+is small and there are many clients: every request without an answer must get status 503 and Retry-After. The row `score` scores such
+completions on the command line, in one batch.
 """
 
 import json
@@ -26,20 +26,20 @@ RELATIONS = ("is the birthplace of", "lies in", "was founded by", "was the spous
 def main(host, out):
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
-        completions = made_up(host, folder)
+        completions = make_completions(host, folder)
         rollouts, batches = folder / "rollouts.jsonl", folder / "batches.jsonl"
-        rollouts.write_text("".join(json.dumps(rollout(one)) + "\n" for one in completions))
+        rollouts.write_text("".join(json.dumps(rollout(completion)) + "\n" for completion in completions))
         groups = (completions[n : n + PER_REQUEST] for n in range(0, len(completions), PER_REQUEST))
         batches.write_text("".join(json.dumps({"completions": group}) + "\n" for group in groups))
 
-        rows = [on_the_command_line(host, folder, completions[-1024:])]
+        rows = [time_command_line(host, folder, completions[-1024:])]
         with Server(host) as server:
             for number, clients in enumerate((1, 8, 64)):
                 rows.append(load(server, "/get_reward", rollouts, clients, 1 + 10_000 * number))
             rows.append(load(server, "/v1/score", batches, 8, 2_000, PER_REQUEST))
-            again = folder / "again.jsonl"
-            again.write_text(json.dumps(rollout(completions[0])) + "\n")
-            rows.append(load(server, "/get_reward", again, 64, 1) | {"request": "/get_reward, one again and again"})
+            repeated = folder / "repeated.jsonl"
+            repeated.write_text(json.dumps(rollout(completions[0])) + "\n")
+            rows.append(load(server, "/get_reward", repeated, 64, 1) | {"request": "/get_reward, one repeated"})
             memory = server.memory_mib()
         with Server(host, "--queue", "64", "--max-batch", "64") as server:
             rows.append(load(server, "/v1/score", batches, 256, 1, PER_REQUEST) | {"queue": 64})
@@ -49,41 +49,41 @@ def main(host, out):
     print("| request | clients | completions/s | p50 | p99 | answered | 503 | lost | peak memory |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for row in rows:
-        print(shown(row))
+        print(table_row(row))
     if any(row.get("lost") or row.get("other") for row in rows):
         sys.exit("requests were lost, or got another status")
 
 
-def made_up(host, folder):
-    """Completions whose sentences are all different."""
+def make_completions(host, folder):
+    """Returns completions whose sentences are all different."""
     subprocess.run([host, "demo", "world", folder / "world"], check=True, stdout=subprocess.DEVNULL)
     titles = [json.loads(line)["title"] for line in (folder / "world/articles.jsonl").open()]
     names = sorted({word for title in titles for word in title.split()})
-    draw = random.Random(18)
+    rng = random.Random(18)
 
-    def sentence():  # of so many names, hardly two are alike
-        head, tail = (f"{draw.choice(names)} {draw.choice(names)}" for _ in range(2))
-        return f"{head} {draw.choice(RELATIONS)} {tail}."
+    def sentence():  # with this many names, repetitions are rare
+        head, tail = (f"{rng.choice(names)} {rng.choice(names)}" for _ in range(2))
+        return f"{head} {rng.choice(RELATIONS)} {tail}."
 
     def completion(n):
         thought = " ".join(sentence() for _ in range(3))
         return {"question": f"Which is it, {n}?", "answers": [titles[n % len(titles)]],
-                "completion": f"<think>{thought}</think><answer>{draw.choice(titles)}</answer>"}
+                "completion": f"<think>{thought}</think><answer>{rng.choice(titles)}</answer>"}
 
     return [completion(n) for n in range(BODIES)]
 
 
 def rollout(completion):
-    """As OpenRLHF's client posts it."""
+    """Returns the request that OpenRLHF's client posts."""
     prompt = f"<|im_start|>user\n{completion['question']}<|im_end|>\n<|im_start|>assistant\n"
     return {"query": [f"{prompt}{completion['completion']}<|im_end|>"], "prompts": [prompt], "labels": [completion["answers"]]}
 
 
-def on_the_command_line(host, folder, completions):
+def time_command_line(host, folder, completions):
     file = folder / "completions.jsonl"
 
-    def seconds(many):
-        file.write_text("".join(json.dumps(one) + "\n" for one in many))
+    def seconds(batch):
+        file.write_text("".join(json.dumps(completion) + "\n" for completion in batch))
         start = time.monotonic()
         subprocess.run([host, "score", file, "--json"], check=True, stdout=subprocess.DEVNULL)
         return time.monotonic() - start
@@ -104,10 +104,10 @@ class Server:
     def __exit__(self, *_):
         self.process.terminate()
         if self.process.wait(60):
-            sys.exit("the server did not end well")
+            sys.exit("the server did not exit with status 0")
 
     def settle(self):
-        """Until what the clients left behind is done: this request stands behind it."""
+        """Waits until the requests of the last clients are done: this request is queued after them."""
         body = json.dumps({"completions": [{"answers": [], "completion": "Done."}]}).encode()
         while True:
             try:
@@ -125,14 +125,14 @@ class Server:
 def load(server, path, bodies, clients, first, per_request=1):
     threads = 2 if clients > 1 else 1
     command = ["wrk", f"-t{threads}", f"-c{clients}", f"-d{SECONDS}", "--timeout", "60", "-s", HERE / "load.lua", server.url + path]
-    told = subprocess.run([*command, "--", bodies, str(first)], check=True, stdout=subprocess.PIPE, text=True).stdout
-    row = json.loads(told[told.index("\n{") :])
+    output = subprocess.run([*command, "--", bodies, str(first)], check=True, stdout=subprocess.PIPE, text=True).stdout
+    row = json.loads(output[output.index("\n{") :])
     server.settle()
     print(f"{path}, {clients} clients: {row}", file=sys.stderr)
     return {"request": path, "clients": clients, "completions_per_s": row["good"] * per_request / row["seconds"], **row}
 
 
-def shown(row):
+def table_row(row):
     columns = [row["request"], row.get("clients"), f"{row['completions_per_s']:,.0f}"]
     columns += [f"{row[name]:.1f} ms" if name in row else None for name in ("p50_ms", "p99_ms")]
     columns += [row.get(name) for name in ("good", "busy", "lost")]

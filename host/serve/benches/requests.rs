@@ -1,13 +1,13 @@
-//! Counts per second over HTTP: client and server in one process, on the loopback device, against
-//! the same counts made directly. What it measures is the way there and back; the queries
-//! themselves take about 20 µs.
+//! Counts per second over HTTP, compared with the same counts made directly. Client and server are in
+//! one process, on the loopback device. A query itself takes about 20 µs, so the benchmark measures
+//! the transport.
 
 use std::hint::black_box;
 
 use corver_core::{Counter, Query};
-use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer, build_from_documents};
+use corver_corpus::{BuildOptions, CnfOptions, TextIndex, Tokenizer, build_from_documents};
 use corver_counts::{Local, Remote, RemoteSettings};
-use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
+use corver_serve::{CountLimits, HttpServer, Metrics, ServerLimits, count_routes};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -30,11 +30,11 @@ fn requests(c: &mut Criterion) {
     .expect("an index");
     let options = CnfOptions::default();
     let mut local = Local::new(Corpus::open(&path).expect("an index"), options);
-    let served = Corpus::open(&path).expect("an index");
+    let served_corpus = Corpus::open(&path).expect("an index");
     let address = "127.0.0.1:0".parse().expect("an address");
-    let mut server =
-        Server::bind(address, Limits::default(), None, Metrics::default()).expect("a free port");
-    server.route(counts(served, "bench", CountLimits::default()));
+    let mut server = HttpServer::bind(address, ServerLimits::default(), None, Metrics::default())
+        .expect("a free port");
+    server.add_routes(count_routes(served_corpus, "bench", CountLimits::default()));
     let url = format!("http://{}/", server.address());
     std::thread::spawn(move || server.run(std::future::pending())); // ends with the process
 

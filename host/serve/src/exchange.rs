@@ -1,5 +1,4 @@
-//! One request and its answer: token, route, body, and what the client is told where there is no
-//! answer.
+//! One HTTP exchange: authorization, routing, the request's body, and error responses.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -8,68 +7,75 @@ use corver_http::Token;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::Limits;
+use crate::ServerLimits;
+use crate::connections::{ConnectionLimiter, ConnectionSlot};
 use crate::metrics::Metrics;
-use crate::places::{Place, Places};
-use crate::route::{Refusal, Reply, Route};
+use crate::route::{HttpError, HttpReply, Route};
 
-/// Clients that are told at the same time that there is no place for them.
-const TURNED_AWAY: usize = 256;
+/// Clients without a slot that are answered at the same time.
+const MAX_TURNED_AWAY: usize = 256;
 
-/// How a server is, besides that it runs.
+/// Paths that monitors request.
+const MONITORS: [&str; 3] = ["/health", "/ready", "/metrics"];
+
+/// Condition of a server that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// It takes requests.
+    /// The server accepts requests.
     Ready,
-    /// It does not take more requests now, and says why.
+    /// The server accepts no more requests at present, for this reason.
     Busy(&'static str),
-    /// It will never answer again and has to be restarted, and says why.
+    /// The server cannot recover and has to be restarted, for this reason.
     Broken(&'static str),
 }
 
-/// Everything that a request meets.
+/// State that all exchanges share.
 pub(crate) struct Service {
-    pub(crate) limits: Limits,
+    pub(crate) limits: ServerLimits,
     pub(crate) routes: Vec<Route>,
     pub(crate) health: Box<dyn Fn() -> Health + Send + Sync>,
     token: Option<Token>,
     metrics: Metrics,
-    pub(crate) places: Arc<Places>,
+    pub(crate) connections: Arc<ConnectionLimiter>,
     /// A permit for each byte of the requests that are being read or answered.
     memory: Arc<Semaphore>,
     pub(crate) turned_away: Arc<Semaphore>,
-    /// When the last requests must have been answered, once that is known.
+    /// Deadline of the last requests; `None` until the server is stopped.
     pub(crate) end: watch::Sender<Option<Instant>>,
 }
 
-/// An answer, and the memory that its request holds until the answer has left.
-type Answer = (Reply, Option<OwnedSemaphorePermit>);
+/// Reply, and the memory of its request, which is held until the reply has been sent.
+struct MeteredReply {
+    reply: HttpReply,
+    memory: Option<OwnedSemaphorePermit>,
+}
 
-/// Answers a request. Where there is no place for it, only what a monitor asks.
+/// Answers a request. Without a slot, only the requests of monitors are answered.
 pub(crate) async fn respond(
     service: Arc<Service>,
-    place: Option<Arc<Place>>,
+    slot: Option<Arc<ConnectionSlot>>,
     request: Request<Incoming>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let mut observed = service.metrics.request(service.label(request.uri().path()));
+    let mut observed = service.metrics.start_request(service.label(request.uri().path()));
     let path = request.uri().path().to_owned();
     let answer = tokio::select! {
         biased;
-        answer = service.answer(place.as_deref(), request) => answer,
-        () = service.is_over() => Err(Refusal::busy("the server is stopping")),
+        answer = service.answer(slot.as_deref(), request) => answer,
+        () = service.wait_for_end() => Err(HttpError::busy("the server is stopping")),
     };
     let mut response = match answer {
-        Ok((Reply { content_type, body }, held)) => {
-            response(StatusCode::OK, content_type, Sent { body, _held: held })
+        Ok(MeteredReply { reply: HttpReply { content_type, body }, memory }) => {
+            response(StatusCode::OK, content_type, AccountedBody { body, _memory: memory })
         }
-        Err(refusal) => service.refuse(&path, refusal),
+        Err(error) => service.error_response(&path, error),
     };
     if service.end.borrow().is_some() {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -79,141 +85,131 @@ pub(crate) async fn respond(
 }
 
 impl Service {
-    pub(crate) fn new(limits: Limits, token: Option<Token>, metrics: Metrics) -> Self {
+    pub(crate) fn new(limits: ServerLimits, token: Option<Token>, metrics: Metrics) -> Self {
         Self {
             limits,
             routes: Vec::new(),
             health: Box::new(|| Health::Ready),
             token,
             metrics,
-            places: Places::new(&limits),
+            connections: ConnectionLimiter::new(&limits),
             memory: Arc::new(Semaphore::new(limits.request_bytes.min(Semaphore::MAX_PERMITS))),
-            turned_away: Arc::new(Semaphore::new(TURNED_AWAY)),
+            turned_away: Arc::new(Semaphore::new(MAX_TURNED_AWAY)),
             end: watch::Sender::new(None),
         }
     }
 
     async fn answer(
         &self,
-        place: Option<&Place>,
+        slot: Option<&ConnectionSlot>,
         request: Request<Incoming>,
-    ) -> Result<Answer, Refusal> {
-        if let Some(told) = self.monitor(&request) {
-            return told.map(|reply| (reply, None));
+    ) -> Result<MeteredReply, HttpError> {
+        if let Some(result) = self.answer_monitor(&request) {
+            return result.map(|reply| MeteredReply { reply, memory: None });
         }
-        let Some(place) = place else {
+        let Some(slot) = slot else {
             discard(request.into_body()).await;
-            return Err(Refusal::busy("every connection that this server has is at work"));
+            return Err(HttpError::busy("all connections of this server are in use"));
         };
-        self.admits(&request)?;
-        let route = self.find(&request)?;
-        let body = self.read(request.into_body(), route.body_bytes);
-        let late =
-            |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time");
-        let (body, held) = timeout(self.limits.time, body).await.map_err(late)??;
-        let _working = place.work();
-        (route.handler)(body).await.map(|reply| (reply, Some(held)))
+        self.authorize(&request)?;
+        let route = self.find_route(&request)?;
+        let read = self.read_body(request.into_body(), route.body_bytes);
+        let (body, memory) = timeout(self.limits.time, read).await.map_err(|_| {
+            let message = "the request did not arrive in time";
+            HttpError::new(StatusCode::REQUEST_TIMEOUT, message)
+        })??;
+        let _busy = slot.start_request();
+        let reply = (route.handler)(body).await?;
+        Ok(MeteredReply { reply, memory: Some(memory) })
     }
 
-    /// What monitors ask.
-    fn monitor(&self, request: &Request<Incoming>) -> Option<Result<Reply, Refusal>> {
+    /// Answers the request of a monitor; `None` if it is another request.
+    fn answer_monitor(&self, request: &Request<Incoming>) -> Option<Result<HttpReply, HttpError>> {
         if request.method() != Method::GET {
             return None;
         }
-        let told = |word: &str| Ok(Reply::text("text/plain", format!("{word}\n")));
-        let ending = self.end.borrow().is_some();
+        let is_ending = self.end.borrow().is_some();
         let answer = match (request.uri().path(), (self.health)()) {
-            ("/health" | "/ready", Health::Broken(problem)) => Err(Refusal::failed(problem)),
-            ("/health", _) => told("alive"),
-            ("/ready", _) if ending => Err(Refusal::busy("the server is stopping")),
-            ("/ready", Health::Busy(problem)) => Err(Refusal::busy(problem)),
-            ("/ready", Health::Ready) => told("ready"),
-            ("/metrics", _) => self.admits(request).map(|()| self.metrics.show()),
+            ("/health" | "/ready", Health::Broken(problem)) => Err(HttpError::internal(problem)),
+            ("/health", _) => Ok(HttpReply::text("text/plain", "alive\n".to_owned())),
+            ("/ready", _) if is_ending => Err(HttpError::busy("the server is stopping")),
+            ("/ready", Health::Busy(problem)) => Err(HttpError::busy(problem)),
+            ("/ready", Health::Ready) => Ok(HttpReply::text("text/plain", "ready\n".to_owned())),
+            ("/metrics", _) => self.authorize(request).map(|()| self.metrics.encode()),
             _ => return None,
         };
         Some(answer)
     }
 
-    fn admits(&self, request: &Request<Incoming>) -> Result<(), Refusal> {
+    fn authorize(&self, request: &Request<Incoming>) -> Result<(), HttpError> {
         let Some(token) = &self.token else { return Ok(()) };
         let message = match request.headers().get(AUTHORIZATION) {
             Some(header) if token.is_shown_by(header.as_bytes()) => return Ok(()),
-            Some(_) => "this server's bearer token is another one",
-            None => "this server asks for a bearer token",
+            Some(_) => "the bearer token is not the one of this server",
+            None => "this server requires a bearer token",
         };
-        Err(Refusal::new(StatusCode::UNAUTHORIZED, message))
+        Err(HttpError::new(StatusCode::UNAUTHORIZED, message))
     }
 
-    fn find<'s>(&'s self, request: &Request<Incoming>) -> Result<&'s Route, Refusal> {
+    fn find_route<'s>(&'s self, request: &Request<Incoming>) -> Result<&'s Route, HttpError> {
         let path = request.uri().path();
-        if let Some(route) = self.at(path).find(|route| route.method == request.method()) {
+        let routes = self.routes_at(path);
+        if let Some(route) = routes.iter().find(|route| route.method == request.method()) {
             return Ok(route);
         }
-        let takes = |routes: &mut dyn Iterator<Item = &Route>| {
-            routes
-                .map(|route| format!("{} {}", route.method, route.path))
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        Err(match self.at(path).next() {
-            Some(_) => Refusal::new(
-                StatusCode::METHOD_NOT_ALLOWED,
-                format!("there is {}", takes(&mut self.at(path))),
-            ),
-            None => Refusal::new(
-                StatusCode::NOT_FOUND,
-                format!("there is {}", takes(&mut self.routes.iter())),
-            ),
-        })
+        if routes.is_empty() {
+            let message = format!("there is {}", list(self.routes.iter()));
+            return Err(HttpError::new(StatusCode::NOT_FOUND, message));
+        }
+        let message = format!("there is {}", list(routes.into_iter()));
+        Err(HttpError::new(StatusCode::METHOD_NOT_ALLOWED, message))
     }
 
-    fn at<'s>(&'s self, path: &str) -> impl Iterator<Item = &'s Route> {
-        self.routes.iter().filter(move |route| route.path == path)
+    fn routes_at(&self, path: &str) -> Vec<&Route> {
+        self.routes.iter().filter(|route| route.path == path).collect()
     }
 
-    /// What metrics call a path: only as many names as there are routes.
+    /// Returns the name of a path in metrics. There are only as many as routes, whatever paths
+    /// clients request.
     fn label(&self, path: &str) -> &'static str {
-        let monitors = ["/health", "/ready", "/metrics"];
-        monitors
-            .into_iter()
-            .find(|monitor| *monitor == path)
-            .or(self.at(path).map(|route| route.path).next())
-            .unwrap_or("other")
+        let routes = self.routes.iter().map(|route| route.path);
+        MONITORS.into_iter().chain(routes).find(|known| *known == path).unwrap_or("other")
     }
 
-    /// A body, with the memory that it takes.
-    async fn read(
+    /// Reads a body, and returns it with the permits for its memory.
+    async fn read_body(
         &self,
-        mut body: Incoming,
+        mut incoming: Incoming,
         limit: usize,
-    ) -> Result<(Bytes, OwnedSemaphorePermit), Refusal> {
-        let too_long = || Refusal::too_large(format!("the request is longer than {limit} bytes"));
-        if body.size_hint().lower() > limit as u64 {
-            return Err(too_long());
+    ) -> Result<(Bytes, OwnedSemaphorePermit), HttpError> {
+        if incoming.size_hint().lower() > limit as u64 {
+            return Err(too_long(limit));
         }
-        let take = |bytes: usize| {
-            let permit = self
-                .memory
-                .clone()
-                .try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
-            permit.map_err(|_| Refusal::busy("too many requests are being answered"))
-        };
-        let (mut whole, mut held) = (Vec::new(), take(0)?);
-        while let Some(frame) = body.frame().await {
-            let frame =
-                frame.map_err(|error| Refusal::bad(format!("the request broke off: {error}")))?;
-            let Ok(part) = frame.into_data() else { continue };
-            if whole.len() + part.len() > limit {
-                return Err(too_long());
+        let mut body = Vec::new();
+        let mut memory = self.reserve_memory(0)?;
+        while let Some(frame) = incoming.frame().await {
+            let frame = frame.map_err(|error| {
+                HttpError::bad_request(format!("the request broke off: {error}"))
+            })?;
+            let Ok(data) = frame.into_data() else { continue };
+            if body.len() + data.len() > limit {
+                return Err(too_long(limit));
             }
-            held.merge(take(part.len())?);
-            whole.extend_from_slice(&part);
+            memory.merge(self.reserve_memory(data.len())?);
+            body.extend_from_slice(&data);
         }
-        Ok((whole.into(), held))
+        Ok((body.into(), memory))
     }
 
-    /// Ends with the time for the last requests; never, unless the server is told to stop.
-    async fn is_over(&self) {
+    fn reserve_memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, HttpError> {
+        self.memory
+            .clone()
+            .try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX))
+            .map_err(|_| HttpError::busy("too many requests are being answered"))
+    }
+
+    /// Completes at the deadline of the last requests; never, unless the server is stopped.
+    async fn wait_for_end(&self) {
         let end = self.end.subscribe().wait_for(Option::is_some).await.ok().and_then(|end| *end);
         match end {
             Some(end) => sleep_until(end).await,
@@ -221,25 +217,42 @@ impl Service {
         }
     }
 
-    fn refuse(&self, path: &str, Refusal { status, message }: Refusal) -> Response<Full<Bytes>> {
+    fn error_response(&self, path: &str, error: HttpError) -> Response<Full<Bytes>> {
+        let HttpError { status, message } = error;
         tracing::debug!(%status, message, "refused");
-        let Reply { content_type, body } = Reply::json(&json!({ "error": message }));
+        let HttpReply { content_type, body } = HttpReply::json(&json!({ "error": message }));
         let mut response = response(status, content_type, body);
-        let methods =
-            || self.at(path).map(|route| route.method.as_str()).collect::<Vec<_>>().join(", ");
-        let further = match status {
+        if let Some((name, value)) = self.error_header(path, status) {
+            response.headers_mut().insert(name, value);
+        }
+        response
+    }
+
+    /// Returns the header that HTTP prescribes for a status.
+    fn error_header(&self, path: &str, status: StatusCode) -> Option<(HeaderName, HeaderValue)> {
+        match status {
             StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
             StatusCode::METHOD_NOT_ALLOWED => {
-                HeaderValue::try_from(methods()).ok().map(|methods| (ALLOW, methods))
+                let routes = self.routes_at(path);
+                let methods: Vec<&str> = routes.iter().map(|route| route.method.as_str()).collect();
+                Some((ALLOW, HeaderValue::try_from(methods.join(", ")).ok()?))
             }
             StatusCode::UNAUTHORIZED => {
                 Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
             }
             _ => None,
-        };
-        response.headers_mut().extend(further);
-        response
+        }
     }
+}
+
+fn list<'a>(routes: impl Iterator<Item = &'a Route>) -> String {
+    let names: Vec<String> =
+        routes.map(|route| format!("{} {}", route.method, route.path)).collect();
+    names.join(", ")
+}
+
+fn too_long(limit: usize) -> HttpError {
+    HttpError::too_large(format!("the request is longer than {limit} bytes"))
 }
 
 fn response(
@@ -253,19 +266,19 @@ fn response(
     response
 }
 
-/// A body that holds its request's memory until it has been sent.
-struct Sent {
+/// Body that holds the memory of its request until it has been sent.
+struct AccountedBody {
     body: Vec<u8>,
-    _held: Option<OwnedSemaphorePermit>,
+    _memory: Option<OwnedSemaphorePermit>,
 }
 
-impl AsRef<[u8]> for Sent {
+impl AsRef<[u8]> for AccountedBody {
     fn as_ref(&self) -> &[u8] {
         &self.body
     }
 }
 
-/// Reads a body and forgets it: a client that is still sending may not hear an answer.
+/// Reads a body and drops it: a client may read no answer while it is still sending.
 async fn discard(mut body: Incoming) {
     while let Some(Ok(_)) = body.frame().await {}
 }

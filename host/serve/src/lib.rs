@@ -1,32 +1,31 @@
-//! What CorVer answers over HTTP: rewards for trainers that live elsewhere, counts for other
-//! machines.
+//! CorVer's HTTP server: rewards for other trainers, and counts for other machines.
 //!
 //! ```text
-//! connection ─▶ a place ─▶ its body, within the memory ─▶ route ─▶ answer
-//!  server.rs    places.rs   exchange.rs                     │
-//!                                       ┌───────────────────┴──┐
-//!                                  counts/                 reward/
-//!                            Infini-gram's API     OpenRLHF's, and our own; one thread scores what
-//!                                                  is queued, together
+//! connection ──▶ a slot ──────▶ its body, within the memory ──▶ route ──▶ answer
+//!  server.rs   connections.rs   exchange.rs                       │
+//!                                           ┌─────────────────────┴─┐
+//!                                       counts/                 reward/
+//!                                 Infini-gram's API     OpenRLHF's, and our own; one thread scores
+//!                                                       the queued requests in batches
 //! ```
 //!
-//! [`Server`] does not depend on any API: it is given [`Route`]s. The routes for monitors (`/health`, `/ready`, `/metrics`) are
-//! its own.
+//! [`HttpServer`] does not depend on any API: it serves the [`Route`]s that it is given, and the
+//! routes for monitors (`/health`, `/ready`, `/metrics`).
 
+mod connections;
 mod counts;
 mod exchange;
 mod limits;
 mod metrics;
-mod places;
 mod reward;
 mod route;
 mod server;
 mod stream;
 
-pub use counts::{CountLimits, counts};
+pub use counts::{CountLimits, count_routes};
 pub use exchange::Health;
-pub use limits::Limits;
+pub use limits::ServerLimits;
 pub use metrics::Metrics;
-pub use reward::{Queue, QueueLimits, ScoreFn, between_batches, get_reward, score};
-pub use route::{Refusal, Reply, Route};
-pub use server::{ServeError, Server};
+pub use reward::{Queue, QueueLimits, ScoreFn, reward_route, score_route, unbatched_route};
+pub use route::{HttpError, HttpReply, Route};
+pub use server::{HttpServer, ServeError};

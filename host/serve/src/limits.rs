@@ -1,25 +1,25 @@
-//! What a server takes from its clients, whatever they ask.
+//! Limits of a server for every route.
 
 use std::time::Duration;
 
-/// What a client may hold, and for how long.
+/// Limits on the time and the memory that clients may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// How long a request's head may take to arrive, and then its body.
+pub struct ServerLimits {
+    /// Longest time for a request's head to arrive, and again for its body.
     pub time: Duration,
-    /// How long a client may take to read an answer.
+    /// Longest time for a client to read an answer.
     pub write_time: Duration,
-    /// How long requests under way may take once the server is told to stop.
+    /// Longest time for open requests after the server is stopped.
     pub grace: Duration,
-    /// Connections open at the same time.
+    /// Connections open at the same time; 1 or more.
     pub connections: usize,
-    /// Connections of one peer: an IPv4 address, or a /64 network of IPv6.
+    /// Connections of one peer, an IPv4 address or a /64 network of IPv6; 1 or more.
     pub connections_per_peer: usize,
-    /// Bytes of all requests that are being read or answered.
+    /// Bytes of all requests that are being read or answered; 1 or more.
     pub request_bytes: usize,
 }
 
-impl Default for Limits {
+impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             time: Duration::from_secs(30),

@@ -1,4 +1,4 @@
-//! What a server counts of itself, as Prometheus reads it.
+//! Metrics of a server, in Prometheus' format.
 
 use std::time::Instant;
 
@@ -10,15 +10,15 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::Reply;
+use crate::HttpReply;
 
-/// The format that [`encode`] writes.
+/// Format that [`encode`] writes.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The status of a request whose client did not wait for the answer, as nginx has it.
+/// Status of a request whose client left before the answer, as in nginx.
 const CLIENT_LEFT: u16 = 499;
 
-/// Every figure of one server.
+/// All metrics of one server.
 pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
@@ -68,34 +68,34 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Where further figures are registered.
+    /// Returns the registry, for metrics of a route.
     pub(crate) fn registry(&mut self) -> &mut Registry {
         &mut self.registry
     }
 
-    /// A request has come.
-    pub(crate) fn request(&self, route: &'static str) -> Observed<'_> {
+    /// Counts a request, and measures it until the returned value is dropped.
+    pub(crate) fn start_request(&self, route: &'static str) -> ObservedRequest<'_> {
         self.in_flight.inc();
-        Observed { metrics: self, route, status: CLIENT_LEFT, since: Instant::now() }
+        ObservedRequest { metrics: self, route, status: CLIENT_LEFT, since: Instant::now() }
     }
 
-    /// All of it.
-    pub(crate) fn show(&self) -> Reply {
+    /// Encodes all metrics for Prometheus.
+    pub(crate) fn encode(&self) -> HttpReply {
         let mut text = String::new();
-        encode(&mut text, &self.registry).expect("a String takes all that is written");
-        Reply::text(CONTENT_TYPE, text)
+        encode(&mut text, &self.registry).expect("writing to a String does not fail");
+        HttpReply::text(CONTENT_TYPE, text)
     }
 }
 
-/// A request until it is dropped: with its answer, or because its client left.
-pub(crate) struct Observed<'a> {
+/// Request without an answer. Dropped with its answer, or because its client left.
+pub(crate) struct ObservedRequest<'a> {
     metrics: &'a Metrics,
     route: &'static str,
     pub(crate) status: u16,
     since: Instant,
 }
 
-impl Drop for Observed<'_> {
+impl Drop for ObservedRequest<'_> {
     fn drop(&mut self) {
         let Self { metrics, route, status, since } = *self;
         metrics.in_flight.dec();

@@ -1,4 +1,4 @@
-//! What a server answers: a method and a path, and what becomes of a request's body.
+//! Routes of a server: a method and a path, with the handler of requests.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,24 +11,27 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// A request's body → the answer, or why there is none.
-type Handler = Box<dyn Fn(Bytes) -> Answering + Send + Sync>;
-type Answering = Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>;
+/// Characters of a text that an error message quotes.
+const QUOTED_CHARS: usize = 120;
 
-/// One thing that a server does.
+/// Handler of a request's body.
+type Handler = Box<dyn Fn(Bytes) -> ReplyFuture + Send + Sync>;
+type ReplyFuture = Pin<Box<dyn Future<Output = Result<HttpReply, HttpError>> + Send>>;
+
+/// Method and path, with the handler of their requests.
 pub struct Route {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
-    /// Longest body.
+    /// Longest body of a request, in bytes.
     pub(crate) body_bytes: usize,
     pub(crate) handler: Handler,
 }
 
 impl Route {
-    /// Answers a GET from what is known anyway.
+    /// Creates a route for GET, with a handler that does not wait.
     pub fn get(
         path: &'static str,
-        answer: impl Fn() -> Result<Reply, Refusal> + Clone + Send + Sync + 'static,
+        answer: impl Fn() -> Result<HttpReply, HttpError> + Clone + Send + Sync + 'static,
     ) -> Self {
         Self::new(Method::GET, path, 0, move |_| {
             let answer = answer.clone();
@@ -36,14 +39,14 @@ impl Route {
         })
     }
 
-    /// Answers a POST whose body has at most so many bytes.
+    /// Creates a route for POST, with bodies of at most `body_bytes`.
     pub fn post<A>(
         path: &'static str,
         body_bytes: usize,
         answer: impl Fn(Bytes) -> A + Send + Sync + 'static,
     ) -> Self
     where
-        A: Future<Output = Result<Reply, Refusal>> + Send + 'static,
+        A: Future<Output = Result<HttpReply, HttpError>> + Send + 'static,
     {
         Self::new(Method::POST, path, body_bytes, answer)
     }
@@ -55,24 +58,24 @@ impl Route {
         answer: impl Fn(Bytes) -> A + Send + Sync + 'static,
     ) -> Self
     where
-        A: Future<Output = Result<Reply, Refusal>> + Send + 'static,
+        A: Future<Output = Result<HttpReply, HttpError>> + Send + 'static,
     {
         let handler: Handler = Box::new(move |body| Box::pin(answer(body)));
         Self { method, path, body_bytes, handler }
     }
 }
 
-/// What a client gets, with status 200.
-pub struct Reply {
+/// Content of an answer with status 200.
+pub struct HttpReply {
     pub(crate) content_type: &'static str,
     pub(crate) body: Vec<u8>,
 }
 
-impl Reply {
-    /// A value as JSON.
+impl HttpReply {
+    /// Encodes a value as JSON.
     ///
     /// # Panics
-    /// Where serde cannot write it: a map with keys that are no text.
+    /// If serde cannot encode it: a map with keys that are not texts.
     #[must_use]
     pub fn json<T: Serialize>(value: &T) -> Self {
         Self {
@@ -86,89 +89,88 @@ impl Reply {
     }
 }
 
-/// Why there is no answer: a status, and `{"error": …}` for people.
+/// Error response: a status, and a message in the JSON field `error`.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct HttpError {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
 }
 
-impl Refusal {
+impl HttpError {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into() }
     }
 
-    /// The request is at fault.
+    /// Creates an error for an invalid request (400).
     #[must_use]
-    pub fn bad(message: impl Into<String>) -> Self {
+    pub fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// The request asks for more than a limit allows.
+    /// Creates an error for a request beyond a limit (413).
     #[must_use]
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 
-    /// The server is busy; the client may ask again later.
+    /// Creates an error for a busy server, which the client may retry (503).
     #[must_use]
     pub fn busy(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
-    /// The same, and what it is about: one text of several.
-    pub(crate) fn about(self, text: &str) -> Self {
-        const SHOWN: usize = 120;
-        let start: String = text.chars().take(SHOWN).collect();
-        Self { message: format!("{start:?}: {}", self.message), ..self }
+    /// Creates an error of the server itself (500).
+    #[must_use]
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     }
 
-    /// We are at fault.
-    #[must_use]
-    pub fn failed(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
+    /// Puts the start of a text in front of the message, for a request with several texts.
+    pub(crate) fn about(self, text: &str) -> Self {
+        let start: String = text.chars().take(QUOTED_CHARS).collect();
+        Self { message: format!("{start:?}: {}", self.message), ..self }
     }
 }
 
-/// Work that occupies a processor: no more of it runs at a time than there are processors.
+/// Pool for work that occupies a processor, with as many tasks at a time as processors.
 #[derive(Clone)]
-pub(crate) struct Blocking {
+pub(crate) struct BlockingPool {
     processors: Arc<Semaphore>,
     time: Duration,
 }
 
-impl Blocking {
-    /// Work that is given up after `time`, waiting for a processor included.
-    pub(crate) fn within(time: Duration) -> Self {
+impl BlockingPool {
+    /// Creates a pool whose tasks fail after `time`, waiting for a processor included.
+    pub(crate) fn new(time: Duration) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self { processors: Arc::new(Semaphore::new(processors)), time }
     }
 
-    /// Does it.
+    /// Runs `work` on a processor.
     ///
     /// # Errors
-    /// Its own, or that it took too long. It then runs to its end, and keeps its processor until
+    /// If `work` fails, or takes too long. It then runs to its end, and occupies its processor until
     /// then.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let done = async {
-            let processor = self
-                .processors
-                .clone()
-                .acquire_owned()
-                .await
-                .expect("the semaphore is never closed");
-            let work = tokio::task::spawn_blocking(move || {
-                let done = work();
-                drop(processor);
-                done
-            });
-            work.await.map_err(|error| Refusal::failed(error.to_string()))?
-        };
-        let too_late =
-            |_| Refusal::busy(format!("this took longer than {} s", self.time.as_secs_f64()));
-        timeout(self.time, done).await.map_err(too_late)?
+        work: impl FnOnce() -> Result<T, HttpError> + Send + 'static,
+    ) -> Result<T, HttpError> {
+        timeout(self.time, self.run_unbounded(work)).await.map_err(|_| {
+            HttpError::busy(format!("this took longer than {} s", self.time.as_secs_f64()))
+        })?
+    }
+
+    async fn run_unbounded<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, HttpError> + Send + 'static,
+    ) -> Result<T, HttpError> {
+        let processor =
+            self.processors.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let task = tokio::task::spawn_blocking(move || {
+            let result = work();
+            drop(processor);
+            result
+        });
+        task.await.map_err(|error| HttpError::internal(error.to_string()))?
     }
 }

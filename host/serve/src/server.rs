@@ -1,5 +1,4 @@
-//! The server: its address, its connections, its shutdown. What it answers is decided by the routes
-//! that it is given.
+//! The server: its address, its connections, its shutdown. Its routes answer requests.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -14,50 +13,50 @@ use hyper_util::server::graceful::GracefulShutdown;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::exchange::{Service, respond};
 use crate::metrics::Metrics;
 use crate::route::Route;
-use crate::stream::Stream;
-use crate::{Health, Limits};
+use crate::stream::ClientStream;
+use crate::{Health, ServerLimits};
 
-/// Connections that the system keeps until they are accepted.
+/// Connections that the system queues until they are accepted.
 const BACKLOG: u32 = 1_024;
 
-/// A shorter token can be guessed.
+/// Shortest token, in characters; a shorter one can be guessed.
 const MIN_TOKEN_CHARS: usize = 16;
 
-/// How long open connections are still read from once the server is told to stop: what was sent
-/// before that has then arrived.
+/// Time for which open connections are read after the server is stopped, so that everything sent
+/// before arrives.
 const LAST_CALL: Duration = Duration::from_millis(250);
 
-/// How long the last answers may take to leave.
+/// Time limit for sending the last answers.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// How long a connection for which there is no place may take until it is refused.
-const TURN_AWAY: Duration = Duration::from_secs(1);
+/// Time limit for turning away a connection without a slot.
+const TURN_AWAY_TIME: Duration = Duration::from_secs(1);
 
-/// Bytes of a request's head, and of answers to one client that wait in memory.
+/// Bytes of a request's head, and of the unsent answers to one client.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// File handles for everything but connections.
 const OTHER_FILES: u64 = 256;
 
-/// Why there is no server.
+/// Error on starting a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// An address that cannot be had.
+    /// The address cannot be used.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// Address that was asked for.
+        /// Address to listen on.
         address: SocketAddr,
         /// Error of the system.
         source: std::io::Error,
     },
-    /// A thread or a signal that the system does not give.
+    /// The system denied a thread or a signal.
     #[error("the server cannot {action}: {source}")]
     Run {
         /// Verb and object of the call.
@@ -65,96 +64,91 @@ pub enum ServeError {
         /// Error of the system.
         source: std::io::Error,
     },
-    /// A limit with which nothing could be answered, or a token that can be guessed.
+    /// A limit admits no request, or the token can be guessed.
     #[error("{0}")]
     InvalidSettings(String),
 }
 
-pub(crate) fn limit_of_0(limit: &str) -> ServeError {
+pub(crate) fn zero_limit(limit: &str) -> ServeError {
     ServeError::InvalidSettings(format!("{limit} is 0; it must be at least 1"))
 }
 
-/// A server that has its address, and answers once it runs.
-pub struct Server {
+/// Server that is bound to an address, and answers once it runs.
+pub struct HttpServer {
     runtime: Runtime,
     listener: TcpListener,
     address: SocketAddr,
     service: Service,
 }
 
-impl Server {
-    /// Takes an address (port 0: any that is free), to answer everyone there, or those that show a
-    /// token.
+impl HttpServer {
+    /// Binds an address (port 0: any free port). With a token, only requests that carry it are
+    /// answered.
     ///
     /// # Errors
-    /// Where the address cannot be had, the system gives no threads, a limit is 0, or the token is
+    /// If the address cannot be used, the system denies threads, a limit is 0, or the token is
     /// short.
     pub fn bind(
         address: SocketAddr,
-        limits: Limits,
+        limits: ServerLimits,
         token: Option<Token>,
         metrics: Metrics,
     ) -> Result<Self, ServeError> {
-        let needed = [
+        for (name, limit) in [
             ("connections", limits.connections),
             ("connections_per_peer", limits.connections_per_peer),
             ("request_bytes", limits.request_bytes),
-        ];
-        if let Some((limit, _)) = needed.into_iter().find(|&(_, value)| value == 0) {
-            return Err(limit_of_0(limit));
+        ] {
+            if limit == 0 {
+                return Err(zero_limit(name));
+            }
         }
-        if let Some(chars) =
-            token.as_ref().map(Token::num_chars).filter(|chars| *chars < MIN_TOKEN_CHARS)
+        if let Some(token) = &token
+            && token.num_chars() < MIN_TOKEN_CHARS
         {
             return Err(ServeError::InvalidSettings(format!(
-                "the token has {chars} characters; a server needs {MIN_TOKEN_CHARS} or more, as \
-                 `openssl rand -hex 32` makes them"
+                "the token has {} characters; a server needs {MIN_TOKEN_CHARS} or more, as \
+                 `openssl rand -hex 32` makes them",
+                token.num_chars()
             )));
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|source| ServeError::Run { action: "start its threads", source })?;
-        let listen = || {
-            let _context = runtime.enter();
-            let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-            socket.set_reuseaddr(true)?; // a server that was restarted gets its address at once
-            socket.bind(address)?;
-            let listener = socket.listen(BACKLOG)?;
-            let bound = listener.local_addr()?;
-            Ok((listener, bound))
-        };
-        let (listener, address) =
-            listen().map_err(|source| ServeError::Listen { address, source })?;
-        allow_files(limits.connections);
-        Ok(Self { runtime, listener, address, service: Service::new(limits, token, metrics) })
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| ServeError::Run { action: "start its threads", source })?;
+        let listener =
+            listen(&runtime, address).map_err(|source| ServeError::Listen { address, source })?;
+        let bound =
+            listener.local_addr().map_err(|source| ServeError::Listen { address, source })?;
+        raise_file_limit(limits.connections);
+        let service = Service::new(limits, token, metrics);
+        Ok(Self { runtime, listener, address: bound, service })
     }
 
-    /// Answers this too. Of two routes with one method and path, the first counts.
-    pub fn route(&mut self, routes: impl IntoIterator<Item = Route>) {
+    /// Adds routes. Of two with the same method and path, the first is used.
+    pub fn add_routes(&mut self, routes: impl IntoIterator<Item = Route>) {
         self.service.routes.extend(routes);
     }
 
-    /// What `/health` and `/ready` say.
-    pub fn report(&mut self, health: impl Fn() -> Health + Send + Sync + 'static) {
+    /// Sets the condition that `/health` and `/ready` report.
+    pub fn set_health(&mut self, health: impl Fn() -> Health + Send + Sync + 'static) {
         self.service.health = Box::new(health);
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends with Ctrl-C or SIGTERM. From this call on, neither ends the process by itself.
+    /// Returns a future that completes on Ctrl-C or SIGTERM. From this call on, neither ends the
+    /// process by itself.
     ///
     /// # Errors
-    /// Where the system does not let signals be handled.
+    /// If the system denies a signal handler.
     pub fn interrupted(&self) -> Result<impl Future<Output = ()> + use<>, ServeError> {
         let _context = self.runtime.enter();
-        let listen = |kind| {
-            signal(kind).map_err(|source| ServeError::Run { action: "listen for signals", source })
-        };
-        let (mut interrupt, mut terminate) =
-            (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let mut interrupt = listen_for(SignalKind::interrupt())?;
+        let mut terminate = listen_for(SignalKind::terminate())?;
         Ok(async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
@@ -163,24 +157,38 @@ impl Server {
         })
     }
 
-    /// Serves until `stop`. Every request that has arrived by then is answered: as always, or once
-    /// [`Limits::grace`] is over with status 503.
+    /// Serves until `stop` completes. Every request that has arrived by then is answered; after
+    /// [`ServerLimits::grace`], with status 503.
     pub fn run(self, stop: impl Future<Output = ()>) {
         self.runtime.block_on(serve(self.listener, Arc::new(self.service), stop));
-        self.runtime.shutdown_background(); // without waiting for work that no client waits for
+        self.runtime.shutdown_background(); // no client waits for what is still running
     }
 }
 
-/// Lets this process have so many connections, as far as the system allows it.
-fn allow_files(connections: usize) {
+fn listen(runtime: &Runtime, address: SocketAddr) -> std::io::Result<TcpListener> {
+    let _context = runtime.enter();
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // So that a restarted server gets its address without waiting for old connections to expire.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn listen_for(kind: SignalKind) -> Result<Signal, ServeError> {
+    signal(kind).map_err(|source| ServeError::Run { action: "listen for signals", source })
+}
+
+/// Raises the limit of open files of this process to what the connections need, if the system
+/// allows it.
+fn raise_file_limit(connections: usize) {
     let needed = (connections as u64).saturating_add(OTHER_FILES);
     let mut files = getrlimit(Resource::Nofile);
     if files.current.is_none_or(|current| current >= needed) {
         return;
     }
     files.current = Some(files.maximum.map_or(needed, |maximum| maximum.min(needed)));
-    let allowed = setrlimit(Resource::Nofile, files).is_ok() && files.current == Some(needed);
-    if !allowed {
+    let is_raised = setrlimit(Resource::Nofile, files).is_ok() && files.current == Some(needed);
+    if !is_raised {
         tracing::warn!(
             connections,
             "the system allows fewer open files than that: see `ulimit -n`"
@@ -190,7 +198,8 @@ fn allow_files(connections: usize) {
 
 async fn serve(listener: TcpListener, service: Arc<Service>, stop: impl Future<Output = ()>) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(service.limits.time); // idle connections end so as well
+    // The time limit for a head also ends idle connections.
+    http.timer(TokioTimer::new()).header_read_timeout(service.limits.time);
     http.max_buf_size(BUFFER_BYTES);
     let graceful = GracefulShutdown::new();
     let mut stop = std::pin::pin!(stop);
@@ -203,7 +212,7 @@ async fn serve(listener: TcpListener, service: Arc<Service>, stop: impl Future<O
             Ok((socket, peer)) => connect(&http, &graceful, &service, socket, peer),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
-                service.places.make_room(); // out of file handles, perhaps: give one back
+                service.connections.make_room(); // the process may be out of file handles
                 sleep(Duration::from_millis(10)).await;
             }
         }
@@ -211,13 +220,13 @@ async fn serve(listener: TcpListener, service: Arc<Service>, stop: impl Future<O
     let grace = service.limits.grace;
     service.end.send_replace(Some(Instant::now() + grace));
     match listener.into_std() {
-        // Clients that the system has let in already.
+        // Clients that the system has already accepted into its queue.
         Ok(listener) => {
             while let Ok((socket, peer)) = listener.accept() {
-                if let Ok(socket) =
-                    socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket))
+                if socket.set_nonblocking(true).is_ok()
+                    && let Ok(stream) = TcpStream::from_std(socket)
                 {
-                    connect(&http, &graceful, &service, socket, peer);
+                    connect(&http, &graceful, &service, stream, peer);
                 }
             }
         }
@@ -232,7 +241,7 @@ async fn serve(listener: TcpListener, service: Arc<Service>, stop: impl Future<O
     }
 }
 
-/// Serves one client for as long as it keeps its place.
+/// Serves one client until its connection ends, or must close for another.
 fn connect(
     http: &http1::Builder,
     graceful: &GracefulShutdown,
@@ -240,34 +249,34 @@ fn connect(
     socket: TcpStream,
     peer: SocketAddr,
 ) {
-    let _ = socket.set_nodelay(true); // only slower without
-    let stream = TokioIo::new(Stream::new(socket, service.limits.write_time));
+    let _ = socket.set_nodelay(true); // a failure only makes answers slower
+    let stream = TokioIo::new(ClientStream::new(socket, service.limits.write_time));
     let service = service.clone();
-    let Some((place, gives_way)) = service.places.admit(peer.ip()) else {
-        return refuse(http, service, stream);
+    let Some((slot, yields)) = service.connections.admit(peer.ip()) else {
+        return turn_away(http, service, stream);
     };
-    let place = Arc::new(place);
-    let handle = service_fn(move |request| respond(service.clone(), Some(place.clone()), request));
+    let slot = Arc::new(slot);
+    let handle = service_fn(move |request| respond(service.clone(), Some(slot.clone()), request));
     let connection = graceful.watch(http.serve_connection(stream, handle));
     tokio::spawn(async move {
         tokio::select! {
             ended = connection => if let Err(error) = ended {
                 tracing::debug!(%peer, %error, "a connection broke");
             },
-            _ = gives_way => tracing::debug!(%peer, "a connection gave way"),
+            _ = yields => tracing::debug!(%peer, "a connection was closed for another"),
         }
     });
 }
 
-/// Tells a client for whom there is no place to come back; closes where too many are being told
-/// already.
-fn refuse(http: &http1::Builder, service: Arc<Service>, stream: TokioIo<Stream>) {
+/// Answers a client without a slot with status 503; closes the connection if too many are being
+/// turned away.
+fn turn_away(http: &http1::Builder, service: Arc<Service>, stream: TokioIo<ClientStream>) {
     let Ok(permit) = service.turned_away.clone().try_acquire_owned() else { return };
     let mut http = http.clone();
     http.keep_alive(false);
     tokio::spawn(async move {
         let handle = service_fn(move |request| respond(service.clone(), None, request));
-        let _ = timeout(TURN_AWAY, http.serve_connection(stream, handle)).await;
+        let _ = timeout(TURN_AWAY_TIME, http.serve_connection(stream, handle)).await;
         drop(permit);
     });
 }

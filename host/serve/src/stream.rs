@@ -1,4 +1,4 @@
-//! A client's socket, with a bound on how long it may leave an answer unread.
+//! Socket of a client, with a time limit for reading an answer.
 
 use std::future::Future;
 use std::io;
@@ -10,18 +10,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
-/// Writing fails with `TimedOut` where the client has not taken everything within `time` of the
-/// moment that it took no more. Taking a byte now and then does not help it.
-pub(super) struct Stream {
+/// Socket whose writes fail with `TimedOut` if the client does not read everything within `time`
+/// after it stops reading. Reading a byte now and then does not extend the time.
+pub(super) struct ClientStream {
     socket: TcpStream,
     time: Duration,
-    /// Runs while something is unread.
-    late: Option<Pin<Box<Sleep>>>,
+    /// Deadline; `None` while nothing is unread.
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl Stream {
+impl ClientStream {
     pub(super) fn new(socket: TcpStream, time: Duration) -> Self {
-        Self { socket, time, late: None }
+        Self { socket, time, deadline: None }
     }
 
     fn within_time<T>(
@@ -32,12 +32,12 @@ impl Stream {
         if written.is_ready() {
             return written;
         }
-        let late = self.late.get_or_insert_with(|| Box::pin(sleep(self.time)));
-        late.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(self.time)));
+        deadline.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for ClientStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -47,7 +47,7 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for ClientStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -70,9 +70,9 @@ impl AsyncWrite for Stream {
         self.socket.is_write_vectored()
     }
 
-    /// hyper flushes once it has written all that it holds.
+    // hyper flushes after it has written everything, so nothing is unread any more.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.late = None;
+        self.deadline = None;
         Pin::new(&mut self.socket).poll_flush(context)
     }
 

@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use corver_core::Query;
-use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer, build_from_documents};
+use corver_corpus::{BuildOptions, CnfOptions, TextIndex, Tokenizer, build_from_documents};
 use corver_counts::{Remote, RemoteSettings};
-use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
+use corver_serve::{CountLimits, HttpServer, Metrics, ServerLimits, count_routes};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpSocket;
 use tokio::runtime::Runtime;
@@ -39,17 +39,17 @@ fn post(body: &str) -> String {
     format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-fn serve(limits: Limits) -> Running {
+fn serve(limits: ServerLimits) -> Running {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
     let document = "red fox den hen ".repeat(2_500);
     build_from_documents([document.as_str(); 40], &tokenizer, &path, &BuildOptions::default())
         .unwrap();
-    let corpus = Corpus::open(&path).unwrap();
+    let corpus = TextIndex::open(&path).unwrap();
     let mut server =
-        Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
-    server.route(counts(corpus, "wiki", CountLimits::default()));
+        HttpServer::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
+    server.add_routes(count_routes(corpus, "wiki", CountLimits::default()));
     let address = server.address();
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let thread =
@@ -128,7 +128,7 @@ fn well_behaved_client_is_served_under_attack() {
     files.current = files.maximum; // both ends of every connection are in this process
     setrlimit(Resource::Nofile, files).unwrap();
 
-    let server = serve(Limits::default());
+    let server = serve(ServerLimits::default());
     let report = |what: &str, bounded: f64, took: &[Duration]| {
         let share =
             |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
@@ -182,7 +182,7 @@ fn shutdown_answers_requests_in_flight() {
     for (grace, all_counted) in
         [(Duration::from_secs(30), true), (Duration::from_millis(300), false)]
     {
-        let server = serve(Limits { grace, ..Limits::default() });
+        let server = serve(ServerLimits { grace, ..ServerLimits::default() });
         let clients: Vec<TcpStream> = (0..40)
             .map(|_| {
                 let mut stream = TcpStream::connect(server.address).unwrap();

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use corver_core::{Counter, Query};
 use corver_corpus::{
-    BuildOptions, CnfOptions, Corpus, Mode, OpenOptions, Tokenizer, build_from_documents,
+    BuildOptions, CnfOptions, Mode, OpenOptions, TextIndex, Tokenizer, build_from_documents,
 };
 use corver_counts::{Local, Remote, RemoteError, RemoteSettings, Sum, Token};
-use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
+use corver_serve::{CountLimits, HttpServer, Metrics, ServerLimits, count_routes};
 use http::{Answer, Running, read_answer};
 use serde_json::{Value, json};
 
@@ -20,14 +20,14 @@ const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_
     "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
     "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3,"hen":4},"unk_token":"[UNK]"}}"#;
 
-fn corpus(folder: &Path) -> Corpus {
+fn corpus(folder: &Path) -> TextIndex {
     let path = folder.join("index");
     if !path.exists() {
         let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
         let documents = ["red fox", "fox den", "red fox and a red den", "hen hen hen hen"];
         build_from_documents(documents, &tokenizer, &path, &BuildOptions::with_shards(2)).unwrap();
     }
-    Corpus::open(path).unwrap()
+    TextIndex::open(path).unwrap()
 }
 
 /// A server of counts, with its index.
@@ -37,16 +37,16 @@ struct Counting {
 }
 
 impl Counting {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: ServerLimits) -> Self {
         Self::guarded(limits, CountLimits::default(), None)
     }
 
-    fn guarded(limits: Limits, of_counts: CountLimits, token: Option<Token>) -> Self {
+    fn guarded(limits: ServerLimits, of_counts: CountLimits, token: Option<Token>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut server =
-            Server::bind("127.0.0.1:0".parse().unwrap(), limits, token, Metrics::default())
+            HttpServer::bind("127.0.0.1:0".parse().unwrap(), limits, token, Metrics::default())
                 .unwrap();
-        server.route(counts(corpus(folder.path()), "wiki", of_counts));
+        server.add_routes(count_routes(corpus(folder.path()), "wiki", of_counts));
         Self { server: Running::new(server), folder }
     }
 
@@ -61,7 +61,7 @@ fn told(answer: &Answer) -> (u16, Value) {
 
 #[test]
 fn count_answers_match_public_api() {
-    let server = Counting::new(Limits::default());
+    let server = Counting::new(ServerLimits::default());
     let (status, mut answer) =
         server.post(r#"{"index": "wiki", "query_type": "count", "query": "red fox"}"#);
     assert!(answer["latency"].as_f64().unwrap() >= 0.0);
@@ -103,7 +103,7 @@ fn count_answers_match_public_api() {
 
 #[test]
 fn many_queries_are_answered_in_one_request() {
-    let server = Counting::new(Limits::default());
+    let server = Counting::new(ServerLimits::default());
     let queries = ["red AND fox", "hen", "", "fox AND den OR hen", "red fox"];
     for rest in [r#""max_diff_tokens":10"#, r#""mode":"exact""#, r#""mode":"span","enough":2"#] {
         let ask = |what: &str| server.post(&format!(r#"{{"index":"wiki",{what},{rest}}}"#));
@@ -129,7 +129,7 @@ fn bad_count_requests_get_api_errors() {
         tokens: 7,
         ..CountLimits::default()
     };
-    let server = Counting::guarded(Limits::default(), of_counts, None);
+    let server = Counting::guarded(ServerLimits::default(), of_counts, None);
     let request = |rest: &str| format!(r#"{{"index":"wiki","query_type":"count",{rest}}}"#);
     let many = |rest: &str| format!(r#"{{"index":"wiki","query_type":"counts",{rest}}}"#);
     for (body, status, says) in [
@@ -214,7 +214,7 @@ fn queries() -> Vec<Query> {
 fn remote_counts_equal_local_counts() {
     // A batch of these takes several requests.
     let of_counts = CountLimits { queries: 7, body_bytes: 300, ..CountLimits::default() };
-    let server = Counting::guarded(Limits::default(), of_counts, None);
+    let server = Counting::guarded(ServerLimits::default(), of_counts, None);
     for mode in [Mode::Compatible, Mode::Exact, Mode::Span] {
         for (max_clause_freq, enough) in [(1, None), (2, None), (500_000, None), (500_000, Some(2))]
         {
@@ -261,9 +261,14 @@ fn distributed_shards_count_like_one_index() {
             let part = OpenOptions { shards: Some(shard..=shard), ..OpenOptions::default() };
             let address = "127.0.0.1:0".parse().unwrap();
             let mut server =
-                Server::bind(address, Limits::default(), None, Metrics::default()).unwrap();
+                HttpServer::bind(address, ServerLimits::default(), None, Metrics::default())
+                    .unwrap();
             let corpus = Corpus::open_with(&path, part).unwrap();
-            server.route(counts(corpus, &format!("wiki-{shard}"), CountLimits::default()));
+            server.add_routes(count_routes(
+                corpus,
+                &format!("wiki-{shard}"),
+                CountLimits::default(),
+            ));
             Running::new(server)
         })
         .collect();
@@ -280,7 +285,7 @@ fn distributed_shards_count_like_one_index() {
     for mode in [Mode::Exact, Mode::Span] {
         for max_diff_tokens in [1, 2, 5, 1_000] {
             let options = CnfOptions { mode, max_diff_tokens, ..CnfOptions::default() };
-            let mut whole = Local::new(Corpus::open(&path).unwrap(), options);
+            let mut whole = Local::new(TextIndex::open(&path).unwrap(), options);
             let mut parts = sum(options, 20.0);
             let counts = parts.count(&queries()).unwrap();
             assert_eq!(counts, whole.count(&queries()).unwrap(), "{options:?}");
@@ -314,14 +319,14 @@ fn distributed_shards_count_like_one_index() {
 #[test]
 fn count_request_times_out() {
     let of_counts = CountLimits { time: Duration::ZERO, ..CountLimits::default() };
-    let server = Counting::guarded(Limits::default(), of_counts, None);
+    let server = Counting::guarded(ServerLimits::default(), of_counts, None);
     let body = r#"{"index":"wiki","query_type":"counts","queries":["red AND fox"]}"#;
     assert_eq!(server.post(body).0, 503);
 }
 
 #[test]
 fn connection_serves_several_requests() {
-    let server = Counting::new(Limits::default());
+    let server = Counting::new(ServerLimits::default());
     let mut stream = TcpStream::connect(server.server.address).unwrap();
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
     for _ in 0..3 {
@@ -337,7 +342,11 @@ fn connection_serves_several_requests() {
 
 #[test]
 fn slow_clients_do_not_block_others() {
-    let limits = Limits { time: Duration::from_millis(300), connections: 2, ..Limits::default() };
+    let limits = ServerLimits {
+        time: Duration::from_millis(300),
+        connections: 2,
+        ..ServerLimits::default()
+    };
     let server = Counting::new(limits);
     // One says nothing, one begins a head, one begins a body: with two places, no other client
     // would ever get one.
@@ -360,7 +369,7 @@ fn slow_clients_do_not_block_others() {
 
 #[test]
 fn server_stops_despite_open_connections() {
-    let server = Counting::new(Limits::default());
+    let server = Counting::new(ServerLimits::default());
     let address = server.server.address;
     let _idle = TcpStream::connect(address).unwrap();
     let mut kept_alive = TcpStream::connect(address).unwrap();
@@ -384,8 +393,10 @@ fn server_stops_despite_open_connections() {
 
 #[test]
 fn client_not_reading_answers_is_disconnected() {
-    let server =
-        Counting::new(Limits { write_time: Duration::from_millis(300), ..Limits::default() });
+    let server = Counting::new(ServerLimits {
+        write_time: Duration::from_millis(300),
+        ..ServerLimits::default()
+    });
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
     let request =
         format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -427,7 +438,7 @@ fn server_requires_matching_token() {
     let (ours, others) =
         (token("ours", "0123456789abcdef\n"), token("others", "0123456789abcdeg\n"));
     let server = Counting::guarded(
-        Limits::default(),
+        ServerLimits::default(),
         CountLimits::default(),
         Token::load(Some(&ours), None).unwrap(),
     );
@@ -441,9 +452,10 @@ fn server_requires_matching_token() {
         remote.count_words(&[vec!["hen".to_owned()]]).map(|count| count.unwrap().count)
     };
     assert_eq!(ask(Some(&ours)).unwrap(), 4);
-    for (shown, says) in
-        [(None, "asks for a bearer token"), (Some(&*others), "bearer token is another one")]
-    {
+    for (shown, says) in [
+        (None, "requires a bearer token"),
+        (Some(&*others), "bearer token is not the one of this server"),
+    ] {
         let error = ask(shown).unwrap_err();
         assert!(
             matches!(&error, RemoteError::Refused(message) if message.contains(says)),
@@ -456,7 +468,7 @@ fn server_requires_matching_token() {
 
 #[test]
 fn server_accepts_largest_allowed_query() {
-    let server = Counting::new(Limits::default());
+    let server = Counting::new(ServerLimits::default());
     // 256 words of 120 bytes; each is one unknown token, and together they are no more than a
     // request may have.
     let words: Vec<String> = (0..256).map(|number| format!("{number:0>120}")).collect();

@@ -12,8 +12,8 @@ use corver_core::{
     Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict,
 };
 use corver_serve::{
-    Health, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, get_reward,
-    score,
+    Health, HttpError, HttpServer, Metrics, Queue, QueueLimits, ServerLimits, reward_route,
+    score_route, unbatched_route,
 };
 use http::{Answer, Running, post, read_answer};
 use serde_json::{Value, json};
@@ -88,22 +88,23 @@ struct Rewarding {
     word: mpsc::Sender<()>,
 }
 
-fn serve(strict: bool, of_queue: QueueLimits, limits: Limits) -> Rewarding {
+fn serve(strict: bool, of_queue: QueueLimits, limits: ServerLimits) -> Rewarding {
     let (begin, begun) = mpsc::channel();
     let (word, words) = mpsc::channel();
     let words = Words { begin, words: Arc::new(Mutex::new(words)) };
     let mut metrics = Metrics::default();
     let queue = Queue::start(words, score_words, RewardSettings::default(), of_queue, &mut metrics)
         .unwrap();
-    let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, metrics).unwrap();
-    server.route([get_reward(&queue, strict), score(&queue)]);
+    let mut server =
+        HttpServer::bind("127.0.0.1:0".parse().unwrap(), limits, None, metrics).unwrap();
+    server.add_routes([reward_route(&queue, strict), score_route(&queue)]);
     let told = queue.clone();
-    server.report(move || told.health());
+    server.set_health(move || told.health());
     Rewarding { server: Running::new(server), queue, begun, word }
 }
 
 fn lenient() -> Rewarding {
-    serve(false, QueueLimits::default(), Limits::default())
+    serve(false, QueueLimits::default(), ServerLimits::default())
 }
 
 const PROMPT: &str = "<|im_start|>user\nWho wrote it?<|im_end|>\n<|im_start|>assistant\n";
@@ -114,7 +115,7 @@ fn rollout(response: &str, label: &Value) -> Value {
 }
 
 impl Rewarding {
-    fn get_reward(&self, request: &Value) -> Answer {
+    fn post_reward(&self, request: &Value) -> Answer {
         self.server.post("/get_reward", &request.to_string())
     }
 
@@ -158,7 +159,7 @@ fn number(value: &Value) -> f64 {
 fn openrlhf_single_query_gets_scalar_answer() {
     let server = lenient();
     let thought = "It is true that she did, all of it.";
-    let answer = server.get_reward(&rollout(
+    let answer = server.post_reward(&rollout(
         &format!("<think>{thought}</think><answer>Ada</answer>"),
         &json!("Ada; A. L."),
     ));
@@ -180,7 +181,7 @@ fn openrlhf_single_query_gets_scalar_answer() {
 fn openrlhf_several_queries_get_lists() {
     let prompts = [PROMPT, PROMPT];
     let query = [format!("{PROMPT}<answer>Ada</answer>"), format!("{PROMPT}<answer>Bob</answer>")];
-    let answer = lenient().get_reward(
+    let answer = lenient().post_reward(
         &json!({"query": query, "prompts": prompts, "labels": [["Ada"], {"answers": ["Ada"]}]}),
     );
     let told = answer.json();
@@ -202,7 +203,7 @@ fn response_is_located_after_prompt_or_header() {
     let ask = |query: String, prompt: Option<&str>| {
         let prompts = prompt.map(|prompt| vec![prompt]);
         let told = server
-            .get_reward(&json!({"query": [query], "prompts": prompts, "labels": ["Ada"]}))
+            .post_reward(&json!({"query": [query], "prompts": prompts, "labels": ["Ada"]}))
             .json();
         (number(&told["scores"]), number(&told["extra_logs"]["corver/error"]))
     };
@@ -224,9 +225,9 @@ fn response_is_located_after_prompt_or_header() {
         "nobody can say where the answer begins"
     );
 
-    let strict = serve(true, QueueLimits::default(), Limits::default());
+    let strict = serve(true, QueueLimits::default(), ServerLimits::default());
     let refused =
-        strict.get_reward(&json!({"query": ["ho? Ada"], "prompts": ["Who?"], "labels": ["Ada"]}));
+        strict.post_reward(&json!({"query": ["ho? Ada"], "prompts": ["Who?"], "labels": ["Ada"]}));
     assert_eq!(refused.status, 400);
     assert!(refused.error().contains("query[0]: it neither begins with its prompt"), "{refused:?}");
 }
@@ -235,14 +236,14 @@ fn response_is_located_after_prompt_or_header() {
 fn openrlhf_query_may_lack_golds() {
     let server = lenient();
     for label in [json!(null), json!(""), json!([])] {
-        let told = server.get_reward(&rollout("<answer>Ada</answer>", &label)).json();
+        let told = server.post_reward(&rollout("<answer>Ada</answer>", &label)).json();
         assert_eq!(
             (number(&told["extra_logs"]["corver/judge"]), number(&told["scores"])),
             (0.0, 0.0),
             "{told}"
         );
     }
-    let told = server.get_reward(&json!({"query": [format!("{PROMPT}Ada")]})).json();
+    let told = server.post_reward(&json!({"query": [format!("{PROMPT}Ada")]})).json();
     assert_eq!(number(&told["extra_logs"]["corver/error"]), 0.0, "only `query` is needed: {told}");
 }
 
@@ -250,7 +251,7 @@ fn openrlhf_query_may_lack_golds() {
 fn unscorable_completion_is_neutral_or_error_when_strict() {
     let poisoned = rollout("This is poison. It is.", &json!("Ada"));
     let server = lenient();
-    let answer = server.get_reward(&poisoned);
+    let answer = server.post_reward(&poisoned);
     let told = answer.json();
     assert_eq!(answer.status, 200);
     assert_eq!((&told["rewards"], &told["scores"]), (&json!(0.0), &json!(0.0)));
@@ -258,8 +259,8 @@ fn unscorable_completion_is_neutral_or_error_when_strict() {
     assert_eq!(told["extra_logs"].as_object().unwrap().len(), 6, "the same figures as ever");
     server.wait_for("corver_score_failures_total 1");
 
-    let strict = serve(true, QueueLimits::default(), Limits::default());
-    let refused = strict.get_reward(&poisoned);
+    let strict = serve(true, QueueLimits::default(), ServerLimits::default());
+    let refused = strict.post_reward(&poisoned);
     assert_eq!(
         (refused.status, refused.error().as_str()),
         (500, "scoring sentences: a sentence is poisoned")
@@ -311,7 +312,7 @@ fn sign_labels_are_returned_or_rejected() {
     let mut request = completions(&[text]);
     request["completions"][0]["tokens"] = json!([[0, 12], [13, 24], null]);
     let answer = |strict| {
-        let server = serve(strict, QueueLimits::default(), Limits::default());
+        let server = serve(strict, QueueLimits::default(), ServerLimits::default());
         let told = server.score(&request).json();
         let [completion] = told["completions"].as_array().unwrap().as_slice() else {
             panic!("{told}")
@@ -326,7 +327,7 @@ fn sign_labels_are_returned_or_rejected() {
         );
         let unlabelled = server.score(&completions(&["It is true."])).json();
         assert_eq!(unlabelled["completions"][0].get("labels"), None);
-        server.get_reward(&rollout(text, &json!("Ada")))
+        server.post_reward(&rollout(text, &json!("Ada")))
     };
     for strict in [false, true] {
         let refused = answer(strict);
@@ -343,7 +344,7 @@ fn bad_request_is_rejected_before_scoring() {
         body_bytes: 5_000,
         ..QueueLimits::default()
     };
-    let server = serve(false, of_queue, Limits::default());
+    let server = serve(false, of_queue, ServerLimits::default());
     let deep = format!("{}1{}", "[".repeat(2_000), "]".repeat(2_000));
     for (path, body, status, says) in [
         ("/get_reward", "[]".to_owned(), 400, "Invalid request"),
@@ -393,7 +394,7 @@ fn bad_request_is_rejected_before_scoring() {
     assert!(server.server.get("/metrics").body.contains("corver_completions_total 0"));
     // A completion that is too long is one of a training run's, whose client cannot go on after an
     // error.
-    let told = server.get_reward(&rollout(&"x".repeat(101), &json!("Ada"))).json();
+    let told = server.post_reward(&rollout(&"x".repeat(101), &json!("Ada"))).json();
     assert_eq!(told["extra_logs"]["corver/error"], 1.0);
     assert_eq!(server.score(&completions(&["It is true."])).status, 200, "it goes on");
 }
@@ -428,7 +429,8 @@ fn damaged_requests_are_answered() {
 
 #[test]
 fn queued_completions_batch_and_only_culprit_fails() {
-    let server = serve(true, QueueLimits { batch: 8, ..QueueLimits::default() }, Limits::default());
+    let server =
+        serve(true, QueueLimits { batch: 8, ..QueueLimits::default() }, ServerLimits::default());
     let first = server.send("/v1/score", &completions(&["Please wait."]));
     server.begun.recv().unwrap();
     let queued: Vec<_> = ["It is true.", "This is poison.", "It is true.", "So it is."]
@@ -465,7 +467,7 @@ fn queued_completions_batch_and_only_culprit_fails() {
 #[test]
 fn full_queue_rejects_retryable_requests() {
     let of_queue = QueueLimits { batch: 2, completions: 2, ..QueueLimits::default() };
-    let server = serve(false, of_queue, Limits::default());
+    let server = serve(false, of_queue, ServerLimits::default());
     let mut first = server.send("/v1/score", &completions(&["Please wait.", "Or not."]));
     server.begun.recv().unwrap();
     let refused = server.score(&completions(&["One."]));
@@ -482,18 +484,18 @@ fn full_queue_rejects_retryable_requests() {
     assert_eq!((read_answer(&mut first).status, read_answer(&mut waits).status), (200, 200));
     assert_eq!(server.server.get("/ready").status, 200);
 
-    let strict = serve(true, of_queue, Limits::default());
+    let strict = serve(true, of_queue, ServerLimits::default());
     let _first = strict.send("/v1/score", &completions(&["Please wait.", "Or not."]));
     strict.begun.recv().unwrap();
-    assert_eq!(strict.get_reward(&rollout("One.", &json!("Ada"))).status, 503);
+    assert_eq!(strict.post_reward(&rollout("One.", &json!("Ada"))).status, 503);
     strict.word.send(()).unwrap();
 }
 
 #[test]
 fn timed_out_request_is_abandoned() {
     let of_queue = QueueLimits { time: Duration::from_millis(300), ..QueueLimits::default() };
-    let server = serve(false, of_queue, Limits::default());
-    let told = server.get_reward(&rollout("Please wait.", &json!("Ada")));
+    let server = serve(false, of_queue, ServerLimits::default());
+    let told = server.post_reward(&rollout("Please wait.", &json!("Ada")));
     assert_eq!((told.status, &told.json()["extra_logs"]["corver/error"]), (200, &json!(1.0)));
     let late = server.score(&completions(&["It is true."]));
     assert!(late.status == 503 && late.error().contains("no answer within 0.3 s"), "{late:?}");
@@ -507,11 +509,11 @@ fn timed_out_request_is_abandoned() {
 fn panic_marks_server_broken() {
     let server = lenient();
     assert_eq!(
-        server.get_reward(&rollout("This is a bomb.", &json!("Ada"))).status,
+        server.post_reward(&rollout("This is a bomb.", &json!("Ada"))).status,
         500,
         "neutral for ever is worse"
     );
-    assert_eq!(server.get_reward(&rollout("It is true.", &json!("Ada"))).status, 500);
+    assert_eq!(server.post_reward(&rollout("It is true.", &json!("Ada"))).status, 500);
     assert_eq!(server.score(&completions(&["It is true."])).status, 500);
     assert_eq!(
         (server.server.get("/health").status, server.server.get("/ready").status),
@@ -534,12 +536,13 @@ fn other_work_is_done_between_batches() {
     )
     .unwrap();
     let mut server =
-        Server::bind("127.0.0.1:0".parse().unwrap(), Limits::default(), None, metrics).unwrap();
+        HttpServer::bind("127.0.0.1:0".parse().unwrap(), ServerLimits::default(), None, metrics)
+            .unwrap();
     let length = |words: &mut Words, text: String| {
         words.begin.send(()).unwrap();
-        if text == "bad" { Err(Refusal::bad("as asked")) } else { Ok(text.len()) }
+        if text == "bad" { Err(HttpError::bad_request("as asked")) } else { Ok(text.len()) }
     };
-    server.route([between_batches(&queue, "/v1/length", 100, "a text", length)]);
+    server.add_routes([unbatched_route(&queue, "/v1/length", 100, "a text", length)]);
     let server = Running::new(server);
     assert_eq!(server.post("/v1/length", "\"four\"").json(), 4);
     assert_eq!(server.post("/v1/length", "\"bad\"").error(), "as asked");

@@ -7,12 +7,12 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-use corver_serve::{Health, Limits, Metrics, Refusal, Reply, Route, Server};
+use corver_serve::{Health, HttpError, HttpReply, HttpServer, Metrics, Route, ServerLimits};
 use http::{Running, post, read_answer};
 
 /// A server with one route, `POST /slow`. It says when an answer is begun, and ends it with a word
 /// from the test.
-fn slow(limits: Limits) -> (Running, mpsc::Receiver<()>, mpsc::Sender<()>) {
+fn slow(limits: ServerLimits) -> (Running, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (begin, begun) = mpsc::channel();
     let (word, words) = mpsc::channel();
     let words = Arc::new(Mutex::new(words));
@@ -20,15 +20,15 @@ fn slow(limits: Limits) -> (Running, mpsc::Receiver<()>, mpsc::Sender<()>) {
         let (begin, words) = (begin.clone(), words.clone());
         async move {
             let wait = move || {
-                begin.send(()).map_err(|_| Refusal::failed("the test is over"))?;
-                words.lock().unwrap().recv().map_err(|_| Refusal::failed("the test is over"))
+                begin.send(()).map_err(|_| HttpError::internal("the test is over"))?;
+                words.lock().unwrap().recv().map_err(|_| HttpError::internal("the test is over"))
             };
-            tokio::task::spawn_blocking(wait).await.unwrap().map(|()| Reply::json(&"done"))
+            tokio::task::spawn_blocking(wait).await.unwrap().map(|()| HttpReply::json(&"done"))
         }
     };
     let mut server =
-        Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
-    server.route([Route::post("/slow", 1_000, wait)]);
+        HttpServer::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
+    server.add_routes([Route::post("/slow", 1_000, wait)]);
     (Running::new(server), begun, word)
 }
 
@@ -43,7 +43,7 @@ fn wait_for(server: &Running, line: &str) {
 
 #[test]
 fn excess_connection_gets_retry_after() {
-    let (server, begun, word) = slow(Limits { connections: 2, ..Limits::default() });
+    let (server, begun, word) = slow(ServerLimits { connections: 2, ..ServerLimits::default() });
     let mut at_work = [server.connect(), server.connect()];
     for stream in &mut at_work {
         stream.write_all(post("/slow", "{}").as_bytes()).unwrap();
@@ -56,7 +56,7 @@ fn excess_connection_gets_retry_after() {
             answer.head.contains("retry-after: 1") && answer.head.contains("connection: close"),
             "{answer:?}"
         );
-        assert!(answer.error().contains("is at work"), "{answer:?}");
+        assert!(answer.error().contains("connections of this server are in use"), "{answer:?}");
     }
     // Monitors are answered all the same.
     assert_eq!((server.get("/health").status, server.get("/ready").status), (200, 200));
@@ -74,7 +74,8 @@ fn excess_connection_gets_retry_after() {
 
 #[test]
 fn total_request_memory_is_limited() {
-    let (server, begun, word) = slow(Limits { request_bytes: 1_500, ..Limits::default() });
+    let (server, begun, word) =
+        slow(ServerLimits { request_bytes: 1_500, ..ServerLimits::default() });
     let body = "x".repeat(1_000);
     let mut first = server.connect();
     first.write_all(post("/slow", &body).as_bytes()).unwrap();
@@ -103,12 +104,16 @@ fn total_request_memory_is_limited() {
 
 #[test]
 fn health_and_metrics_report_server_state() {
-    let mut server =
-        Server::bind("127.0.0.1:0".parse().unwrap(), Limits::default(), None, Metrics::default())
-            .unwrap();
+    let mut server = HttpServer::bind(
+        "127.0.0.1:0".parse().unwrap(),
+        ServerLimits::default(),
+        None,
+        Metrics::default(),
+    )
+    .unwrap();
     let health = Arc::new(Mutex::new(Health::Ready));
     let told = health.clone();
-    server.report(move || *told.lock().unwrap());
+    server.set_health(move || *told.lock().unwrap());
     let server = Running::new(server);
     for (state, alive, ready) in [
         (Health::Ready, 200, 200),
@@ -148,7 +153,7 @@ fn health_and_metrics_report_server_state() {
 
 #[test]
 fn disconnected_client_request_is_dropped() {
-    let (server, begun, _word) = slow(Limits::default());
+    let (server, begun, _word) = slow(ServerLimits::default());
     let mut leaves = server.connect();
     leaves.write_all(post("/slow", "{}").as_bytes()).unwrap();
     begun.recv().unwrap();

@@ -23,6 +23,6 @@ pub enum ScaleRewards {
     Group,
     /// Standard deviation over the whole batch.
     Batch,
-    /// No division.
+    /// The returns are not divided.
     None,
 }

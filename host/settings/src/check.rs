@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-/// Counts below which `check` calls something unsupported; the defaults are those of QuCo-RAG's
+/// Counts below which `check` reports something as unsupported; the defaults are those of QuCo-RAG's
 /// published settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -30,11 +30,11 @@ pub struct CheckSettings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {
-    /// The two-stage test.
+    /// The two-stage test of counts.
     #[default]
     Test,
     /// The rule: a reward below 0.
     Rule,
-    /// One of the two.
+    /// The test or the rule.
     Either,
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::text::{OneOrMany, one_or_many};
+use crate::text::{TextOrTexts, one_or_many};
 
 /// Index and counting of co-occurrences; the defaults are the paper's.
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
@@ -15,7 +15,7 @@ pub struct CorpusSection {
     /// Index folder, `URL#NAME` of an index on a server, `demo`, or a list of those, such as the
     /// shards of one index on several servers. The counts of all are added.
     #[serde(deserialize_with = "one_or_many")]
-    #[schemars(with = "OneOrMany")]
+    #[schemars(with = "TextOrTexts")]
     pub index: Vec<String>,
     /// Definition of a match.
     pub mode: CountMode,
@@ -58,7 +58,7 @@ pub enum CountMode {
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RemoteSettings {
-    /// Requests in flight.
+    /// Largest number of concurrent requests.
     #[default = 8]
     #[schemars(range(min = 1, max = 1024))]
     pub connections: usize,
@@ -75,7 +75,7 @@ pub struct RemoteSettings {
     #[default = 180.0]
     #[schemars(range(min = 0.001, max = 86_400.0))]
     pub patience_s: f64,
-    /// Caches answers on disk, for ever, by server, index, query and options.
+    /// Caches counts on disk without expiry, by server, index, query and options.
     #[default = true]
     pub cache: bool,
     /// File with the server's bearer token. Not set: the environment variable `CORVER_TOKEN`, if it

@@ -32,7 +32,7 @@ pub struct EngineSection {
     pub adapter_precision: Precision,
     /// File with the server's key (`--api-key`). Not set: no key.
     pub token_file: Option<PathBuf>,
-    /// Requests in flight; each samples all completions of a question.
+    /// Largest number of concurrent requests; each samples all completions of a question.
     #[default = 64]
     #[schemars(range(min = 1, max = 1024))]
     pub concurrency: usize,
@@ -50,8 +50,8 @@ pub struct EngineSection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineKind {
-    /// vLLM.
+    /// The API of vLLM.
     Vllm,
-    /// SGLang.
+    /// The API of SGLang.
     Sglang,
 }

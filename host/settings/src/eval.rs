@@ -39,19 +39,19 @@ pub struct EvaluateSettings {
     #[default = 1000]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_completion_length: usize,
-    /// Answers decoded together.
+    /// Number of answers decoded together.
     #[default = 64]
     #[schemars(range(min = 1, max = 100_000))]
     pub batch: usize,
-    /// Answers to each question: 1 is the most probable one, more are drawn.
+    /// Answers per question: 1 decodes greedily, more are sampled.
     #[default = 1]
     #[schemars(range(min = 1, max = 10_000))]
     pub samples: usize,
-    /// Softmax temperature of drawn answers.
+    /// Softmax temperature of sampled answers.
     #[default = 0.7]
     #[schemars(range(min = 0.0, max = MAX_TEMPERATURE))]
     pub temperature: f64,
-    /// Nucleus mass of drawn answers; 1 keeps every token.
+    /// Nucleus mass of sampled answers; 1 samples from all tokens.
     #[default = 0.95]
     #[schemars(range(min = MIN_TOP_P, max = 1.0))]
     pub top_p: f64,

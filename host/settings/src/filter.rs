@@ -10,7 +10,7 @@ use crate::rollout::{MAX_TEMPERATURE, MIN_TOP_P, Sampling};
 #[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct FilterSettings {
-    /// Samples per question.
+    /// Number of samples per question.
     #[default = 16]
     #[schemars(range(min = 1, max = 100_000))]
     pub num_generations: usize,
@@ -22,18 +22,19 @@ pub struct FilterSettings {
     #[default = 0.7]
     #[schemars(range(min = 0.0, max = MAX_TEMPERATURE))]
     pub temperature: f64,
-    /// Nucleus mass of the samples; 1 keeps every token.
+    /// Nucleus mass of the samples; 1 samples from all tokens.
     #[default = 0.95]
     #[schemars(range(min = MIN_TOP_P, max = 1.0))]
     pub top_p: f64,
-    /// Smallest number of right answers.
+    /// Smallest number of correct answers that selects a question.
     #[default = 1]
     #[schemars(range(min = 0, max = 100_000))]
     pub min_correct: usize,
-    /// Largest number of right answers. Not set: one less than the samples.
+    /// Largest number of correct answers that selects a question. Not set: one less than the
+    /// samples.
     #[schemars(range(min = 0, max = 100_000))]
     pub max_correct: Option<usize>,
-    /// Questions that were always answered right and are kept all the same, as anchors.
+    /// Number of questions with only correct answers that are selected as anchors.
     #[default = 0]
     #[schemars(range(min = 0, max = 9_000_000_000_000_000_u64))]
     pub anchors: usize,
@@ -44,7 +45,7 @@ pub struct FilterSettings {
 }
 
 impl FilterSettings {
-    /// True if a question with this number of right answers is kept.
+    /// True if a question with this number of correct answers is selected.
     #[must_use]
     pub fn keeps(&self, num_correct: usize) -> bool {
         let max = self.max_correct.unwrap_or(self.num_generations.saturating_sub(1));

@@ -1,16 +1,16 @@
-//! Every setting, declared once: name, meaning, unit, default and bounds stand in one block, in the
-//! file of its section.
+//! Every setting, declared once: name, meaning, unit, default and bounds are in one block, in the file
+//! of its section.
 //!
 //! ```text
 //! run question policy rollout engine extract corpus verify rule reward advantage update sft checkpoint filter eval check
 //!                                   the sections
-//! schema     the declarations as data: names, bounds, meanings
+//! schema     declarations as data: names, bounds, meanings
 //! load       demo < files < --set < an arm's file, merged into Settings
 //! reference  docs/configuration.md
 //! ```
 //!
-//! The defaults are the paper's. [`check`] tests values against the declared bounds, and says what
-//! is wrong with all of them.
+//! The defaults are the paper's. [`check`] compares values with the declared bounds, and returns all
+//! problems.
 
 mod advantage;
 mod check;
@@ -47,9 +47,9 @@ pub use eval::{EvalSection, EvaluateSettings};
 pub use extract::ExtractSection;
 pub use filter::FilterSettings;
 pub use load::{DEMO, Layers};
-pub use plugin::Plugin;
+pub use plugin::WeightedPlugin;
 pub use policy::{PolicySection, Precision};
-pub use question::{QuestionSection, Share, TrainQuestions};
+pub use question::{PhaseShare, QuestionSection, TrainQuestions};
 pub use reward::{Compatibility, Granularity, RewardSettings, SentenceMean};
 pub use rollout::{LongPrompts, MAX_TEMPERATURE, MIN_TOP_P, Sampling, is_temperature, is_top_p};
 pub use rule::{GraderSection, Limits, RuleSection, limits};
@@ -69,7 +69,7 @@ pub use verify::{
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
-    /// Length and place of a run.
+    /// Length, seed and device of a run.
     pub run: RunSection,
     /// Questions to train on and to evaluate with. A question set is a file (`.json`, `.jsonl`,
     /// `.parquet`), the folder of a dataset, `FOLDER#SPLIT`, the name of a dataset that was
@@ -77,16 +77,16 @@ pub struct Settings {
     pub question: QuestionSection,
     /// Model, tokenizer and prompt of the policy.
     pub policy: PolicySection,
-    /// Sampling of completions.
+    /// Sampling of the completions of a step.
     pub rollout: Sampling,
     /// Inference server that samples completions in place of the policy ([engines.md](engines.md)).
     pub engine: EngineSection,
-    /// Triplet extractor.
+    /// Model, prompt and bounds of the triplet extractor.
     pub extract: ExtractSection,
     /// Index and counting of co-occurrences.
     pub corpus: CorpusSection,
-    /// Capabilities of rules beside counts ([verifiers.md](verifiers.md)). Each is granted by
-    /// naming its model or index.
+    /// Capabilities of rules in addition to counts ([verifiers.md](verifiers.md)). Each is granted
+    /// by naming its model or index.
     pub verify: VerifySection,
     /// Rules that reward sentences.
     pub rule: RuleSection,
@@ -98,16 +98,16 @@ pub struct Settings {
     pub reward: RewardSettings,
     /// Normalisation of GRPO's advantages.
     pub advantage: AdvantageSettings,
-    /// Policy update.
+    /// Algorithm, loss, adapter and optimiser of the policy update.
     pub update: LearnSettings,
     /// Fine-tuning on demonstrations. Adapters, optimiser and warm-up are those of `update`.
     pub sft: SftSettings,
     /// Checkpoints of a run.
     pub checkpoint: CheckpointSection,
-    /// Self-filter.
+    /// Samples and thresholds of the self-filter.
     pub filter: FilterSettings,
     /// Prompts and sampling of evaluation.
     pub eval: EvalSection,
-    /// Counts below which `check` calls something unsupported.
+    /// Counts below which `check` reports something as unsupported.
     pub check: CheckSettings,
 }

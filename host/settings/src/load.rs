@@ -4,8 +4,8 @@
 //! which are short for some of them), and in a comparison the file of an arm. A later layer
 //! overrides an earlier one.
 //!
-//! The built-in demo lies beneath everything if no layer names a part of the user's own: see
-//! [`PARTS`].
+//! The settings of the built-in demo apply below all layers if no layer names a part of the user's
+//! own: see [`PARTS`].
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use serde_json::{Map, Value};
 use crate::Settings;
 use crate::schema::{check_names, declared};
 
-/// The name of everything that the demo has: its configuration, models, corpus and questions.
+/// Name of the demo's configuration, models, corpus and questions.
 pub const DEMO: &str = "demo";
 
 /// Settings of the built-in demo.
 const DEMO_SETTINGS: &str = include_str!("../../../configs/demo.toml");
 
-/// Settings that name a part which the demo has, too. If one of them is set to something else than
-/// `demo`, the demo's settings do not lie beneath.
+/// Settings that name a part which the demo has, too. If one of them has another value than `demo`,
+/// the demo's settings do not apply.
 pub const PARTS: [&str; 14] = [
     "question.train",
     "question.eval",
@@ -41,25 +41,26 @@ pub const PARTS: [&str; 14] = [
     "verify.passages.index",
 ];
 
-/// Settings of several sources, each over those before.
+/// Settings of several sources, of which a later one overrides an earlier one.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
     values: Map<String, Value>,
-    /// A configuration file, or something beside the settings, is the user's own.
+    /// True if the user named a configuration file, or an input that is no setting.
     has_own_part: bool,
 }
 
 impl Layers {
-    /// Returns the layers of files (`demo` stands for the built-in demo), then of single settings,
-    /// written `section.key=value`.
+    /// Reads files, of which `demo` is the built-in one, then single settings, written
+    /// `section.key=value`.
     ///
     /// # Errors
-    /// If a file cannot be read, or names an unknown setting.
+    /// Fails if a file cannot be read, or names an unknown setting.
     pub fn new(files: &[PathBuf], set: &[String]) -> Result<Self> {
         let mut layers = Self::default();
-        let (demo, own): (Vec<_>, Vec<_>) = files.iter().partition(|path| path.as_os_str() == DEMO);
-        // The demo lies beneath, wherever it stands on the command line.
-        for path in demo.into_iter().chain(own) {
+        // The demo is the lowest layer, in any order of the command line.
+        let mut ordered: Vec<&PathBuf> = files.iter().collect();
+        ordered.sort_by_key(|path| path.as_os_str() != DEMO);
+        for path in ordered {
             layers.add_file(path)?;
             layers.has_own_part = true;
         }
@@ -72,7 +73,7 @@ impl Layers {
     /// Adds a file of changes to the settings so far. It is no configuration of its own.
     ///
     /// # Errors
-    /// If the file cannot be read, or names an unknown setting.
+    /// Fails if the file cannot be read, or names an unknown setting.
     pub fn add_file(&mut self, path: &Path) -> Result<()> {
         let values = read(path)?;
         check_names(&values).with_context(|| format!("in {}", path.display()))?;
@@ -84,7 +85,7 @@ impl Layers {
     /// string.
     ///
     /// # Errors
-    /// If there is no such setting.
+    /// Fails if there is no such setting.
     pub fn assign(&mut self, text: &str) -> Result<()> {
         let values = parse_assignment(text)?;
         check_names(&values).with_context(|| format!("in --set {text}"))?;
@@ -92,7 +93,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Sets a setting that exists to a value, as a flag does.
+    /// Sets an existing setting, for a flag of the command line.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) {
         assert!(declared().iter().any(|declared| declared.key == key), "there is no setting {key}");
         let mut nested = value.into();
@@ -104,28 +105,28 @@ impl Layers {
         }
     }
 
-    /// Says that the command works on something of the user's own that is no setting, such as a
-    /// file of demonstrations.
+    /// Records that the command has an input of the user's own that is no setting, such as a file of
+    /// demonstrations.
     pub fn add_own_part(&mut self) {
         self.has_own_part = true;
     }
 
-    /// True if the demo's settings lie beneath: nothing that is set belongs to the user alone.
+    /// Returns true if the demo's settings apply: no layer names a part of the user's own.
     #[must_use]
     pub fn is_demo(&self) -> bool {
         !self.has_own_part && PARTS.iter().all(|key| find(&self.values, key).is_none_or(is_demo))
     }
 
-    /// True if the demo's settings lie beneath although nothing names the demo.
+    /// Returns true if the demo's settings apply although the user does not name the demo.
     #[must_use]
     pub fn is_demo_by_default(&self) -> bool {
         !self.has_own_part && PARTS.iter().all(|key| find(&self.values, key).is_none())
     }
 
-    /// Returns the merged settings, over the defaults or over the demo's.
+    /// Returns the merged settings, which override the defaults or the demo's.
     ///
     /// # Errors
-    /// If a setting has a value of the wrong kind; the message names it.
+    /// Fails if a setting has a value of the wrong type; the message names it.
     pub fn settings(&self) -> Result<Settings> {
         let mut merged = if self.is_demo() { read(Path::new(DEMO))? } else { Map::new() };
         merge(&mut merged, self.values.clone());
@@ -166,11 +167,12 @@ fn parse_assignment(text: &str) -> Result<Map<String, Value>> {
     let Some((key, value)) = text.split_once('=') else {
         bail!("--set takes section.key=value, not {text:?}");
     };
-    let line = |toml_text: &str| {
-        toml::from_str::<Map<String, Value>>(&format!("{} = {toml_text}", key.trim()))
-    };
-    let quoted = || line(&Value::String(value.trim().to_owned()).to_string());
-    line(value.trim()).or_else(|_| quoted()).with_context(|| format!("--set {text}"))
+    let (key, value) = (key.trim(), value.trim());
+    if let Ok(values) = toml::from_str(&format!("{key} = {value}")) {
+        return Ok(values);
+    }
+    let quoted = Value::String(value.to_owned());
+    toml::from_str(&format!("{key} = {quoted}")).with_context(|| format!("--set {text}"))
 }
 
 fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
@@ -187,11 +189,12 @@ fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
 /// Returns the settings in which two written configurations differ, as `section.key`.
 ///
 /// # Errors
-/// If one of them is not valid TOML.
+/// Fails if one of them is not valid TOML.
 pub fn differences(one: &str, other: &str) -> Result<Vec<String>> {
     let mut differences = Vec::new();
-    let (one, other): (Value, Value) = (toml::from_str(one)?, toml::from_str(other)?);
-    collect_differences(Some(&one), Some(&other), "", &mut differences);
+    let one_value: Value = toml::from_str(one)?;
+    let other_value: Value = toml::from_str(other)?;
+    collect_differences(Some(&one_value), Some(&other_value), "", &mut differences);
     Ok(differences)
 }
 
@@ -254,8 +257,8 @@ mod tests {
         assert!(settings.eval.system_prompt.ends_with("<answer>I don't know</answer>"));
     }
 
-    /// App. prompt: no baseline trains under CorVer's prompt, each of theirs asks for both blocks,
-    /// and all trained policies answer under one evaluation prompt.
+    /// App. prompt: no baseline trains under CorVer's prompt, each of theirs requires both blocks, and
+    /// all trained policies answer under one evaluation prompt.
     #[test]
     fn baseline_configs_use_their_own_prompts() {
         let own = Settings::default();
@@ -313,8 +316,10 @@ mod tests {
             assert_eq!(load(&[], &[&format!("{key}={own}")]).unwrap(), expected, "{key}");
         }
         let phases = "question.train=[[{ file = 'own.jsonl', take = 3 }]]";
-        let expected =
-            TrainQuestions::Phases(vec![vec![crate::Share { file: "own.jsonl".into(), take: 3 }]]);
+        let expected = TrainQuestions::Phases(vec![vec![crate::PhaseShare {
+            file: "own.jsonl".into(),
+            take: 3,
+        }]]);
         let settings = load(&[], &[phases]).unwrap();
         assert_eq!((settings.question.train, settings.policy.model), (Some(expected), None));
         let mut layers = Layers::default();

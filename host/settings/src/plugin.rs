@@ -1,4 +1,4 @@
-//! A rule's file with the weight of its rewards, as `rule.plugin` writes it.
+//! A rule's file with the weight of its rewards, as in `rule.plugin`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,26 +9,32 @@ use anyhow::{Result, bail};
 /// Rule file and weight of its rewards, written `FILE.wasm:WEIGHT`, or `FILE.wasm` for a weight of
 /// 1.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plugin {
-    /// The file, or the name of a shipped rule.
+pub struct WeightedPlugin {
+    /// Path of the file, or the name of a shipped rule.
     pub path: PathBuf,
-    /// Factor of its rewards.
+    /// Factor of the rule's rewards, finite.
     pub weight: f64,
 }
 
-impl FromStr for Plugin {
+impl FromStr for WeightedPlugin {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (path, weight) =
-            match text.rsplit_once(':').map(|(path, weight)| (path, weight, weight.parse::<f64>()))
-            {
-                Some((path, _, Ok(weight))) => (path, weight),
-                Some((path, weight, Err(_))) if path.ends_with(".wasm") => {
-                    bail!("the weight of {path} is {weight:?}; it must be a number")
+        let mut path = text;
+        let mut weight: f64 = 1.0;
+        if let Some((before, after)) = text.rsplit_once(':') {
+            match after.parse() {
+                Ok(number) => {
+                    path = before;
+                    weight = number;
                 }
-                _ => (text, 1.0),
-            };
+                Err(_) if before.ends_with(".wasm") => {
+                    bail!("the weight of {before} is {after:?}; it must be a number")
+                }
+                // The colon is part of the path.
+                Err(_) => {}
+            }
+        }
         if !weight.is_finite() {
             bail!("the weight of {path} is {weight}; it must be a finite number");
         }
@@ -36,11 +42,11 @@ impl FromStr for Plugin {
     }
 }
 
-impl fmt::Display for Plugin {
+impl fmt::Display for WeightedPlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display().to_string();
         f.write_str(&path)?;
-        // A file's name may end like a weight.
+        // The name of a file may end like a weight, which then has to be written.
         if path.parse().is_ok_and(|read: Self| read == *self) {
             Ok(())
         } else {
@@ -49,7 +55,7 @@ impl fmt::Display for Plugin {
     }
 }
 
-impl Plugin {
+impl WeightedPlugin {
     /// Returns the name of the file without its extension.
     #[must_use]
     pub fn name(&self) -> String {
@@ -63,19 +69,23 @@ mod tests {
 
     #[test]
     fn plugin_weight_follows_last_colon() {
-        let parse = |text: &str| text.parse::<Plugin>().map(|plugin| (plugin.path, plugin.weight));
+        let parse =
+            |text: &str| text.parse::<WeightedPlugin>().map(|plugin| (plugin.path, plugin.weight));
         assert_eq!(parse("first.wasm").unwrap(), ("first.wasm".into(), 1.0));
         assert_eq!(parse("a/b.wasm:-0.3").unwrap(), ("a/b.wasm".into(), -0.3));
         assert_eq!(parse("c:/d.wasm").unwrap(), ("c:/d.wasm".into(), 1.0));
         assert!(parse("first.wasm:inf").unwrap_err().to_string().contains("finite"));
-        assert_eq!("first.wasm:0.5".parse::<Plugin>().unwrap().to_string(), "first.wasm:0.5");
+        assert_eq!(
+            "first.wasm:0.5".parse::<WeightedPlugin>().unwrap().to_string(),
+            "first.wasm:0.5"
+        );
     }
 
     #[test]
     fn plugin_argument_round_trips() {
         for text in ["first.wasm", "a/b.wasm:-0.3", "./r.wasm:0.5:1"] {
-            let plugin: Plugin = text.parse().unwrap();
-            assert_eq!(plugin.to_string().parse::<Plugin>().unwrap(), plugin, "{text}");
+            let plugin: WeightedPlugin = text.parse().unwrap();
+            assert_eq!(plugin.to_string().parse::<WeightedPlugin>().unwrap(), plugin, "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use smart_default::SmartDefault;
 
-use crate::text::{OneOrMany, one_or_many};
+use crate::text::{TextOrTexts, one_or_many};
 
 /// System prompt of the paper's training rollouts (App. prompt).
 pub const PAPER_TRAINING_PROMPT: &str = "
@@ -17,7 +17,8 @@ Answer using this exact format:
 
 Rules:
 - Keep the entire response under 1000 tokens.
-- In <think> AND <answer>, always use full entity names; never pronouns (he, she, it, they, this, that, them, his, her, its, their). Repeat the entity name each sentence.
+- In <think> AND <answer>, always use full entity names; never pronouns (he, she, it, they, this, \
+that, them, his, her, its, their). Repeat the entity name each sentence.
 - Do not loop or repeat the same point or phrase.
 - If you genuinely do not know, reply exactly: <think>unknown</think><answer>I don't know</answer>";
 
@@ -34,9 +35,10 @@ pub struct PolicySection {
     pub adapter: Option<PathBuf>,
     /// Variables of the model's chat template, such as `{ enable_thinking = false }`.
     pub chat: Map<String, Value>,
-    /// Texts that end an answer, beside the model's stop tokens. The text stays in the answer.
+    /// Texts that end an answer, in addition to the model's stop tokens. The text stays in the
+    /// answer.
     #[serde(deserialize_with = "one_or_many")]
-    #[schemars(with = "OneOrMany")]
+    #[schemars(with = "TextOrTexts")]
     pub stop: Vec<String>,
     /// System prompt of training rollouts and of `filter`; an empty text sends none. Default: the
     /// paper's.
@@ -57,8 +59,8 @@ pub enum Precision {
     /// bf16 on a GPU, f32 on the CPU, where bf16 is slower.
     #[default]
     Auto,
-    /// 32-bit floats.
+    /// 32-bit floats on every device.
     F32,
-    /// bfloat16.
+    /// bfloat16 on every device.
     Bf16,
 }

@@ -32,21 +32,22 @@ pub struct QuestionSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
     untagged,
-    expecting = "expected a question set, or a list of phases: [[{ file = \"FILE\", take = N }, …], …]"
+    expecting = "expected a question set, or a list of phases: \
+                 [[{ file = \"FILE\", take = N }, …], …]"
 )]
 pub enum TrainQuestions {
     /// One question set for the whole run.
     Set(#[schemars(length(min = 1))] String),
     /// Phases of a curriculum.
-    Phases(Vec<Vec<Share>>),
+    Phases(Vec<Vec<PhaseShare>>),
 }
 
-/// Part of a question set that a phase takes.
+/// Part of a phase: a number of questions of one question set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Share {
-    /// The question set.
+pub struct PhaseShare {
+    /// Question set that they are from.
     pub file: String,
-    /// Number of questions.
+    /// Number of questions to take.
     pub take: usize,
 }

@@ -23,14 +23,18 @@ A later layer overrides an earlier one:
    `--format`, `--device`, `--steps`, `--seed`;
 4. in `compare`, the file of an arm.
 
-A command that names nothing of your own works on the built-in demo (`configs/demo.toml`), and says so. As soon as it names a policy, an
+A command that names nothing of your own works on the built-in demo (`configs/demo.toml`), and reports it. As soon as it names a policy, an
 extractor, a corpus, questions, an engine, an adapter, a verifier or a configuration file, no setting of the demo applies, and what a
-command needs and nothing names is an error. `--config demo` puts the demo's settings beneath on purpose.
+command needs and nothing names is an error. `--config demo` applies the demo's settings explicitly.
 
 `train --dry-run` prints the resolved configuration of a run. `corver-host settings --json` prints a JSON schema of what follows.
 ";
 
-/// Returns the page.
+const TABLE_HEAD: &str = "| setting | values | default | meaning |
+| --- | --- | --- | --- |
+";
+
+/// Returns the page in Markdown.
 #[must_use]
 pub fn markdown() -> String {
     let mut page = INTRODUCTION.to_owned();
@@ -39,13 +43,11 @@ pub fn markdown() -> String {
         match setting {
             None => {
                 let depth = "#".repeat(2 + key.matches('.').count());
-                let _ = write!(
-                    page,
-                    "\n{depth} `{key}`\n\n{description}\n\n| setting | values | default | meaning |\n| --- | --- | --- | --- |\n"
-                );
+                let _ = write!(page, "\n{depth} `{key}`\n\n{description}\n\n{TABLE_HEAD}");
             }
             Some(setting) => {
-                let (default, choices) = (default(setting), choices(setting));
+                let default = default(setting);
+                let choices = choices(setting);
                 let _ =
                     writeln!(page, "| `{key}` | {setting} | {default} | {description}{choices} |");
             }
@@ -92,7 +94,8 @@ mod tests {
         let page = std::fs::read_to_string(&path).unwrap();
         assert!(
             page == markdown(),
-            "docs/configuration.md is not what `corver-host settings` prints; CORVER_WRITE=1 writes it anew"
+            "docs/configuration.md is not what `corver-host settings` prints; CORVER_WRITE=1 writes \
+             it again"
         );
     }
 

@@ -9,13 +9,13 @@ pub const MAX_TEMPERATURE: f64 = 2.0;
 /// Smallest nucleus mass of any sampling.
 pub const MIN_TOP_P: f64 = 1e-6;
 
-/// True if a softmax can have this temperature.
+/// Returns true if this is a valid temperature.
 #[must_use]
 pub fn is_temperature(temperature: f64) -> bool {
     (0.0..=MAX_TEMPERATURE).contains(&temperature)
 }
 
-/// True if a nucleus can have this mass.
+/// Returns true if this is a valid nucleus mass.
 #[must_use]
 pub fn is_top_p(top_p: f64) -> bool {
     (MIN_TOP_P..=1.0).contains(&top_p)
@@ -37,11 +37,11 @@ pub struct Sampling {
     #[default = 1.0]
     #[schemars(range(min = 0.0, max = MAX_TEMPERATURE))]
     pub temperature: f64,
-    /// Nucleus mass; 1 keeps every token.
+    /// Nucleus mass; 1 samples from all tokens.
     #[default = 1.0]
     #[schemars(range(min = MIN_TOP_P, max = 1.0))]
     pub top_p: f64,
-    /// Most probable tokens kept. Not set: all.
+    /// Number of most probable tokens to sample from. Not set: all.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub top_k: Option<usize>,
     /// Longest prompt, in tokens, chat template included. Evaluation has no bound.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use smart_default::SmartDefault;
 
-use crate::text::{OneOrMany, one_or_many};
+use crate::text::{TextOrTexts, one_or_many};
 
 /// Defaults that the SDK's tests apply to a rule, too.
 pub mod limits {
@@ -20,7 +20,7 @@ pub struct RuleSection {
     /// `FILE.wasm:WEIGHT`, whose weighted rewards are added.
     #[default(vec!["first.wasm".into()])]
     #[serde(deserialize_with = "one_or_many")]
-    #[schemars(with = "OneOrMany")]
+    #[schemars(with = "TextOrTexts")]
     pub plugin: Vec<String>,
     /// Settings of the rule itself; `corver-host plugin check` prints them. With several rules: a
     /// table for each, under its name.
@@ -85,13 +85,13 @@ pub struct Limits {
     #[schemars(range(min = 0, max = 1_073_741_824))]
     pub text_bytes: usize,
     /// Requests of any kind for one sentence, all rounds together.
-    #[default(limits::QUESTIONS_PER_SENTENCE)]
+    #[default(limits::REQUESTS_PER_SENTENCE)]
     #[schemars(range(min = 0, max = 1_000_000))]
-    pub questions_per_sentence: usize,
+    pub requests_per_sentence: usize,
     /// Requests of any kind of a response rule for one completion, all rounds together.
-    #[default(limits::QUESTIONS_PER_COMPLETION)]
+    #[default(limits::REQUESTS_PER_COMPLETION)]
     #[schemars(range(min = 0, max = 1_000_000))]
-    pub questions_per_completion: usize,
+    pub requests_per_completion: usize,
     /// Words of one query, all clauses together.
     #[default(limits::WORDS_PER_QUERY)]
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -132,7 +132,7 @@ pub struct Limits {
     #[default(limits::ROUNDS)]
     #[schemars(range(min = 0, max = 10_000))]
     pub rounds: u32,
-    /// Diagnostic messages kept of one call, each cut at `text_bytes`; further ones are dropped.
+    /// Diagnostic messages of one call, each cut at `text_bytes`; further ones are dropped.
     #[default = 16]
     #[schemars(range(min = 0, max = 10_000))]
     pub reports: usize,

@@ -1,4 +1,4 @@
-//! Section `run`: the run as a whole.
+//! Section `run`: length, seed and device of a run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-/// Length and place of a run.
+/// Length, seed and device of a run.
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunSection {
@@ -15,19 +15,19 @@ pub struct RunSection {
     #[default = 42]
     #[schemars(range(min = 0, max = 9_223_372_036_854_775_807_i64))]
     pub seed: u64,
-    /// Optimiser steps.
+    /// Number of training steps.
     #[default = 100]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub steps: usize,
     /// Device of the policy: `auto`, `cpu`, `cuda` or `cuda:N`.
     #[schemars(with = "String")]
     pub device: Device,
-    /// CPU threads of one libtorch operation. Not set: the fastest number, measured when the run
-    /// begins.
+    /// CPU threads of one libtorch operation. Not set: the fastest number, measured at the start of
+    /// the run.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<usize>,
-    /// Memory of the device that the policy may take, in GiB. Not set: the memory that is free when
-    /// the run begins.
+    /// Memory of the device that the policy may use, in GiB. Not set: the memory that is free at the
+    /// start of the run.
     #[schemars(range(min = 0.001, max = 1e6))]
     pub memory_gib: Option<f64>,
 }
@@ -36,10 +36,10 @@ pub struct RunSection {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Device {
-    /// The first NVIDIA GPU if there is one, else the processor.
+    /// The first NVIDIA GPU if there is one, else the CPU.
     #[default]
     Auto,
-    /// The processor.
+    /// The CPU, with all of its cores.
     Cpu,
     /// The NVIDIA GPU of this number.
     Cuda(u16),
@@ -49,17 +49,17 @@ impl FromStr for Device {
     type Err = UnknownDevice;
 
     fn from_str(text: &str) -> Result<Self, UnknownDevice> {
-        let unknown = || UnknownDevice { got: text.to_owned() };
-        match text.split_once(':') {
-            None if text == "auto" => Ok(Self::Auto),
-            None if text == "cpu" => Ok(Self::Cpu),
-            None if text == "cuda" => Ok(Self::Cuda(0)),
-            // `parse` would also take a sign.
+        let device = match text.split_once(':') {
+            None if text == "auto" => Some(Self::Auto),
+            None if text == "cpu" => Some(Self::Cpu),
+            None if text == "cuda" => Some(Self::Cuda(0)),
+            // `parse` would also accept a sign.
             Some(("cuda", number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-                number.parse().map(Self::Cuda).map_err(|_| unknown())
+                number.parse().ok().map(Self::Cuda)
             }
-            _ => Err(unknown()),
-        }
+            _ => None,
+        };
+        device.ok_or_else(|| UnknownDevice { got: text.to_owned() })
     }
 }
 
@@ -87,11 +87,11 @@ impl fmt::Display for Device {
     }
 }
 
-/// A text that names no device.
+/// Error of a text that is no name of a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the device {got:?} is not auto, cpu, cuda or cuda:N")]
 pub struct UnknownDevice {
-    /// The text.
+    /// Text that was given.
     pub got: String,
 }
 

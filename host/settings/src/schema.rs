@@ -31,7 +31,7 @@ const PRODUCTS: [(&str, &[&str], f64); 3] = [
 pub struct Declared {
     /// Name with its section: `update.learning_rate`.
     pub key: String,
-    /// Meaning and unit.
+    /// Meaning and unit, from the doc comment.
     pub description: String,
     /// Type and default of a setting; `None` for a section, whose settings follow.
     pub setting: Option<Setting>,
@@ -40,7 +40,7 @@ pub struct Declared {
 /// Type, default and bounds of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setting {
-    /// Default; `Null` if it is not set.
+    /// Default value; `Null` if the setting is not set.
     pub default: Value,
     /// JSON types of its values, without `null`.
     pub types: Vec<String>,
@@ -52,15 +52,15 @@ pub struct Setting {
     pub choices: Vec<(String, String)>,
 }
 
-/// A value that a setting cannot have.
+/// Error of a setting whose value is not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{key}` is {got}; it must be {expected}")]
 pub struct InvalidSetting {
-    /// The setting.
+    /// Name of the setting with its section.
     pub key: String,
-    /// Its value.
+    /// Value that was given.
     pub got: String,
-    /// What it may be.
+    /// Allowed values, in words.
     pub expected: String,
 }
 
@@ -84,31 +84,35 @@ fn schema_of<T: JsonSchema>() -> Value {
 }
 
 fn declared_in<T: JsonSchema>() -> Vec<Declared> {
-    let mut all = Vec::new();
-    collect("", &schema_of::<T>(), &mut all);
-    all
+    let mut declarations = Vec::new();
+    collect("", &schema_of::<T>(), &mut declarations);
+    declarations
 }
 
 /// Collects the settings of a section, then the sections in it.
-fn collect(section: &str, schema: &Value, all: &mut Vec<Declared>) {
+fn collect(section: &str, schema: &Value, into: &mut Vec<Declared>) {
     let Some(properties) = schema["properties"].as_object() else { return };
-    let (sections, settings): (Vec<_>, Vec<_>) =
-        properties.iter().partition(|(_, property)| property.get("properties").is_some());
-    for (name, property) in settings.into_iter().chain(sections) {
+    let mut members: Vec<(&String, &Value)> = properties.iter().collect();
+    members.sort_by_key(|(_, property)| is_section(property));
+    for (name, property) in members {
         let key = if section.is_empty() { name.clone() } else { format!("{section}.{name}") };
         let description = property["description"].as_str().unwrap_or_default().to_owned();
-        let is_section = property.get("properties").is_some();
-        let setting = if is_section { None } else { Some(Setting::of(property)) };
-        all.push(Declared { key: key.clone(), description, setting });
-        collect(&key, property, all);
+        let setting =
+            if is_section(property) { None } else { Some(Setting::from_schema(property)) };
+        into.push(Declared { key: key.clone(), description, setting });
+        collect(&key, property, into);
     }
 }
 
+fn is_section(property: &Value) -> bool {
+    property.get("properties").is_some()
+}
+
 impl Setting {
-    fn of(property: &Value) -> Self {
-        let number = |name: &str| property[name].as_f64();
-        let bounds = number("minimum").zip(number("maximum"));
-        let at_least_one = |name: &str| property[name].as_u64() == Some(1);
+    fn from_schema(property: &Value) -> Self {
+        let bounds = property["minimum"].as_f64().zip(property["maximum"].as_f64());
+        let not_empty =
+            ["minLength", "minItems"].iter().any(|name| property[*name].as_u64() == Some(1));
         // An optional enumeration is one of two alternatives.
         let alternatives = property["anyOf"].as_array().map_or(&[][..], Vec::as_slice);
         let mut choices = Vec::new();
@@ -122,29 +126,29 @@ impl Setting {
         }
         Self {
             default: property["default"].clone(),
-            types: types(property),
+            types: json_types(property),
             bounds,
-            not_empty: at_least_one("minLength") || at_least_one("minItems"),
+            not_empty,
             choices,
         }
     }
 }
 
 /// Returns the JSON types that a schema and its alternatives name, without `null`.
-fn types(schema: &Value) -> Vec<String> {
-    let mut found = Vec::new();
+fn json_types(schema: &Value) -> Vec<String> {
+    let mut types = Vec::new();
     match &schema["type"] {
-        Value::String(name) => found.push(name.clone()),
+        Value::String(name) => types.push(name.clone()),
         Value::Array(names) => {
-            found.extend(names.iter().filter_map(Value::as_str).map(str::to_owned))
+            types.extend(names.iter().filter_map(Value::as_str).map(str::to_owned))
         }
         _ => {}
     }
     for alternative in schema["anyOf"].as_array().into_iter().flatten() {
-        found.extend(types(alternative));
+        types.extend(json_types(alternative));
     }
-    found.retain(|name| name != "null");
-    found
+    types.retain(|name| name != "null");
+    types
 }
 
 impl fmt::Display for Setting {
@@ -173,7 +177,7 @@ impl fmt::Display for Setting {
     }
 }
 
-/// Writes a number as a person would: 1000000 as 1e6, 0.001 as 0.001.
+/// Formats a number in its shorter form: 1000000 as 1e6, 0.001 as 0.001.
 fn number(value: f64) -> String {
     if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
         format!("{value:e}")
@@ -245,10 +249,11 @@ fn is_empty(value: &toml::Value) -> bool {
     value.as_str().is_some_and(str::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// Refuses names that no setting has, and suggests the one that is probably meant.
+/// Checks that all names are those of settings.
 ///
 /// # Errors
-/// The first unknown name, or the first number that is not finite.
+/// Fails at the first unknown name, with the name that is probably meant, and at the first number
+/// that is not finite.
 pub fn check_names(values: &Map<String, Value>) -> Result<()> {
     for (key, value) in values {
         check_name(key, value)?;
@@ -273,7 +278,7 @@ fn check_name(key: &str, value: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Refuses numbers that JSON does not have. (TOML has no null.)
+/// Fails at numbers that JSON does not have, which are null here: TOML has no null.
 fn check_finite(key: &str, value: &Value) -> Result<()> {
     match value {
         Value::Null => bail!("`{key}` is not a finite number"),
@@ -296,7 +301,8 @@ fn hint(key: &str) -> String {
         let similarity =
             if initials(name) == last { 1.0 } else { strsim::jaro_winkler(name, last) };
         if similarity > best_similarity {
-            (best, best_similarity) = (Some(known), similarity);
+            best = Some(known);
+            best_similarity = similarity;
         }
     }
     match best {
@@ -305,16 +311,21 @@ fn hint(key: &str) -> String {
     }
 }
 
-/// `learning_rate` → `lr`.
+/// Returns the initials of the words of a name: `lr` of `learning_rate`.
 fn initials(name: &str) -> String {
     name.split('_').filter_map(|word| word.chars().next()).collect()
 }
 
 /// Lists the settings and sections directly in a section.
 fn members(section: &str) -> String {
-    let parent = |key: &str| key.rsplit_once('.').map_or("", |(parent, _)| parent).to_owned();
-    let keys = declared().iter().filter(|declared| parent(&declared.key) == section);
-    keys.map(|declared| format!("`{}`", declared.key)).collect::<Vec<_>>().join(", ")
+    let mut members = Vec::new();
+    for Declared { key, .. } in declared() {
+        let parent = key.rsplit_once('.').map_or("", |(parent, _)| parent);
+        if parent == section {
+            members.push(format!("`{key}`"));
+        }
+    }
+    members.join(", ")
 }
 
 #[cfg(test)]
@@ -400,7 +411,7 @@ mod tests {
         assert_eq!(problems.len(), 1);
     }
 
-    /// Every setting with every odd value: understood or refused, and a refusal names the section.
+    /// Every setting with every odd value is accepted or rejected, and an error names the section.
     #[test]
     fn odd_setting_values_are_accepted_or_rejected() {
         let odd = [

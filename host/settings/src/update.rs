@@ -10,13 +10,13 @@ use smart_default::SmartDefault;
 pub struct LearnSettings {
     /// Algorithm that learns from the returns.
     pub algorithm: Algorithm,
-    /// Constants of PPO.
+    /// Constants of PPO, for `algorithm = "ppo"`.
     pub ppo: PpoSettings,
-    /// Constants of DPO.
+    /// Constants of DPO, for `algorithm = "dpo"`.
     pub dpo: DpoSettings,
     /// Size of the adapters.
     pub lora: LoraSettings,
-    /// Loss.
+    /// Loss of the policy.
     pub loss: LossSettings,
     /// Log-probabilities in the denominator of the importance ratio.
     pub old_log_probs: OldLogProbs,
@@ -24,13 +24,13 @@ pub struct LearnSettings {
     #[default = 1]
     #[schemars(range(min = 1, max = 1000))]
     pub num_iterations: usize,
-    /// Parts of equal size into which the rollouts of one step are cut, for an optimiser step on
+    /// Parts of equal size into which the rollouts of one step are divided, for an optimiser step on
     /// each; it divides their number. All compare with the policy before the first, so that PPO's
     /// clip acts from the second on.
     #[default = 1]
     #[schemars(range(min = 1, max = 1000))]
     pub num_mini_batches: usize,
-    /// Peak learning rate.
+    /// Peak learning rate of the policy.
     #[default = 1e-5]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub learning_rate: f64,
@@ -105,11 +105,11 @@ impl Algorithm {
 #[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PpoSettings {
-    /// γ of the advantages.
+    /// Discount γ of generalised advantage estimation.
     #[default = 1.0]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub gamma: f64,
-    /// λ of the advantages.
+    /// Decay λ of generalised advantage estimation.
     #[default = 0.95]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub lambda: f64,
@@ -124,7 +124,7 @@ pub struct PpoSettings {
     pub value_learning_rate: f64,
 }
 
-/// Constants of DPO.
+/// Constants of direct preference optimisation.
 #[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DpoSettings {
@@ -138,11 +138,11 @@ pub struct DpoSettings {
 #[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LoraSettings {
-    /// Rank.
+    /// Rank of the adapter matrices.
     #[default = 128]
     #[schemars(range(min = 1, max = 4096))]
     pub r: usize,
-    /// The adapter's output is scaled by `alpha / r`.
+    /// Scale of the adapter's output, which is multiplied by `alpha / r`.
     #[default = 256.0]
     #[schemars(range(min = 0.0, max = 1e6))]
     pub alpha: f64,
@@ -158,11 +158,11 @@ pub struct LossSettings {
     #[default = 0.001]
     #[schemars(range(min = 0.0, max = 1e6))]
     pub beta: f64,
-    /// ε below 1.
+    /// ε below 1: the ratio is clipped at `1 - epsilon_low`.
     #[default = 0.2]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub epsilon_low: f64,
-    /// ε above 1.
+    /// ε above 1: the ratio is clipped at `1 + epsilon_high`.
     #[default = 0.2]
     #[schemars(range(min = 0.0, max = 1e6))]
     pub epsilon_high: f64,
@@ -174,7 +174,7 @@ pub struct LossSettings {
     /// Truncated importance sampling: a token's policy term is weighted by min(π ⁄ μ, C), where a
     /// sampler μ drew what the policy π learns from. Not set: `true` if an engine samples.
     pub importance_sampling_correction: Option<bool>,
-    /// C of the correction.
+    /// Cap C of the correction.
     #[default = 2.0]
     #[schemars(range(min = 1e-9, max = 1e6))]
     pub importance_sampling_cap: f64,
@@ -199,10 +199,11 @@ pub enum LossType {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImportanceLevel {
-    /// Each token.
+    /// One ratio per token.
     #[default]
     Token,
-    /// The completion: the exponential of the mean log-ratio. This is GSPO (Zheng et al. 2025).
+    /// One ratio per completion: the exponential of the mean log-ratio. This is GSPO (Zheng et al.
+    /// 2025).
     Sequence,
 }
 
@@ -213,7 +214,7 @@ pub enum OldLogProbs {
     /// The policy's before the update: with one update per batch the ratio is 1, as in TRL.
     #[default]
     Recomputed,
-    /// Those of sampling: also corrects the rounding differences between decoding and training.
+    /// The sampler's: also corrects the rounding differences between decoding and training.
     Sampled,
 }
 
@@ -252,7 +253,7 @@ impl AdamWSettings {
 /// Precision of the optimiser's moments between two steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MomentPrecision {
-    /// f32.
+    /// 32-bit floating point.
     #[serde(rename = "f32")]
     F32,
     /// 8 bits, with a scale for every 256 moments; the paper's runs on one GPU.

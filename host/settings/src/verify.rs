@@ -1,4 +1,4 @@
-//! Section `verify`: capabilities of rules beside counts.
+//! Section `verify`: capabilities of rules in addition to counts.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
 use crate::run::Device;
-use crate::text::{OneOrMany, one_or_many};
+use crate::text::{TextOrTexts, one_or_many};
 
-/// Capabilities of rules beside counts. Each is granted by naming its model or index; `demo` stands
-/// for the demo's world.
+/// Capabilities of rules in addition to counts. Each is granted by naming its model or index; `demo`
+/// is the demo's world.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifySection {
@@ -26,7 +26,7 @@ pub struct VerifySection {
     pub price: PriceSection,
 }
 
-/// NLI model.
+/// Model for natural language inference.
 #[derive(Debug, Clone, PartialEq, Eq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NliSettings {
@@ -69,7 +69,7 @@ pub struct ChatSettings {
     /// Environment variable with the key. Not set: `OPENAI_API_KEY` for OpenAI's own endpoint, and
     /// no key for others.
     pub key_variable: Option<String>,
-    /// Requests in flight.
+    /// Largest number of concurrent requests.
     #[default = 4]
     #[schemars(range(min = 1, max = 10_000))]
     pub connections: usize,
@@ -84,7 +84,7 @@ pub struct ChatSettings {
     #[default = 180.0]
     #[schemars(range(min = 0.001, max = 8_640_000.0))]
     pub patience_s: f64,
-    /// Prices of tokens.
+    /// Prices of the tokens.
     pub prices: ChatPrices,
     /// Budget in the currency of `prices`, cached replies included: no request starts beyond it.
     /// Needs `prices`. Not set: no budget.
@@ -96,10 +96,10 @@ pub struct ChatSettings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChatPrices {
-    /// A million tokens of prompts.
+    /// Price of a million tokens of prompts.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub prompt: f64,
-    /// A million tokens of replies.
+    /// Price of a million tokens of replies.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub completion: f64,
 }
@@ -108,12 +108,12 @@ pub struct ChatPrices {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PassageSettings {
-    /// Index folders whose passages `corver-host index passages` made, or `demo`; several are
+    /// Index folders whose passages `corver-host index passages` built, or `demo`; several are
     /// searched as one.
     #[serde(deserialize_with = "one_or_many")]
-    #[schemars(with = "OneOrMany")]
+    #[schemars(with = "TextOrTexts")]
     pub index: Vec<PathBuf>,
-    /// Folder of the passages (`--dir`). Not set: beside each index.
+    /// Folder of the passages (`--dir`). Not set: next to each index.
     pub dir: Option<PathBuf>,
 }
 
@@ -121,7 +121,7 @@ pub struct PassageSettings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DemoSection {
-    /// Share of the NLI and chat questions that it answers wrongly.
+    /// Share of the NLI and chat requests with a wrong reply.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub error_rate: f64,
 }
@@ -130,13 +130,13 @@ pub struct DemoSection {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PriceSection {
-    /// A thousand counts.
+    /// Price of a thousand counts.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub count: f64,
-    /// A thousand pairs of texts for the NLI model.
+    /// Price of a thousand pairs of texts for the NLI model.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub nli: f64,
-    /// A thousand searches for passages.
+    /// Price of a thousand searches for passages.
     #[schemars(range(min = 0.0, max = 1e9))]
     pub passages: f64,
 }

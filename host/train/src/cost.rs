@@ -1,25 +1,25 @@
-//! What the questions of rules cost: how many there are in a step, and the money at stated prices.
+//! The cost of the requests of rules: their number in a step, times the prices of the settings.
 
 use serde::{Deserialize, Serialize};
 
-/// What verifiers cost, in any currency; nothing by default.
+/// Prices of requests, in any currency; 0 by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Prices {
-    /// A thousand counts.
+    /// Price of a thousand counts.
     pub count: f64,
-    /// A thousand pairs of texts for the NLI model.
+    /// Price of a thousand pairs of texts for the NLI model.
     pub nli: f64,
-    /// A thousand searches for passages.
+    /// Price of a thousand searches for passages.
     pub passages: f64,
-    /// A million tokens of prompts to the chat model.
+    /// Price of a million tokens of prompts to the chat model.
     pub prompt: f64,
-    /// A million tokens of its replies.
+    /// Price of a million tokens of the chat model's replies.
     pub completion: f64,
 }
 
 impl Prices {
-    /// Whether money can be counted in them: none is negative or infinite.
+    /// Returns true if no price is negative or infinite.
     #[must_use]
     pub fn are_valid(&self) -> bool {
         let Self { count, nli, passages, prompt, completion } = self;
@@ -29,25 +29,25 @@ impl Prices {
     }
 }
 
-/// Questions of the rules in a step, on average.
+/// Mean number of requests of the rules in a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueryCounts {
-    /// Counts.
+    /// Queries for counts.
     pub count: f64,
     /// Pairs of texts for the NLI model.
     pub nli: f64,
-    /// Chats.
+    /// Prompts to the chat model.
     pub chat: f64,
-    /// Searches for passages.
+    /// Searches for passages of the corpus.
     pub passages: f64,
-    /// Tokens sent to the chat model, once for each prompt of a run.
+    /// Tokens of prompts to the chat model; a repeated prompt counts once in a run.
     pub prompt_tokens: f64,
-    /// Tokens of its replies.
+    /// Tokens of the chat model's replies.
     pub completion_tokens: f64,
 }
 
 impl QueryCounts {
-    /// Money, in the currency of the prices.
+    /// Returns the cost in the currency of the prices.
     #[must_use]
     pub fn cost(&self, prices: &Prices) -> f64 {
         let Self { count, nli, passages, prompt_tokens, completion_tokens, .. } = self;
@@ -55,8 +55,8 @@ impl QueryCounts {
             + (prompt_tokens * prices.prompt + completion_tokens * prices.completion) / 1e6
     }
 
-    /// Reads the questions from what `metric` says of each metric.
-    pub(super) fn of(metric: impl Fn(&str) -> f64) -> Self {
+    /// Reads the numbers from the metrics, whose values `metric` returns by name.
+    pub(super) fn from_metrics(metric: impl Fn(&str) -> f64) -> Self {
         Self {
             count: metric("verify/count"),
             nli: metric("verify/nli"),
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn cost_sums_request_and_token_prices() {
-        let asked = QueryCounts {
+        let queries = QueryCounts {
             count: 500.0,
             nli: 40.0,
             chat: 9.0,
@@ -86,8 +86,8 @@ mod tests {
             completion_tokens: 1e4,
         };
         // By hand: 0.05 + 0.02 + 0.02 + 0.6 + 0.1; a chat costs its tokens.
-        assert!((asked.cost(&PRICES) - 0.79).abs() < 1e-12);
-        assert_eq!(asked.cost(&Prices::default()), 0.0);
+        assert!((queries.cost(&PRICES) - 0.79).abs() < 1e-12);
+        assert_eq!(queries.cost(&Prices::default()), 0.0);
     }
 
     #[test]

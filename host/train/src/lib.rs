@@ -7,4 +7,4 @@ pub mod train;
 pub mod warnings;
 
 pub use cost::{Prices, QueryCounts};
-pub use train::{Observer, Plan, RewardNames, Summary, SystemPrompts, TrainError, train};
+pub use train::{Observer, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train};

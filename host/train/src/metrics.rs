@@ -1,5 +1,5 @@
-//! The metrics of a step: `metrics.jsonl`, TensorBoard's file, curves and documents go through
-//! [`METRICS`]. Names are those of TRL's logs where TRL has one, so that dashboards read them.
+//! The metrics of a step. `metrics.jsonl`, TensorBoard's file, curves and documents all use
+//! [`METRICS`]. The names are those of TRL's logs if TRL has the metric, so that dashboards read them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,33 +9,33 @@ use corver_core::{
 };
 use serde_json::{Map, Value, json};
 
-/// Measurements of one step.
+/// Measurements of one step, from which its metrics are computed.
 #[derive(Clone, Copy)]
-pub struct Step<'a> {
-    /// Number, counted from 1.
+pub struct StepMeasurements<'a> {
+    /// Number of the step, counted from 1.
     pub number: usize,
-    /// Completion tokens since the run began.
+    /// Completion tokens since the start of the run.
     pub num_tokens: u64,
-    /// Duration of the whole step.
+    /// Duration of the step, seconds.
     pub seconds: f64,
     /// Name of the sentence rule.
     pub rule: &'a str,
     /// Result of the optimiser.
     pub update: &'a UpdateReport,
-    /// All stages. `None`: supervised fine-tuning, which has only the update.
+    /// Result of all stages. `None`: supervised fine-tuning, which has only the update.
     pub report: Option<&'a StepReport>,
 }
 
-/// Metric of a step.
+/// Declaration of a metric: its name, unit, meaning and value.
 #[derive(Debug)]
 pub struct Metric {
-    /// Key in `metrics.jsonl`; `RULE` in it stands for the name of a sentence rule.
+    /// Key in `metrics.jsonl`, with `RULE` in place of the name of a sentence rule.
     pub name: &'static str,
     /// Unit, [`SHARE`] for shares from 0 to 1; empty for plain numbers.
     pub unit: &'static str,
-    /// Definition, for documents; empty: that of the metric before, which lists them all.
+    /// Definition for documents. Empty: the metric before has one for both.
     pub meaning: &'static str,
-    get: fn(&Step<'_>) -> Option<f64>,
+    get: fn(&StepMeasurements<'_>) -> Option<f64>,
 }
 
 /// Unit of shares from 0 to 1.
@@ -55,12 +55,12 @@ pub const METRICS: &[Metric] = &[
     metric("reward_std", "", |s| Some(s.report?.returns.reward_std))
         .means("spread of the returns within a question"),
     metric("frac_reward_zero_std", SHARE, |s| Some(s.report?.returns.frac_reward_zero_std))
-        .means("questions without any spread: these teach nothing"),
-    metric("rewards/judge/mean", "", |s| Some(mean(&s.of_completions(judge)?)))
+        .means("questions without any spread, from which nothing is learned"),
+    metric("rewards/judge/mean", "", |s| Some(mean(&s.per_completion(judge)?)))
         .means("mean and standard deviation of each channel; several rules have one each"),
-    metric("rewards/judge/std", "", |s| Some(unbiased_std(&s.of_completions(judge)?))),
-    metric("rewards/format/mean", "", |s| Some(mean(&s.of_completions(format)?))),
-    metric("rewards/format/std", "", |s| Some(unbiased_std(&s.of_completions(format)?))),
+    metric("rewards/judge/std", "", |s| Some(unbiased_std(&s.per_completion(judge)?))),
+    metric("rewards/format/mean", "", |s| Some(mean(&s.per_completion(format)?))),
+    metric("rewards/format/std", "", |s| Some(unbiased_std(&s.per_completion(format)?))),
     metric(RULE_MEAN, "", |_| None),
     metric(RULE_STD, "", |_| None),
     metric("completions/mean_length", "tokens", |s| Some(mean(&s.lengths()?)))
@@ -114,19 +114,19 @@ pub const METRICS: &[Metric] = &[
     metric("val/explained_variance", "", |s| Some(s.update.critic?.explained_variance))
         .means("1 − the share of the targets' variance that the critic's values miss"),
     metric("rewards/pairs", "pairs", |s| Some(s.update.preference?.pairs))
-        .means("DPO's pairs: questions whose completions did not all earn the same"),
+        .means("DPO's pairs: questions whose completions differ in their mean return"),
     metric("rewards/margins", "", |s| Some(s.update.preference?.margin))
         .means("β times the difference of a pair's log-ratios, before the update"),
     metric("rewards/accuracies", SHARE, |s| Some(s.update.preference?.accuracy))
         .means("pairs for which this is above 0"),
     metric("corver/alignment_rate", SHARE, |s| {
-        Some(mean(&s.of_completions(|trace| trace.alignment_rate)?))
+        Some(mean(&s.per_completion(|trace| trace.alignment_rate)?))
     })
     .means("characters of sentences that have tokens"),
     metric("corver/fallback_rate", SHARE, |s| {
         Some(share(&s.report?.completions, |completion| completion.trace.fallback))
     })
-    .means("completions whose sentences were not paid because too few had tokens"),
+    .means("completions whose sentences were not scored because too few had tokens"),
     metric("corver/sentences", "sentences", |s| Some(s.sentences()?.len() as f64))
         .means("sentences of the step"),
     metric("corver/abstention_rate", SHARE, |s| {
@@ -147,24 +147,32 @@ pub const METRICS: &[Metric] = &[
         Some(s.verdicts()?.iter().map(|verdict| verdict.lookups.len()).sum::<usize>() as f64)
     })
     .means("queries that the counts took"),
-    metric("verify/count", "questions", |s| Some(s.report?.asked.count.asked as f64))
-        .means("questions of the rules, by kind, repeated ones included; the last three if asked"),
-    metric("verify/nli", "questions", |s| Some(used(s.report?.asked.nli)?.asked as f64)),
-    metric("verify/chat", "questions", |s| Some(used(s.report?.asked.chat)?.asked as f64)),
-    metric("verify/passages", "questions", |s| Some(used(s.report?.asked.passages)?.asked as f64)),
+    metric("verify/count", "questions", |s| Some(s.report?.backend_stats.count.requests as f64))
+        .means(
+            "requests of the rules, by kind, repeated ones included; the last three only if used",
+        ),
+    metric("verify/nli", "questions", |s| Some(used(s.report?.backend_stats.nli)?.requests as f64)),
+    metric("verify/chat", "questions", |s| {
+        Some(used(s.report?.backend_stats.chat)?.requests as f64)
+    }),
+    metric("verify/passages", "questions", |s| {
+        Some(used(s.report?.backend_stats.passages)?.requests as f64)
+    }),
     metric("verify/prompt_tokens", "tokens", |s| Some(s.usage()?.prompt_tokens as f64))
         .means("tokens to the chat model, and of its replies; once for each prompt of a run"),
     metric("verify/completion_tokens", "tokens", |s| Some(s.usage()?.completion_tokens as f64)),
     metric("seconds/rollout", "seconds", |s| Some(s.report?.seconds.rollout)).means(
         "duration of the stages; `reward` holds the six before it. On a GPU, and with an engine, \
          extraction begins during the rollout, and `extract` is the time after it; `prepare` (the \
-         base model's log-probabilities) runs beside the rest of the reward",
+         base model's log-probabilities) runs concurrently with the rest of the reward",
     ),
     metric("seconds/extract", "seconds", |s| Some(s.report?.seconds.extract)),
-    metric("seconds/count", "seconds", |s| Some(s.report?.asked.count.seconds)),
-    metric("seconds/nli", "seconds", |s| Some(used(s.report?.asked.nli)?.seconds)),
-    metric("seconds/chat", "seconds", |s| Some(used(s.report?.asked.chat)?.seconds)),
-    metric("seconds/passages", "seconds", |s| Some(used(s.report?.asked.passages)?.seconds)),
+    metric("seconds/count", "seconds", |s| Some(s.report?.backend_stats.count.seconds)),
+    metric("seconds/nli", "seconds", |s| Some(used(s.report?.backend_stats.nli)?.seconds)),
+    metric("seconds/chat", "seconds", |s| Some(used(s.report?.backend_stats.chat)?.seconds)),
+    metric("seconds/passages", "seconds", |s| {
+        Some(used(s.report?.backend_stats.passages)?.seconds)
+    }),
     metric("seconds/rule", "seconds", |s| Some(s.report?.seconds.rule)),
     metric("seconds/reward", "seconds", |s| Some(s.report?.seconds.reward)),
     metric("seconds/prepare", "seconds", |s| Some(s.report?.seconds.prepare)),
@@ -174,7 +182,7 @@ pub const METRICS: &[Metric] = &[
 const fn metric(
     name: &'static str,
     unit: &'static str,
-    get: fn(&Step<'_>) -> Option<f64>,
+    get: fn(&StepMeasurements<'_>) -> Option<f64>,
 ) -> Metric {
     Metric { name, unit, meaning: "", get }
 }
@@ -186,7 +194,7 @@ impl Metric {
 
     /// Returns the declaration of a key in `metrics.jsonl`.
     #[must_use]
-    pub fn of(name: &str) -> Option<&'static Self> {
+    pub fn find(name: &str) -> Option<&'static Self> {
         METRICS.iter().find(|metric| match metric.name.split_once("RULE") {
             Some((start, end)) => name.starts_with(start) && name.ends_with(end),
             None => name == metric.name,
@@ -196,7 +204,7 @@ impl Metric {
 
 /// Returns the metrics of a step that it has, by name.
 #[must_use]
-pub fn step_metrics(step: &Step<'_>) -> Map<String, Value> {
+pub fn step_metrics(step: &StepMeasurements<'_>) -> Map<String, Value> {
     let mut metrics = Map::new();
     for metric in METRICS {
         if let Some(value) = (metric.get)(step) {
@@ -210,36 +218,39 @@ pub fn step_metrics(step: &Step<'_>) -> Map<String, Value> {
     metrics
 }
 
-impl<'a> Step<'a> {
-    fn of_completions(&self, value: fn(&Trace) -> f64) -> Option<Vec<f64>> {
-        Some(self.report?.completions.iter().map(|one| value(&one.trace)).collect())
+impl<'a> StepMeasurements<'a> {
+    /// Returns a value of every completion's trace.
+    fn per_completion(&self, value: fn(&Trace) -> f64) -> Option<Vec<f64>> {
+        let completions = self.report?.completions.iter();
+        Some(completions.map(|completion| value(&completion.trace)).collect())
     }
 
     /// Returns the reward of every sentence by the run's rule, and by each rule of a blend before the
     /// weights.
     fn rules(&self) -> BTreeMap<&'a str, Vec<f64>> {
         let sentences = self.sentences().unwrap_or_default();
-        let names: BTreeSet<&str> = sentences
-            .iter()
-            .flat_map(|sentence| channels(sentence))
-            .map(|channel| channel.rule.as_str())
-            .collect();
+        let mut names = BTreeSet::new();
+        for sentence in &sentences {
+            names.extend(channels(sentence).map(|channel| channel.rule.as_str()));
+        }
         let mut rules = BTreeMap::new();
         if self.report.is_some() {
             rules.insert(self.rule, sentences.iter().map(|sentence| sentence.reward()).collect());
         }
         for rule in names {
-            let rewards = sentences.iter().map(|sentence| {
+            let mut rewards = Vec::with_capacity(sentences.len());
+            for sentence in &sentences {
                 let channel = channels(sentence).find(|channel| channel.rule == rule);
-                channel.and_then(|channel| channel.reward).map_or(0.0, f64::from)
-            });
-            rules.insert(rule, rewards.collect());
+                rewards.push(channel.and_then(|channel| channel.reward).map_or(0.0, f64::from));
+            }
+            rules.insert(rule, rewards);
         }
         rules
     }
 
     fn sentences(&self) -> Option<Vec<&'a SentenceTrace>> {
-        Some(self.report?.completions.iter().flat_map(|one| &one.trace.sentences).collect())
+        let completions = self.report?.completions.iter();
+        Some(completions.flat_map(|completion| &completion.trace.sentences).collect())
     }
 
     fn verdicts(&self) -> Option<Vec<&'a Verdict>> {
@@ -258,8 +269,8 @@ impl<'a> Step<'a> {
 
     /// Returns the tokens of the chats. `None`: there were no chats.
     fn usage(&self) -> Option<Usage> {
-        let asked = &self.report?.asked;
-        used(asked.chat).map(|_| asked.usage)
+        let stats = &self.report?.backend_stats;
+        used(stats.chat).map(|_| stats.usage)
     }
 }
 
@@ -279,21 +290,22 @@ fn count(sentence: &SentenceTrace) -> Option<u64> {
     sentence.verdict.as_ref()?.count
 }
 
-fn used(tally: QueryStats) -> Option<QueryStats> {
-    (tally.asked > 0).then_some(tally)
+/// Returns the statistics if there were requests.
+fn used(stats: QueryStats) -> Option<QueryStats> {
+    (stats.requests > 0).then_some(stats)
 }
 
-/// Returns the share of `all` for which `is` holds; 0 of none.
-fn share<T>(all: &[T], is: fn(&T) -> bool) -> f64 {
-    mean(&all.iter().map(|one| f64::from(is(one))).collect::<Vec<_>>())
+/// Returns the share of `items` that match the predicate; 0 if there are none.
+fn share<T>(items: &[T], predicate: fn(&T) -> bool) -> f64 {
+    mean(&items.iter().map(|item| f64::from(predicate(item))).collect::<Vec<_>>())
 }
 
-/// Returns the smallest value; 0 of nothing.
+/// Returns the smallest value; 0 for no values.
 fn min(values: &[f64]) -> f64 {
     values.iter().copied().reduce(f64::min).unwrap_or(0.0)
 }
 
-/// Returns the largest value; 0 of nothing.
+/// Returns the largest value; 0 for no values.
 fn max(values: &[f64]) -> f64 {
     values.iter().copied().reduce(f64::max).unwrap_or(0.0)
 }
@@ -306,16 +318,16 @@ mod tests {
 
     #[test]
     fn step_metrics_cover_only_performed_work() {
-        let chat = QueryStats { asked: 3, seconds: 0.5 };
+        let chat = QueryStats { requests: 3, seconds: 0.5 };
         let report = StepReport {
             rollouts: Vec::new(),
             completions: Vec::new(),
             returns: ReturnStats::default(),
-            asked: BackendStats { chat, ..BackendStats::default() },
+            backend_stats: BackendStats { chat, ..BackendStats::default() },
             update: UpdateReport::default(),
             seconds: StageSeconds::default(),
         };
-        let step = Step {
+        let step = StepMeasurements {
             number: 1,
             num_tokens: 0,
             seconds: 0.5,
@@ -325,14 +337,14 @@ mod tests {
         };
         let metrics = step_metrics(&step);
         for name in metrics.keys() {
-            assert!(Metric::of(name).is_some(), "{name} is not declared");
+            assert!(Metric::find(name).is_some(), "{name} is not declared");
         }
-        let asked = metrics.keys().filter(|name| name.starts_with("verify/"));
+        let requests = metrics.keys().filter(|name| name.starts_with("verify/"));
         let expected =
             ["verify/chat", "verify/completion_tokens", "verify/count", "verify/prompt_tokens"];
-        assert!(asked.eq(expected) && !metrics.contains_key("seconds/nli"), "{metrics:?}");
+        assert!(requests.eq(expected) && !metrics.contains_key("seconds/nli"), "{metrics:?}");
 
-        let tuned = step_metrics(&Step { report: None, ..step });
+        let tuned = step_metrics(&StepMeasurements { report: None, ..step });
         let expected = ["entropy", "grad_norm", "learning_rate", "loss", "step", "step_time"];
         assert!(tuned.keys().eq(expected), "the update alone: {tuned:?}");
     }

@@ -1,70 +1,72 @@
-//! A training run: evaluate, step by step update, evaluate again; everything lands in the run's
-//! folder.
+//! A training run: evaluation, optimiser steps, evaluation again. Its results are in the run's folder.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use corver_core::{BoxError, Learner, Question, Scorers, StepError, StepSettings, Usage, step};
+use corver_core::{
+    BoxError, Learner, Question, Scorers, StepError, StepReport, StepSettings, Usage, step,
+};
 use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use corver_data::Curriculum;
+use corver_data::curriculum::Phase;
 
 use super::cost::{Prices, QueryCounts};
-use super::metrics::{Step, step_metrics};
+use super::metrics::{StepMeasurements, step_metrics};
 use super::warnings::Warnings;
-use corver_eval::{EvaluateError, EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate};
+use corver_eval::{EvaluatePlan, Evaluation, FactChecker, evaluate};
 use corver_runs::data_order::{questions_of_step, seed_of_step};
 use corver_runs::folder::{METRICS_LOG, RunDir, RunDirError, TRACES};
 
-/// What a run does.
+/// Inputs and settings of a run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct TrainPlan {
     /// Questions to train on.
     pub train: Curriculum,
-    /// Questions to evaluate on; none evaluates nothing.
+    /// Questions to evaluate on. If empty, nothing is evaluated.
     pub eval: Vec<Question>,
-    /// Optimiser steps.
+    /// Number of steps, 1 or more.
     pub steps: usize,
-    /// Questions per step.
+    /// Questions per step, 1 or more.
     pub prompts_per_step: usize,
-    /// Decides every draw.
+    /// Seed of every draw.
     pub seed: u64,
-    /// Rollouts, rewards, advantages.
+    /// Settings of rollouts, rewards and advantages.
     pub step: StepSettings,
-    /// How evaluation questions are answered.
+    /// Settings of the evaluations.
     pub evaluate: EvaluateSettings,
-    /// What is true of the evaluation's world, where somebody knows.
-    pub truth: Option<Arc<dyn Truth>>,
-    /// System prompts.
+    /// Facts of the evaluation's world. `None`: they are not known.
+    pub facts: Option<Arc<dyn FactChecker>>,
+    /// System prompts of training and evaluation.
     pub prompts: SystemPrompts,
-    /// Steps between checkpoints.
+    /// Steps between checkpoints, 1 or more.
     pub checkpoint_every: usize,
-    /// Newest checkpoints kept.
+    /// Number of newest checkpoints to retain, 1 or more.
     pub checkpoints_kept: usize,
-    /// What pays the completions.
+    /// Names of the rules that score the completions.
     pub rewards: RewardNames,
-    /// What verifiers cost.
+    /// Prices of the requests of rules.
     pub prices: Prices,
 }
 
-/// What pays the completions of a run, by name.
+/// Names of the rules that score the completions of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RewardNames {
-    /// The sentence rule, or several: `first`, `first+min`.
+    /// Name of the sentence rule, or of several: `first`, `first+min`.
     pub rule: String,
-    /// Of each of them.
+    /// Weight of each sentence rule.
     pub weights: Vec<f64>,
-    /// The judge.
+    /// Name of the answer judge.
     pub judge: String,
-    /// The format check.
+    /// Name of the format check.
     pub format: String,
 }
 
 impl RewardNames {
-    /// Returns each part's name with its weight: of rules (λ_c), judge (λ_j) and format check (λ_f).
+    /// Returns each rule's name with its weight: of rules (λ_c), judge (λ_j) and format check (λ_f).
     #[must_use]
     pub fn with_weights(&self, lambdas: [f64; 3]) -> String {
         let Self { rule, weights, judge, format } = self;
@@ -78,122 +80,105 @@ impl RewardNames {
     }
 }
 
-/// The system prompts of a run. Those of evaluation differ: the paper reminds a trained policy not
+/// System prompts of a run. The evaluations have their own: the paper reminds a trained policy not
 /// to repeat itself.
 #[derive(Debug, Clone, Default)]
 pub struct SystemPrompts {
-    /// Training rollouts.
+    /// System prompt of the training rollouts.
     pub train: String,
-    /// Evaluation of the raw policy.
+    /// System prompt of the raw policy's evaluation.
     pub eval_raw: String,
-    /// Evaluation of the trained policy.
+    /// System prompt of the trained policy's evaluation.
     pub eval_trained: String,
 }
 
-/// Who wants to know how a run goes.
+/// Receiver of a run's progress events.
 pub trait Observer {
-    /// `done` of `total` evaluation questions are answered.
+    /// Reports that `done` of `total` evaluation questions are answered.
     fn on_eval_progress(&mut self, done: usize, total: usize);
-    /// The `which` policy, raw or trained, has been evaluated.
+    /// Reports the evaluation of the `which` policy, `raw` or `trained`.
     fn on_eval_end(&mut self, which: &'static str, evaluation: &Evaluation);
-    /// Something is wrong with the run; what to change is said too.
+    /// Reports a problem of the run, with its remedy.
     fn on_warning(&mut self, warning: &str);
-    /// A step ended; see [`step_metrics`] for the names.
+    /// Reports the metrics of a step, named as in [`step_metrics`], and the number of steps.
     fn on_step_end(&mut self, metrics: &Map<String, Value>, total: usize);
-    /// QueryCounts after every step, and when one or an evaluation is broken off: whether to write a
-    /// checkpoint and stop.
+    /// Returns true if the run is to write a checkpoint and stop. Called after every step, and if a
+    /// step or an evaluation is interrupted.
     fn should_stop(&self) -> bool {
         false
     }
 }
 
-/// Contents of `summary.json`.
+/// Results of a run, the contents of `summary.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
-    /// What paid the completions.
+pub struct RunSummary {
+    /// Names of the rules that scored the completions.
     #[serde(flatten)]
     pub rewards: RewardNames,
-    /// λ_c, weight of the rules together.
+    /// λ_c, weight of the sentence rules together.
     pub lambda_corver: f64,
-    /// λ_j, weight of the judge.
+    /// λ_j, weight of the answer judge.
     pub lambda_judge: f64,
     /// λ_f, weight of the format check.
     pub lambda_format: f64,
-    /// Of the run.
+    /// Seed of the run.
     pub seed: u64,
-    /// Optimiser steps taken.
+    /// Number of steps taken.
     pub steps: usize,
     /// Evaluation of the raw policy. `None`: there were no evaluation questions.
     pub before: Option<Evaluation>,
     /// Evaluation of the trained policy. `None`: there were no evaluation questions.
     pub after: Option<Evaluation>,
-    /// Evaluations and steps, without start-up; over all processes where the run was resumed.
+    /// Time of evaluations and steps without start-up, seconds; includes the processes before a
+    /// resume.
     pub seconds_total: f64,
-    /// Mean wall-clock of a step.
+    /// Mean wall-clock time of a step, seconds.
     pub seconds_per_step: f64,
-    /// Reward's part of it.
+    /// Mean time of the reward in a step, seconds.
     pub reward_seconds_per_step: f64,
-    /// Completions of a second of the steps. `None` before the first step.
+    /// Completions per second of the steps. `None`: no step was taken.
     pub samples_per_second: Option<f64>,
-    /// Questions of the rules.
+    /// Mean number of requests of the rules in a step.
     pub asked_per_step: QueryCounts,
-    /// Money for them, at the prices that were set.
+    /// Mean cost of these requests in a step, in the currency of the prices.
     pub cost_per_step: f64,
 }
 
-/// Why a run stopped.
+/// Error of a run, or the request to stop it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
-    /// There is nothing to train on, or in one of its phases.
-    #[error("there are no training questions")]
-    NoQuestions,
-    /// A setting is too small.
-    #[error("`{key}` is {got}; it must be at least {least}")]
-    Setting {
-        /// Which setting.
-        key: &'static str,
-        /// Its value.
-        got: usize,
-        /// The least value that makes sense.
-        least: usize,
-    },
-    /// A step failed.
+    /// The plan cannot be run; the message says what to change.
+    #[error("{0}")]
+    InvalidPlan(String),
+    /// A stage of a step failed.
     #[error("step {step}")]
     Step {
-        /// Counted from 1.
+        /// Number of the step, counted from 1.
         step: usize,
-        /// Where in the step.
+        /// Stage that failed, with its cause.
         source: StepError,
     },
-    /// An evaluation failed.
-    #[error("evaluating the {which} policy")]
-    Evaluate {
-        /// Raw or trained.
-        which: &'static str,
-        /// Why.
-        source: EvaluateError,
-    },
-    /// A checkpoint could not be written.
-    #[error("writing the checkpoint of step {step}")]
-    Checkpoint {
-        /// Counted from 1.
-        step: usize,
-        /// Why.
+    /// An evaluation failed, or a checkpoint could not be written.
+    #[error("{action}")]
+    Failed {
+        /// Task of the run at that time.
+        action: String,
+        /// Error of the policy or the evaluation.
         source: BoxError,
     },
-    /// The run's folder could not be written.
+    /// The run's folder could not be read or written.
     #[error(transparent)]
     RunDir(#[from] RunDirError),
-    /// The observer wanted it. There is a checkpoint of every step that was taken.
-    #[error("stopped after step {step}, as asked")]
+    /// The observer requested it. There is a checkpoint of every step that was taken.
+    #[error("stopped after step {step}, as requested")]
     Stopped {
-        /// The last step taken, counted from 1; 0 before the first.
+        /// Number of the last step taken, counted from 1; 0 before the first.
         step: usize,
     },
 }
 
-/// An evaluation as it is kept in the run's folder.
+/// An evaluation as the run's folder has it.
 #[derive(Serialize, Deserialize)]
 struct SavedEvaluation {
     #[serde(flatten)]
@@ -204,141 +189,77 @@ struct SavedEvaluation {
 /// Runs `plan` from step `steps_done` on (0 for a new run) and writes `summary.json` at the end.
 ///
 /// # Errors
-/// Where a part fails, the folder cannot be written, or `observer` stops the run. What was written
-/// until then stays; the run can be resumed.
+/// Fails if a step or an evaluation fails, the folder cannot be written, or `observer` stops the
+/// run. All that was written remains; the run can be resumed.
 pub fn train(
     policy: &mut dyn Learner,
     scorers: &mut Scorers<'_, '_>,
-    plan: &Plan,
+    plan: &TrainPlan,
     run: &RunDir,
     steps_done: usize,
     observer: &mut dyn Observer,
-) -> Result<Summary, TrainError> {
+) -> Result<RunSummary, TrainError> {
     plan.check()?;
-    // Steps that are taken again were paid for too.
+    // Before the logs are rewound: steps that are taken again were charged for the first time, too.
     scorers.backends.add_prior_usage(StepLog::read(run)?.usage());
     run.rewind_logs(steps_done)?;
-    let mut log = StepLog::read(run)?;
-    let before = match run.read_json::<SavedEvaluation>(BEFORE)? {
-        Some(kept) => Some(kept),
-        None => evaluated(policy, scorers, plan, ("raw", BEFORE), run, steps_done, observer)?,
-    };
+    let log = StepLog::read(run)?;
+    let mut trainer = Trainer { policy, scorers, plan, run, steps_done, observer, log };
 
-    policy.set_system_prompt(&plan.prompts.train);
+    let before = match run.read_json(EvaluatedPolicy::Raw.file())? {
+        Some(saved) => Some(saved),
+        None => trainer.evaluate(EvaluatedPolicy::Raw, steps_done)?,
+    };
+    trainer.policy.set_system_prompt(&plan.prompts.train);
     for number in steps_done..plan.steps {
-        let start = Instant::now();
-        let (steps, phase) = plan.train.phase(number, plan.steps);
-        let chosen =
-            questions_of_step(phase.len(), plan.prompts_per_step, number - steps.start, plan.seed);
-        let questions: Vec<Question> = chosen
-            .into_iter()
-            .map(|index| plan.train.questions[phase.start + index].clone())
-            .collect();
-        let report =
-            match step(policy, scorers, &questions, &plan.step, seed_of_step(plan.seed, number)) {
-                // The step is left as if it had not begun.
-                Err(_) if observer.should_stop() => {
-                    if number > steps_done {
-                        save(policy, plan, run, number)?;
-                    }
-                    return Err(TrainError::Stopped { step: number });
-                }
-                Err(source) => {
-                    // A stage before the update failed (an engine or a server of counts that is
-                    // away, say): the policy is as the last step left it, and is kept. A checkpoint
-                    // that cannot be written does not hide why the step failed.
-                    if number > steps_done
-                        && !matches!(source, StepError::Update(_))
-                        && let Err(error) = save(policy, plan, run, number)
-                    {
-                        observer.on_warning(&format!("step {number} has no checkpoint: {error}"));
-                    }
-                    return Err(TrainError::Step { step: number + 1, source });
-                }
-                Ok(report) => report,
-            };
-        log.num_tokens +=
-            report.rollouts.iter().map(|rollout| rollout.tokens.len() as u64).sum::<u64>();
-        let metrics = step_metrics(&Step {
-            number: number + 1,
-            num_tokens: log.num_tokens,
-            seconds: start.elapsed().as_secs_f64(),
-            rule: &plan.rewards.rule,
-            update: &report.update,
-            report: Some(&report),
-        });
-        log.add(&metrics);
-
-        let mut traces = Vec::with_capacity(report.completions.len());
-        for completion in &report.completions {
-            traces.push(json!({"step": number + 1, "trace": completion.trace}));
-        }
-        run.append(TRACES, traces)?;
-        run.append_metrics(&metrics)?;
-        observer.on_step_end(&metrics, plan.steps);
-        log.warnings.after(&metrics).iter().for_each(|warning| observer.on_warning(warning));
-        let last = number + 1 == plan.steps;
-        let stop = !last && observer.should_stop();
-        if last || stop || (number + 1).is_multiple_of(plan.checkpoint_every) {
-            save(policy, plan, run, number + 1)?;
-        }
-        if stop {
-            return Err(TrainError::Stopped { step: number + 1 });
-        }
+        trainer.take_step(number)?;
     }
-
-    let after = evaluated(policy, scorers, plan, ("trained", AFTER), run, plan.steps, observer)?;
-    let steps = log.steps.max(1) as f64;
-    let asked = QueryCounts::of(|name| log.sum(name) / steps);
-    let seconds = log.sum("step_time");
-    let evaluations: f64 = [&before, &after].into_iter().flatten().map(|kept| kept.seconds).sum();
-    let summary = Summary {
-        rewards: plan.rewards.clone(),
-        lambda_corver: plan.step.rewards.lambda_corver,
-        lambda_judge: plan.step.rewards.lambda_judge,
-        lambda_format: plan.step.rewards.lambda_format,
-        seed: plan.seed,
-        steps: log.steps,
-        before: before.map(|kept| kept.evaluation),
-        after: after.map(|kept| kept.evaluation),
-        seconds_total: seconds + evaluations,
-        seconds_per_step: seconds / steps,
-        samples_per_second: (seconds > 0.0)
-            .then(|| steps * plan.samples_per_step() as f64 / seconds),
-        reward_seconds_per_step: log.sum("seconds/reward") / steps,
-        asked_per_step: asked,
-        cost_per_step: asked.cost(&plan.prices),
-    };
+    let after = trainer.evaluate(EvaluatedPolicy::Trained, plan.steps)?;
+    let summary = trainer.summary(before, after);
     run.finish(&summary)?;
     Ok(summary)
 }
 
-fn save(
-    policy: &mut dyn Learner,
-    plan: &Plan,
-    run: &RunDir,
-    step: usize,
-) -> Result<(), TrainError> {
-    let saved = policy.save(&run.checkpoints(), plan.checkpoints_kept);
-    saved.map_err(|source| TrainError::Checkpoint { step, source })
+/// Policy of an evaluation.
+#[derive(Debug, Clone, Copy)]
+enum EvaluatedPolicy {
+    /// The policy before the first step.
+    Raw,
+    /// The policy after the last step.
+    Trained,
 }
 
-const BEFORE: &str = "evaluation_before.json";
-const AFTER: &str = "evaluation_after.json";
+impl EvaluatedPolicy {
+    /// Returns the name in messages and in the names of files.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Raw => "raw",
+            Self::Trained => "trained",
+        }
+    }
 
-impl Plan {
+    /// Returns the file of the evaluation in the run's folder.
+    fn file(self) -> &'static str {
+        match self {
+            Self::Raw => "evaluation_before.json",
+            Self::Trained => "evaluation_after.json",
+        }
+    }
+}
+
+impl TrainPlan {
     /// Returns the number of completions of a step.
     fn samples_per_step(&self) -> usize {
         self.prompts_per_step * self.step.sampling.num_generations
     }
 
-    /// Whether this can be run at all; [`train`] asks too, but by then the run has a folder.
+    /// Checks that the plan can be run. [`train`] does this too, but only once the run has a folder.
     ///
     /// # Errors
-    /// Without questions, or with a setting below its least value.
+    /// Fails without questions, or with a setting below its smallest value.
     pub fn check(&self) -> Result<(), TrainError> {
         if self.train.has_empty_phase() {
-            return Err(TrainError::NoQuestions);
+            return Err(TrainError::InvalidPlan("there are no training questions".to_owned()));
         }
         let settings = [
             ("run.steps", self.steps, 1),
@@ -352,49 +273,202 @@ impl Plan {
             ("checkpoint.every", self.checkpoint_every, 1),
             ("checkpoint.keep", self.checkpoints_kept, 1),
         ];
-        match settings.into_iter().find(|(_, value, least)| value < least) {
-            Some((key, got, least)) => Err(TrainError::Setting { key, got, least }),
-            None => Ok(()),
+        for (key, value, least) in settings {
+            if value < least {
+                let problem = format!("`{key}` is {value}; it must be at least {least}");
+                return Err(TrainError::InvalidPlan(problem));
+            }
         }
+        Ok(())
     }
 }
 
-fn evaluated(
-    policy: &mut dyn Learner,
-    scorers: &mut Scorers<'_, '_>,
-    plan: &Plan,
-    (which, name): (&'static str, &str),
-    run: &RunDir,
+/// A run in progress.
+struct Trainer<'a, 'b, 'c> {
+    policy: &'a mut dyn Learner,
+    scorers: &'a mut Scorers<'b, 'c>,
+    plan: &'a TrainPlan,
+    run: &'a RunDir,
+    /// Number of steps before this process.
     steps_done: usize,
-    observer: &mut dyn Observer,
-) -> Result<Option<SavedEvaluation>, TrainError> {
-    if plan.eval.is_empty() {
-        return Ok(None);
+    observer: &'a mut dyn Observer,
+    log: StepLog,
+}
+
+impl Trainer<'_, '_, '_> {
+    /// Takes the step of this number, counted from 0, and logs it.
+    fn take_step(&mut self, number: usize) -> Result<(), TrainError> {
+        let start = Instant::now();
+        let questions = self.questions(number);
+        let seed = seed_of_step(self.plan.seed, number);
+        let result = step(self.policy, self.scorers, &questions, &self.plan.step, seed);
+        let report = match result {
+            Ok(report) => report,
+            Err(error) => return Err(self.abort_step(number, error)),
+        };
+        let metrics = self.log_step(number, start, &report)?;
+        self.observer.on_step_end(&metrics, self.plan.steps);
+        for warning in self.log.warnings.after(&metrics) {
+            self.observer.on_warning(&warning);
+        }
+
+        let is_last = number + 1 == self.plan.steps;
+        let stops = !is_last && self.observer.should_stop();
+        if is_last || stops || (number + 1).is_multiple_of(self.plan.checkpoint_every) {
+            self.save(number + 1)?;
+        }
+        if stops {
+            return Err(TrainError::Stopped { step: number + 1 });
+        }
+        Ok(())
     }
-    let start = Instant::now();
-    policy.set_system_prompt(if name == BEFORE {
-        &plan.prompts.eval_raw
-    } else {
-        &plan.prompts.eval_trained
-    });
-    let total = plan.eval.len();
-    let mut progress = |done| observer.on_eval_progress(done, total);
-    let how = EvaluatePlan {
-        settings: plan.evaluate,
-        compatibility: plan.step.rewards.compatibility,
-        truth: plan.truth.as_deref(),
-        seed: plan.seed,
-    };
-    let graded = evaluate(policy, Some(scorers), &plan.eval, &how, &mut progress);
-    let (evaluation, answers): (Evaluation, Vec<GradedAnswer>) = match graded {
-        Err(_) if observer.should_stop() => return Err(TrainError::Stopped { step: steps_done }),
-        graded => graded.map_err(|source| TrainError::Evaluate { which, source })?,
-    };
-    run.write_lines(&format!("answers_{which}.jsonl"), &answers)?;
-    let kept = SavedEvaluation { evaluation, seconds: start.elapsed().as_secs_f64() };
-    run.write_json(name, &kept)?;
-    observer.on_eval_end(which, &kept.evaluation);
-    Ok(Some(kept))
+
+    /// Returns the questions of a step.
+    fn questions(&self, number: usize) -> Vec<Question> {
+        let plan = self.plan;
+        let (steps, phase) = plan.train.phase(number, plan.steps);
+        let indices =
+            questions_of_step(phase.len(), plan.prompts_per_step, number - steps.start, plan.seed);
+        let mut questions = Vec::with_capacity(indices.len());
+        for index in indices {
+            questions.push(plan.train.questions[phase.start + index].clone());
+        }
+        questions
+    }
+
+    /// Writes a checkpoint of the steps before a failed one, and returns the error of the run.
+    fn abort_step(&mut self, number: usize, source: StepError) -> TrainError {
+        let has_new_steps = number > self.steps_done;
+        // An interrupted step is as if it had not begun.
+        if self.observer.should_stop() {
+            if has_new_steps && let Err(error) = self.save(number) {
+                return error;
+            }
+            return TrainError::Stopped { step: number };
+        }
+        // Only a failed update can leave the policy changed. If an earlier stage failed, such as by
+        // an engine that is down, the policy is that of the last step and is saved. A checkpoint
+        // that cannot be written must not hide the error of the step.
+        if has_new_steps
+            && !matches!(source, StepError::Update(_))
+            && let Err(error) = self.save(number)
+        {
+            self.observer.on_warning(&format!("step {number} has no checkpoint: {error}"));
+        }
+        TrainError::Step { step: number + 1, source }
+    }
+
+    /// Appends the traces and the metrics of a step to the logs, and returns the metrics.
+    fn log_step(
+        &mut self,
+        number: usize,
+        start: Instant,
+        report: &StepReport,
+    ) -> Result<Map<String, Value>, TrainError> {
+        for rollout in &report.rollouts {
+            self.log.num_tokens += rollout.tokens.len() as u64;
+        }
+        let metrics = step_metrics(&StepMeasurements {
+            number: number + 1,
+            num_tokens: self.log.num_tokens,
+            seconds: start.elapsed().as_secs_f64(),
+            rule: &self.plan.rewards.rule,
+            update: &report.update,
+            report: Some(report),
+        });
+        self.log.add(&metrics);
+
+        let mut traces = Vec::with_capacity(report.completions.len());
+        for completion in &report.completions {
+            traces.push(json!({"step": number + 1, "trace": completion.trace}));
+        }
+        self.run.append(TRACES, traces)?;
+        self.run.append_metrics(&metrics)?;
+        Ok(metrics)
+    }
+
+    /// Writes the checkpoint of a step, counted from 1.
+    fn save(&mut self, step: usize) -> Result<(), TrainError> {
+        let saved = self.policy.save(&self.run.checkpoints(), self.plan.checkpoints_kept);
+        saved.map_err(|source| TrainError::Failed {
+            action: format!("writing the checkpoint of step {step}"),
+            source,
+        })
+    }
+
+    /// Evaluates the policy and saves the evaluation with its answers. Returns `None` if there are no
+    /// evaluation questions. `step` is the number of steps taken.
+    fn evaluate(
+        &mut self,
+        which: EvaluatedPolicy,
+        step: usize,
+    ) -> Result<Option<SavedEvaluation>, TrainError> {
+        let plan = self.plan;
+        if plan.eval.is_empty() {
+            return Ok(None);
+        }
+        let start = Instant::now();
+        self.policy.set_system_prompt(match which {
+            EvaluatedPolicy::Raw => &plan.prompts.eval_raw,
+            EvaluatedPolicy::Trained => &plan.prompts.eval_trained,
+        });
+        let evaluate_plan = EvaluatePlan {
+            settings: plan.evaluate,
+            compatibility: plan.step.rewards.compatibility,
+            facts: plan.facts.as_deref(),
+            seed: plan.seed,
+        };
+        let result =
+            evaluate(self.policy, Some(self.scorers), &plan.eval, &evaluate_plan, &mut |done| {
+                self.observer.on_eval_progress(done, plan.eval.len());
+            });
+        let (evaluation, answers) = match result {
+            Ok(graded) => graded,
+            Err(_) if self.observer.should_stop() => return Err(TrainError::Stopped { step }),
+            Err(source) => {
+                return Err(TrainError::Failed {
+                    action: format!("evaluating the {} policy", which.name()),
+                    source: source.into(),
+                });
+            }
+        };
+        self.run.write_lines(&format!("answers_{}.jsonl", which.name()), &answers)?;
+        let saved = SavedEvaluation { evaluation, seconds: start.elapsed().as_secs_f64() };
+        self.run.write_json(which.file(), &saved)?;
+        self.observer.on_eval_end(which.name(), &saved.evaluation);
+        Ok(Some(saved))
+    }
+
+    /// Returns the contents of `summary.json`.
+    fn summary(
+        &self,
+        before: Option<SavedEvaluation>,
+        after: Option<SavedEvaluation>,
+    ) -> RunSummary {
+        let Self { plan, log, .. } = self;
+        let steps = log.steps.max(1) as f64;
+        let queries = QueryCounts::from_metrics(|name| log.sum(name) / steps);
+        let seconds = log.sum("step_time");
+        let evaluations: f64 =
+            [&before, &after].into_iter().flatten().map(|saved| saved.seconds).sum();
+        RunSummary {
+            rewards: plan.rewards.clone(),
+            lambda_corver: plan.step.rewards.lambda_corver,
+            lambda_judge: plan.step.rewards.lambda_judge,
+            lambda_format: plan.step.rewards.lambda_format,
+            seed: plan.seed,
+            steps: log.steps,
+            before: before.map(|saved| saved.evaluation),
+            after: after.map(|saved| saved.evaluation),
+            seconds_total: seconds + evaluations,
+            seconds_per_step: seconds / steps,
+            samples_per_second: (seconds > 0.0)
+                .then(|| steps * plan.samples_per_step() as f64 / seconds),
+            reward_seconds_per_step: log.sum("seconds/reward") / steps,
+            asked_per_step: queries,
+            cost_per_step: queries.cost(&plan.prices),
+        }
+    }
 }
 
 /// Sums over the steps of a run, those before a resume included.
@@ -414,7 +488,8 @@ impl StepLog {
             log.num_tokens =
                 metrics.get("num_tokens").and_then(Value::as_f64).unwrap_or(0.0) as u64;
             log.add(&metrics);
-            log.warnings.after(&metrics); // they were told when they were new
+            // The process that took the step reported its warnings.
+            log.warnings.after(&metrics);
         }
         Ok(log)
     }

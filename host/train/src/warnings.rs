@@ -1,122 +1,160 @@
-//! What a run's metrics say is wrong with it: each thing once, with what to change.
+//! Warnings about a run, from its metrics. Each is returned once, with its remedy.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-/// Steps in a row that show something, before it is said.
+/// Consecutive steps with a symptom before the warning.
 const STEPS: usize = 3;
-/// The same for a reward that never varies: a judge of hard questions may say no for some steps.
+/// The same for a reward that does not vary: a judge of hard questions may reject all answers of some
+/// steps.
 const STEPS_WITHOUT_VARIETY: usize = 10;
 
-/// Nats that the sampler's log-probability of a token may be from the policy's own, on average. A
+/// Largest mean distance between the sampler's log-probability of a token and the policy's, nats. A
 /// server in bf16 and a trainer in float32 differ by 0.03 to 0.04 (docs/engines.md).
 const MISMATCH: f64 = 0.1;
 
-/// Watches the metrics of every step.
+/// Watcher of the metrics of every step.
 #[derive(Debug, Default)]
 pub struct Warnings {
-    /// For how many steps in a row each thing has been seen.
-    seen: BTreeMap<String, usize>,
-    told: BTreeSet<String>,
+    /// Consecutive steps with each symptom.
+    streaks: BTreeMap<String, usize>,
+    /// Symptoms whose warnings were returned.
+    reported: BTreeSet<String>,
+}
+
+/// A sign in the metrics that something is wrong with the run.
+struct Symptom<'a> {
+    /// Name, unique among the symptoms.
+    name: &'a str,
+    /// True if the metrics of this step have it.
+    is_present: bool,
+    /// Consecutive steps before the warning.
+    steps: usize,
+    /// Text of the warning, with the remedy.
+    warning: String,
 }
 
 impl Warnings {
-    /// What is to be said after a step with these metrics.
+    /// Returns the new warnings after a step with these metrics.
     pub fn after(&mut self, metrics: &Map<String, Value>) -> Vec<String> {
-        let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
+        let mut symptoms = symptoms(metrics);
+        symptoms.extend(constant_rewards(metrics));
         let mut warnings = Vec::new();
-        let mut look = |what: &str, is_seen: bool, steps: usize, text: String| {
-            let seen = self.seen.entry(what.to_owned()).or_default();
-            *seen = if is_seen { *seen + 1 } else { 0 };
-            if *seen >= steps && self.told.insert(what.to_owned()) {
-                warnings.push(text);
+        for symptom in symptoms {
+            let streak = self.streaks.entry(symptom.name.to_owned()).or_default();
+            *streak = if symptom.is_present { *streak + 1 } else { 0 };
+            if *streak >= symptom.steps && self.reported.insert(symptom.name.to_owned()) {
+                warnings.push(symptom.warning);
             }
-        };
-        // A rule that asks models need not count.
-        let asks_models =
-            ["verify/nli", "verify/chat"].iter().any(|asked| metrics.contains_key(*asked));
-        look(
-            "rate",
-            number("learning_rate") == 0.0,
-            1,
-            "this step had the learning rate 0, where the warm-up begins: it changed nothing"
-                .into(),
-        );
-        look(
-            "spread",
-            number("frac_reward_zero_std") == 1.0,
-            STEPS,
-            format!(
-                "in {STEPS} steps all completions of a question earned the same, so there was nothing to learn: raise \
-                 rollout.temperature or rollout.num_generations, or take questions that the model answers neither always nor never"
-            ),
-        );
-        look(
-            "abstention",
-            number("corver/abstention_rate") == 1.0,
-            STEPS,
-            format!(
-                "in {STEPS} steps the rule abstained from every sentence; traces.jsonl has its reasons: triplets are the extractor's \
-                 (extract.model, extract.prompt), evidence is the questions' (question.train)"
-            ),
-        );
-        look(
-            "count",
-            number("corver/counted_rate") == 0.0
-                && number("corver/abstention_rate") < 1.0
-                && !asks_models,
-            STEPS,
-            format!(
-                "in {STEPS} steps no count decided a sentence: see in traces.jsonl what the extractor finds (extract.model, extract.prompt), and \
-                 whether it is in the corpus (corpus.index)"
-            ),
-        );
-        look(
-            "fallback",
-            number("corver/fallback_rate") > 0.5,
-            STEPS,
-            format!(
-                "in {STEPS} steps more than half of the completions got no reward of their sentences, because too few tokens could be \
-                 aligned with them (corver/alignment_rate)"
-            ),
-        );
-        look(
-            "cut off",
-            number("completions/clipped_ratio") > 0.5,
-            STEPS,
-            format!(
-                "in {STEPS} steps more than half of the completions were cut off: raise rollout.max_completion_length, or ask for \
-                 shorter answers in policy.system_prompt"
-            ),
-        );
-        look(
-            "mismatch",
-            number("sampling/sampling_logp_difference/mean") > MISMATCH,
-            STEPS,
-            format!(
-                "in {STEPS} steps the log-probabilities of what samples were more than {MISMATCH} nats a token from the policy's own: the engine \
-                 serves another model, adapter or precision, or draws by other settings (docs/engines.md)"
-            ),
-        );
-        for (name, value) in metrics {
-            let Some(channel) =
-                name.strip_prefix("rewards/").and_then(|name| name.strip_suffix("/std"))
-            else {
-                continue;
-            };
-            look(
-                name,
-                value.as_f64() == Some(0.0),
-                STEPS_WITHOUT_VARIETY,
-                format!(
-                    "in {STEPS_WITHOUT_VARIETY} steps the reward {channel} was the same for all, here {}: it has no influence",
-                    number(&format!("rewards/{channel}/mean"))
-                ),
-            );
         }
         warnings
     }
+}
+
+/// Returns a metric; NaN if the step does not have it, so that no comparison holds.
+fn value(metrics: &Map<String, Value>, name: &str) -> f64 {
+    metrics.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN)
+}
+
+/// Returns the symptoms that every run may have.
+fn symptoms(metrics: &Map<String, Value>) -> Vec<Symptom<'static>> {
+    // A rule that requests replies of models need not count.
+    let requests_models = metrics.contains_key("verify/nli") || metrics.contains_key("verify/chat");
+    vec![
+        Symptom {
+            name: "rate",
+            is_present: value(metrics, "learning_rate") == 0.0,
+            steps: 1,
+            warning:
+                "this step had the learning rate 0, where the warm-up begins: it changed nothing"
+                    .into(),
+        },
+        Symptom {
+            name: "spread",
+            is_present: value(metrics, "frac_reward_zero_std") == 1.0,
+            steps: STEPS,
+            warning: format!(
+                "in {STEPS} steps all completions of a question had the same return, so there was \
+                 nothing to learn: raise rollout.temperature or rollout.num_generations, or take \
+                 questions that the model answers neither always nor never"
+            ),
+        },
+        Symptom {
+            name: "abstention",
+            is_present: value(metrics, "corver/abstention_rate") == 1.0,
+            steps: STEPS,
+            warning: format!(
+                "in {STEPS} steps the rule abstained from every sentence; traces.jsonl has its \
+                 reasons: triplets are the extractor's (extract.model, extract.prompt), evidence is \
+                 the questions' (question.train)"
+            ),
+        },
+        Symptom {
+            name: "count",
+            is_present: value(metrics, "corver/counted_rate") == 0.0
+                && value(metrics, "corver/abstention_rate") < 1.0
+                && !requests_models,
+            steps: STEPS,
+            warning: format!(
+                "in {STEPS} steps no count decided a sentence: see in traces.jsonl what the \
+                 extractor finds (extract.model, extract.prompt), and whether it is in the corpus \
+                 (corpus.index)"
+            ),
+        },
+        Symptom {
+            name: "fallback",
+            is_present: value(metrics, "corver/fallback_rate") > 0.5,
+            steps: STEPS,
+            warning: format!(
+                "in {STEPS} steps more than half of the completions got no reward of their \
+                 sentences, because too few tokens could be aligned with them \
+                 (corver/alignment_rate)"
+            ),
+        },
+        Symptom {
+            name: "cut off",
+            is_present: value(metrics, "completions/clipped_ratio") > 0.5,
+            steps: STEPS,
+            warning: format!(
+                "in {STEPS} steps more than half of the completions were cut off: raise \
+                 rollout.max_completion_length, or request shorter answers in policy.system_prompt"
+            ),
+        },
+        Symptom {
+            name: "mismatch",
+            is_present: value(metrics, "sampling/sampling_logp_difference/mean") > MISMATCH,
+            steps: STEPS,
+            warning: format!(
+                "in {STEPS} steps the sampler's log-probabilities were more than {MISMATCH} nats a \
+                 token from the policy's own: the engine serves another model, adapter or precision, \
+                 or draws by other settings (docs/engines.md)"
+            ),
+        },
+    ]
+}
+
+/// Returns a symptom for each reward: that it was the same for all completions or sentences.
+fn constant_rewards(metrics: &Map<String, Value>) -> Vec<Symptom<'_>> {
+    let mut symptoms = Vec::new();
+    for (name, std) in metrics {
+        let Some(channel) =
+            name.strip_prefix("rewards/").and_then(|name| name.strip_suffix("/std"))
+        else {
+            continue;
+        };
+        symptoms.push(Symptom {
+            name,
+            is_present: std.as_f64() == Some(0.0),
+            steps: STEPS_WITHOUT_VARIETY,
+            warning: format!(
+                "in {STEPS_WITHOUT_VARIETY} steps the reward {channel} was the same for all, here \
+                 {}: it has no influence",
+                value(metrics, &format!("rewards/{channel}/mean"))
+            ),
+        });
+    }
+    symptoms
 }
 
 #[cfg(test)]
@@ -142,7 +180,7 @@ mod tests {
 
     #[test]
     fn each_warning_is_given_once_with_remedy() {
-        for (name, value, steps, said) in [
+        for (name, value, steps, expected) in [
             ("learning_rate", 0.0, 1, "it changed nothing"),
             ("frac_reward_zero_std", 1.0, 3, "rollout.temperature"),
             ("corver/abstention_rate", 1.0, 3, "evidence is the questions'"),
@@ -153,10 +191,10 @@ mod tests {
             ("rewards/judge/std", 0.0, 10, "the reward judge was the same for all, here 0.5"),
         ] {
             let mut warnings = Warnings::default();
-            let told: Vec<Vec<String>> =
+            let reported: Vec<Vec<String>> =
                 (0..20).map(|_| warnings.after(&step(&[(name, value)]))).collect();
-            assert_eq!(told.concat().len(), 1, "{name}: {told:?}");
-            assert!(told[steps - 1].concat().contains(said), "{name}: {told:?}");
+            assert_eq!(reported.concat().len(), 1, "{name}: {reported:?}");
+            assert!(reported[steps - 1].concat().contains(expected), "{name}: {reported:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The tables of figures and metrics in docs/training.md; `CORVER_WRITE=1` writes them anew.
+//! The tables of figures and metrics in docs/training.md; `CORVER_WRITE=1` writes them again.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn check(name: &str, table: &str) {
     if std::env::var_os("CORVER_WRITE").is_some() {
         std::fs::write(&path, [&page[..begin], table, &page[end..]].concat()).unwrap();
     } else {
-        assert_eq!(&page[begin..end], table, "{name}: CORVER_WRITE=1 writes them anew");
+        assert_eq!(&page[begin..end], table, "{name}: CORVER_WRITE=1 writes them again");
     }
 }
 

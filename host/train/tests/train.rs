@@ -12,7 +12,8 @@ use corver_data::Curriculum;
 use corver_eval::Evaluation;
 use corver_runs::{RunDir, RunManifest};
 use corver_train::{
-    Observer, Plan, Prices, QueryCounts, RewardNames, Summary, SystemPrompts, TrainError, train,
+    Observer, Prices, QueryCounts, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan,
+    train,
 };
 use serde_json::{Map, Value};
 
@@ -149,13 +150,13 @@ impl Observer for Listener {
     }
 }
 
-fn plan(steps: usize) -> Plan {
+fn plan(steps: usize) -> TrainPlan {
     let question = |n: usize| Question {
         question: format!("q{n}"),
         golds: vec!["Paris".into()],
         ..Question::default()
     };
-    Plan {
+    TrainPlan {
         train: Curriculum::of_one((0..5).map(question).collect()),
         eval: (0..4).map(question).collect(),
         steps,
@@ -165,7 +166,7 @@ fn plan(steps: usize) -> Plan {
             sampling: Sampling { num_generations: 4, ..Sampling::default() },
             ..Default::default()
         },
-        truth: None,
+        facts: None,
         evaluate: Default::default(),
         prompts: SystemPrompts {
             train: "t".into(),
@@ -184,7 +185,7 @@ fn go(
     run: &RunDir,
     from: usize,
     listener: &mut Listener,
-) -> Result<Summary, TrainError> {
+) -> Result<RunSummary, TrainError> {
     let (mut extractor, mut backends, mut rules) =
         (Nothing, Backends::default().with_nli(Nothing), Nothing);
     let mut graders = Graders::default();
@@ -223,7 +224,7 @@ fn finished_run_writes_all_outputs() {
     // Two questions with four completions each; the questions of the evaluations are no step's.
     assert_eq!(summary.asked_per_step, QueryCounts { nli: 8.0, ..QueryCounts::default() });
     assert_eq!(summary.cost_per_step, 0.004);
-    let kept: Summary = run.read_json("summary.json").unwrap().unwrap();
+    let kept: RunSummary = run.read_json("summary.json").unwrap().unwrap();
     assert_eq!(kept, summary);
     assert_eq!(run.read_lines::<Value>("traces.jsonl").unwrap().len(), 6 * 2 * 4);
     let metrics = run.read_lines::<Map<String, Value>>("metrics.jsonl").unwrap();

@@ -1,48 +1,59 @@
-//! AntiRepeat: as First, but a sentence that states again what an earlier one stated is not paid
-//! for it again.
+//! AntiRepeat: as First, but a repeated fact is not rewarded again.
 //!
-//! Under First a policy may learn to say one well attested fact over and over (paper, appendix,
-//! lesson L2).
+//! Under First a policy may learn to repeat one well attested fact (paper, appendix, lesson L2).
 use std::collections::BTreeSet;
 
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays the first valid triplet by its count, once in each block of a completion.
+    /// Rewards the first valid triplet by its count, once in each block of a completion.
     pub struct AntiRepeat {
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
-        /// The most that a repetition earns. Penalties stay, so that saying a falsehood twice does
-        /// not halve its price.
+        /// Highest reward of a repetition. Lower rewards stay: a repeated falsehood has its full
+        /// penalty.
         pub repeated: f64 = 0.0,
     }
 }
 
+impl AntiRepeat {
+    fn score(
+        &self,
+        sentence: &Sentence,
+        corpus: &Corpus,
+        stated: &mut BTreeSet<(u8, BTreeSet<String>)>,
+    ) -> Result<Verdict, Pending> {
+        let Some((index, triplet)) = sentence.first_valid_triplet() else {
+            return Ok(Verdict::abstain("no valid triplet"));
+        };
+        let Some(query) = triplet.word_query() else {
+            return Ok(Verdict::abstain("fewer than two content words"));
+        };
+        let words = query.words().map(str::to_lowercase).collect();
+        let is_new = stated.insert((sentence.section as u8, words));
+        let count = corpus.count(query.limit(self.tiers.top()))?;
+        let reward = self.tiers.reward(count);
+        if is_new || reward <= self.repeated {
+            Ok(Verdict::new(reward).because(index, count))
+        } else {
+            Ok(Verdict::new(self.repeated).because(index, count).note("stated before"))
+        }
+    }
+}
+
 impl CompletionRule for AntiRepeat {
-    fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
-        // An answer may state once more what the reasoning found.
+    fn score_sentences(
+        &self,
+        _completion: &Completion,
+        contexts: &[SentenceContext],
+    ) -> Vec<Result<Verdict, Pending>> {
+        // By section: an answer may repeat a fact of the reasoning.
         let mut stated = BTreeSet::new();
-        let mut is_new = |sentence: &Sentence, query: &Query| {
-            let words: BTreeSet<String> = query.words().map(str::to_lowercase).collect();
-            stated.insert((sentence.section as u8, words))
-        };
-        let judge = |(sentence, corpus): (&Sentence, &Corpus)| {
-            let Some((index, triplet)) = sentence.first_valid_triplet() else {
-                return abstain("no valid triplet");
-            };
-            let Some(query) = triplet.word_query() else {
-                return abstain("fewer than two content words");
-            };
-            let is_new = is_new(sentence, &query);
-            let count = corpus.count(query.enough(self.tiers.top()))?;
-            let reward = self.tiers.reward(count);
-            if is_new || reward <= self.repeated {
-                verdict(reward).because(index, count)
-            } else {
-                verdict(self.repeated).because(index, count).note("stated before")
-            }
-        };
-        completion.sentences.iter().zip(corpora).map(judge).collect()
+        let mut outcomes = Vec::new();
+        for SentenceContext { sentence, corpus } in contexts {
+            outcomes.push(self.score(sentence, corpus, &mut stated));
+        }
+        outcomes
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -65,8 +76,8 @@ mod tests {
     fn rewards(rule: &AntiRepeat, sentences: &[(&str, &[Parts])]) -> Vec<Option<f32>> {
         let corpus =
             counts(&[("Rome AND Italy", 99), ("ITALY AND rome", 99), ("Lima AND Italy", 0)]);
-        let judged = run_completion(rule, &completion(sentences), &corpus);
-        judged.into_iter().map(|judged| judged.reward).collect()
+        let scored = run_completion(rule, &completion(sentences), &corpus);
+        scored.into_iter().map(|scored| scored.reward).collect()
     }
 
     #[test]
@@ -96,9 +107,9 @@ mod tests {
         let mut completion =
             completion(&[("Rome is in Italy.", ROME), ("Rome is in Italy.", ROME)]);
         completion.sentences[1].section = Section::Answer;
-        let judged =
+        let scored =
             run_completion(&AntiRepeat::default(), &completion, &counts(&[("Rome AND Italy", 99)]));
-        assert_eq!([judged[0].reward, judged[1].reward], [Some(0.1), Some(0.1)]);
+        assert_eq!([scored[0].reward, scored[1].reward], [Some(0.1), Some(0.1)]);
     }
 
     #[test]

@@ -1,39 +1,38 @@
-//! Brief: a format reward for completions that think, answer, close both blocks, and do not ramble.
+//! Brief: a format reward for completions with closed think and answer blocks, within a length.
 use corver_sdk::at_least_one;
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a completion that keeps the template, less the longer it gets.
+    /// Rewards a completion that follows the template, less the longer it is.
     pub struct Brief {
-        /// The reward of a completion that keeps the template within `limit`.
-        pub kept: f64 = 1.0,
-        /// The reward of one that does not keep it, or is twice as long as `limit`.
+        /// Reward of a completion that follows the template within `limit`.
+        pub well_formed: f64 = 1.0,
+        /// Reward of one that does not, or is twice as long as `limit`.
         pub broken: f64 = -1.0,
-        /// Characters up to which nothing is taken off; beyond, the reward falls in a straight
-        /// line.
+        /// Length with the full reward, characters; beyond, the reward falls in a straight line.
         pub limit: u64 = 2_000,
-        /// Characters of reasoning that the think block must have.
+        /// Shortest reasoning, characters.
         pub min_reasoning: u64 = 30,
     }
 }
 
 impl ResponseRule for Brief {
-    fn grade(&self, completion: &Completion, _: &Corpus) -> Graded {
+    fn grade(&self, completion: &Completion, _: &Corpus) -> Result<Grade, Pending> {
         let Some(reasoning) = reasoning(&completion.text) else {
-            return grade(self.broken, "BROKEN");
+            return Ok(Grade::new(self.broken, "BROKEN"));
         };
         if (reasoning.chars().count() as u64) < self.min_reasoning {
-            return grade(self.broken, "BROKEN").note("too little reasoning");
+            return Ok(Grade::new(self.broken, "BROKEN").note("too little reasoning"));
         }
         let length = completion.text.chars().count() as f64;
         let over = (length / self.limit as f64 - 1.0).clamp(0.0, 1.0);
-        let label = if over > 0.0 { "LONG" } else { "KEPT" };
-        grade(self.kept + over * (self.broken - self.kept), label)
-            .note(&format!("{length} characters"))
+        let label = if over > 0.0 { "LONG" } else { "OK" };
+        let reward = self.well_formed + over * (self.broken - self.well_formed);
+        Ok(Grade::new(reward, label).note(&format!("{length} characters")))
     }
 
     fn validate(&self) -> Result<(), String> {
-        finite("kept", self.kept)?;
+        finite("well_formed", self.well_formed)?;
         finite("broken", self.broken)?;
         at_least_one("limit", self.limit)
     }
@@ -41,8 +40,8 @@ impl ResponseRule for Brief {
 
 const TAGS: [&str; 4] = ["<think>", "</think>", "<answer>", "</answer>"];
 
-/// What stands in the think block, where think and answer are all there is and both are closed. The
-/// prompt may have opened the think block.
+/// Returns the content of the think block if the text is a think and an answer block, both closed.
+/// The prompt may have opened the think block.
 fn reasoning(text: &str) -> Option<&str> {
     let text = text.trim();
     let (reasoning, rest) = text.strip_prefix("<think>").unwrap_or(text).split_once("</think>")?;
@@ -71,10 +70,10 @@ mod tests {
     #[test]
     fn format_check_distinguishes_valid_and_broken_templates() {
         let of = |text: &str| graded(&Brief::default(), text).1;
-        assert_eq!(of(REASONED), "KEPT");
+        assert_eq!(of(REASONED), "OK");
         assert_eq!(
             of(&REASONED.replace("<think>", "")),
-            "KEPT",
+            "OK",
             "a chat template may open the block"
         );
         for (from, to) in
@@ -82,7 +81,7 @@ mod tests {
         {
             assert_eq!(of(&REASONED.replace(from, to)), "BROKEN", "{from} → {to}");
         }
-        assert_eq!(of(&REASONED.replace("1954", "1954 < 1955")), "KEPT");
+        assert_eq!(of(&REASONED.replace("1954", "1954 < 1955")), "OK");
         assert_eq!(of("<think>Sure.</think><answer>Rome</answer>"), "BROKEN");
         assert_eq!(of(&format!("{REASONED} Goodbye.")), "BROKEN");
     }
@@ -90,7 +89,7 @@ mod tests {
     #[test]
     fn length_above_limit_lowers_reward() {
         let rule = Brief { limit: REASONED.chars().count() as u64, ..Brief::default() };
-        assert_eq!(graded(&rule, REASONED), (1.0, "KEPT".into()));
+        assert_eq!(graded(&rule, REASONED), (1.0, "OK".into()));
         let half_more = Brief { limit: 2 * rule.limit / 3, ..Brief::default() };
         let (reward, label) = graded(&half_more, REASONED);
         assert!((reward - 0.0).abs() < 0.05 && label == "LONG", "{reward} {label}");

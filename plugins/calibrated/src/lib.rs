@@ -1,29 +1,30 @@
-//! Calibrated: as First, but the reward is measured: of audited sentences with such a count, how
-//! many were correct?
+//! Calibrated: as First, but the reward comes from an audit: the share of correct sentences among
+//! those with such a count.
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by P(correct), as audited, at the count of its first valid triplet.
+    /// Rewards a sentence by the audited P(correct) at the count of its first valid triplet.
     pub struct Calibrated {
         /// The audit, a row for each range of counts: its lowest count, the sentences that were
         /// correct, all its sentences. The first row begins at 0, the others ascend. The default is
         /// the paper's, of 700 sentences.
         pub audit: Vec<(u64, u64, u64)> = vec![(0, 48, 200), (1, 53, 100), (5, 70, 100), (10, 73, 100), (20, 162, 200)],
-        /// The probability that earns nothing; `null` takes the share of all audited sentences that
-        /// were correct.
+        /// Probability with the reward 0; `null`: the share of correct sentences in the audit.
         pub centre: Option<f64> = None,
-        /// The reward of one unit of probability above the centre.
+        /// Reward per unit of probability above the centre.
         pub scale: f64 = 1.0,
-        /// 0 takes the shares as they are; above, the lower end of their Wilson interval, of so
-        /// many standard errors: 1.96 is that of 95 %.
+        /// Standard errors of the Wilson interval whose lower end replaces the share: 1.96 is 95 %; 0
+        /// uses the share itself.
         pub z: f64 = 0.0,
     }
 }
 
 impl Calibrated {
-    /// The lower end of the Wilson interval (Wilson 1927); the share itself where `z` is 0.
+    /// Returns the lower end of the Wilson interval (Wilson 1927); the share itself if `z` is 0.
     fn probability(&self, correct: u64, of: u64) -> f64 {
-        let (share, n, z2) = (correct as f64 / of as f64, of as f64, self.z * self.z);
+        let n = of as f64;
+        let share = correct as f64 / n;
+        let z2 = self.z * self.z;
         let margin = self.z * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
         (share + z2 / (2.0 * n) - margin) / (1.0 + z2 / n)
     }
@@ -44,7 +45,7 @@ impl Calibrated {
 }
 
 impl SentenceRule for Calibrated {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
         let last = self.audit.last().map_or(0, |row| row.0);
         first_fact(sentence, corpus, last, |count| self.reward(count))
     }

@@ -1,9 +1,9 @@
-//! First: how often do subject and object of the sentence's first fact occur together in the
-//! corpus? One look-up per sentence (paper, “First”).
+//! First: a reward for the number of times that head and tail of the sentence's first fact occur
+//! together in the corpus. One query per sentence (paper, “First”).
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by the count of its first valid triplet.
+    /// Rewards a sentence by the count of its first valid triplet.
     pub struct First {
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
@@ -11,15 +11,15 @@ settings! {
 }
 
 impl SentenceRule for First {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
         let Some((index, triplet)) = sentence.first_valid_triplet() else {
-            return abstain("no valid triplet");
+            return Ok(Verdict::abstain("no valid triplet"));
         };
         let Some(query) = triplet.word_query() else {
-            return abstain("fewer than two content words");
+            return Ok(Verdict::abstain("fewer than two content words"));
         };
-        let count = corpus.count(query.enough(self.tiers.top()))?;
-        verdict(self.tiers.reward(count)).because(index, count)
+        let count = corpus.count(query.limit(self.tiers.top()))?;
+        Ok(Verdict::new(self.tiers.reward(count)).because(index, count))
     }
 }
 
@@ -35,9 +35,9 @@ mod tests {
         // The paper's example.
         let text =
             sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &FILM);
-        let judged = run(&First::default(), &text, &counts(&[(DIRECTED, 50)]));
-        assert_eq!((judged.reward, judged.count, judged.triplet), (Some(0.1), Some(50), Some(0)));
-        assert_eq!(judged.asked.len(), 1);
+        let scored = run(&First::default(), &text, &counts(&[(DIRECTED, 50)]));
+        assert_eq!((scored.reward, scored.count, scored.triplet), (Some(0.1), Some(50), Some(0)));
+        assert_eq!(scored.requests.len(), 1);
     }
 
     #[test]
@@ -46,8 +46,8 @@ mod tests {
             "He was born in Rome.",
             &[("He", "born in", "Rome"), ("Mario Camerini", "born in", "Rome")],
         );
-        let judged = run(&First::default(), &text, &counts(&[("Mario AND Camerini AND Rome", 3)]));
-        assert_eq!((judged.reward, judged.triplet), (Some(-0.1), Some(1)));
+        let scored = run(&First::default(), &text, &counts(&[("Mario AND Camerini AND Rome", 3)]));
+        assert_eq!((scored.reward, scored.triplet), (Some(-0.1), Some(1)));
     }
 
     #[test]

@@ -1,24 +1,25 @@
-//! Forag: which share of a sentence's claims follows from the evidence? After FoRAG (Cai et al.
-//! 2024), whose code is not public: this is our own rendering of its sentence rewards, without the
-//! reward model that is trained on them there.
+//! Forag: the share of a sentence's claims that follow from the evidence. After FoRAG (Cai et al.
+//! 2024), whose code is not public: our version of its sentence rewards, without the reward model
+//! that is trained on them there.
+use corver_sdk::chat::{LIST_CLAIMS, extract_claims};
 use corver_sdk::prelude::*;
-use corver_sdk::{LIST_STATEMENTS, at_least_one, probability, statements};
+use corver_sdk::{Entailment, at_least_one, probability};
 
 settings! {
-    /// Pays the last token of a sentence by the share of its claims that follow from the evidence.
+    /// Rewards the last token of a sentence by the share of its claims that follow from the evidence.
     pub struct Forag {
-        /// What a share of 1 earns more than one of 0.
+        /// Reward of a share of 1, less that of a share of 0.
         pub scale: f64 = 2.0,
-        /// What a share of 0 earns.
+        /// Reward of a share of 0.
         pub shift: f64 = -1.0,
         /// A claim counts if it follows from the evidence with at least this probability.
         pub threshold: f64 = 0.5,
-        /// Claims of a sentence that are looked at, the first ones.
+        /// Greatest number of claims of a sentence; the others are ignored.
         pub claims: u32 = 20,
-        /// How often a list of claims is asked for until it can be read.
+        /// Requests for a list of claims until a reply can be parsed.
         pub tries: u32 = 2,
-        /// What the chat model is told before a sentence whose claims it is to list.
-        pub extract_prompt: String = LIST_STATEMENTS.to_owned(),
+        /// Instructions to the chat model for listing the claims of a sentence.
+        pub extract_prompt: String = LIST_CLAIMS.to_owned(),
     }
 }
 
@@ -29,41 +30,49 @@ impl Forag {
         evidence: &str,
         sentence: &Sentence,
         corpus: &Corpus,
-    ) -> Outcome {
+    ) -> Result<Verdict, Pending> {
         let Some(last) = sentence.text.chars().count().checked_sub(1) else {
-            return abstain("an empty sentence");
+            return Ok(Verdict::abstain("an empty sentence"));
         };
         let listed =
-            statements(corpus, &self.extract_prompt, question, &sentence.text, self.tries)?;
+            extract_claims(corpus, &self.extract_prompt, question, &sentence.text, self.tries)?;
         let Some(mut claims) = listed else {
-            return abstain("no list of its claims could be read");
+            return Ok(Verdict::abstain("no list of its claims could be read"));
         };
         claims.truncate(self.claims as usize);
         if claims.is_empty() {
-            return abstain("no claim");
+            return Ok(Verdict::abstain("no claim"));
         }
-        let answers = corpus.entailments(claims.iter().map(|claim| Pair::new(evidence, claim)))?;
-        let follow =
-            answers.iter().filter(|answer| f64::from(answer.entail) >= self.threshold).count();
-        let share = follow as f64 / claims.len() as f64;
-        points([(last, self.scale * share + self.shift)])
-            .note(&format!("{follow} of {} claims follow", claims.len()))
+        let pairs = claims.iter().map(|claim| NliPair::new(evidence, claim));
+        let entailments = corpus.entailments(pairs)?;
+        let is_entailed = |nli: &&Entailment| f64::from(nli.entail) >= self.threshold;
+        let entailed = entailments.iter().filter(is_entailed).count();
+        let share = entailed as f64 / claims.len() as f64;
+        Ok(Verdict::token_rewards([(last, self.scale * share + self.shift)])
+            .note(&format!("{entailed} of {} claims follow", claims.len())))
     }
 }
 
 impl CompletionRule for Forag {
-    const ASKS: &'static [Verifier] = &[Verifier::Chat, Verifier::Nli];
+    const REQUIRES: &'static [Capability] = &[Capability::Chat, Capability::Nli];
     const READS_TRIPLETS: bool = false;
+    const CREDIT: CreditKind = CreditKind::TokenRewards;
 
-    fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
+    fn score_sentences(
+        &self,
+        completion: &Completion,
+        contexts: &[SentenceContext],
+    ) -> Vec<Result<Verdict, Pending>> {
         let evidence = completion.evidence.join("\n");
-        let judge = |(sentence, corpus): (&Sentence, &Corpus)| {
-            if evidence.trim().is_empty() {
-                return abstain("no evidence");
-            }
-            self.score(&completion.question, &evidence, sentence, corpus)
-        };
-        completion.sentences.iter().zip(corpora).map(judge).collect()
+        let mut outcomes = Vec::new();
+        for SentenceContext { sentence, corpus } in contexts {
+            outcomes.push(if evidence.trim().is_empty() {
+                Ok(Verdict::abstain("no evidence"))
+            } else {
+                self.score(&completion.question, &evidence, sentence, corpus)
+            });
+        }
+        outcomes
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -81,13 +90,13 @@ corver_sdk::export!(Forag);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corver_sdk::testing::{FakeCorpus, Judged, check_with, completion, run_completion};
-    use corver_sdk::{Credit, Point, configured};
+    use corver_sdk::testing::{FakeCorpus, ScoredSentence, check_with, completion, run_completion};
+    use corver_sdk::{Credit, TokenReward, configured};
 
     const TEXT: &str = "Rome, in Italy, is old.";
     const CLAIMS: &str = "- Rome is in Italy.\n- Rome is old.\n- Italy is old.";
 
-    fn judged(rule: &Forag, evidence: &[&str], reply: &str) -> Judged {
+    fn judged(rule: &Forag, evidence: &[&str], reply: &str) -> ScoredSentence {
         let mut completion = completion(&[(TEXT, &[])]);
         completion.evidence = evidence.iter().map(|&text| text.to_owned()).collect();
         let premise = evidence.join("\n");
@@ -101,7 +110,7 @@ mod tests {
 
     fn paid(reward: f32) -> Option<Credit> {
         // "Rome, in Italy, is old." has 23 characters.
-        Some(Credit::Points(vec![Point { character: 22, reward }]))
+        Some(Credit::TokenRewards(vec![TokenReward { character: 22, reward }]))
     }
 
     #[test]
@@ -110,9 +119,9 @@ mod tests {
         // 0.9 and 0.5 are at least 0.5, 0.49 is not: f = 2/3, and 2 · 2/3 − 1 = 1/3.
         let two_of_three = judged(&Forag::default(), &evidence, CLAIMS);
         assert_eq!((two_of_three.reward, two_of_three.credit), (Some(1.0 / 3.0), paid(1.0 / 3.0)));
-        assert_eq!(two_of_three.asked.len(), 1 + 3);
+        assert_eq!(two_of_three.requests.len(), 1 + 3);
         assert_eq!(
-            two_of_three.asked[3],
+            two_of_three.requests[3],
             "nli: Rome is a city in Italy.\nIt was founded in 753 BC. => Italy is old."
         );
         // All: 2 · 1 − 1. None: 2 · 0 − 1.
@@ -125,7 +134,7 @@ mod tests {
         let rule: Forag =
             configured(r#"{"scale": 3, "shift": 0, "threshold": 0.4, "claims": 2}"#).unwrap();
         assert_eq!(judged(&rule, &["Rome."], CLAIMS).reward, Some(3.0));
-        assert_eq!(judged(&rule, &["Rome."], CLAIMS).asked.len(), 1 + 2);
+        assert_eq!(judged(&rule, &["Rome."], CLAIMS).requests.len(), 1 + 2);
         let refused = |json: &str| configured::<Forag>(json).unwrap_err();
         assert!(refused(r#"{"scale": 1e39}"#).contains("`scale`"));
         assert!(refused(r#"{"threshold": -1}"#).contains("`threshold`"));
@@ -136,8 +145,8 @@ mod tests {
     #[test]
     fn abstains_without_evidence_or_claims() {
         let unpaid = |evidence: &[&str], reply| {
-            let judged = judged(&Forag::default(), evidence, reply);
-            (judged.reward, judged.note.unwrap())
+            let scored = judged(&Forag::default(), evidence, reply);
+            (scored.reward, scored.note.unwrap())
         };
         assert_eq!(unpaid(&[], CLAIMS), (None, "no evidence".into()));
         assert_eq!(unpaid(&["Rome."], "NONE"), (None, "no claim".into()));

@@ -1,39 +1,39 @@
-//! Fspo-answer: a judge, and FSPO's reward (Li and Ng 2025): the words that the answer has in
-//! common with a gold, if the format is kept. With `fspo`, which gives the advantages of single
-//! sentences their sign.
+//! Fspo-answer: FSPO's answer reward (Li and Ng 2025): the word overlap of the answer with a gold,
+//! if the format is right. For use with `fspo`, which sets the sign of the advantages of single
+//! sentences.
 //!
 //! The score is `f1_score` of the published code (github.com/nusnlp/FSPO at 7f5e4f9,
 //! verl/utils/reward_score/hotpot.py).
+use corver_sdk::Variant;
+use corver_sdk::overlap::token_f1;
 use corver_sdk::prelude::*;
-use corver_sdk::{Variant, keeps_template, token_f1};
+use corver_sdk::tags::has_template;
 
 settings! {
-    /// Pays an answer by its overlap with the nearest gold, from 0 to 1, and nothing where the
-    /// format is broken.
+    /// Rewards an answer by its overlap with the nearest gold, 0 to 1; 0 if the format is broken.
     pub struct FspoAnswer {
-        /// `paper`: the format is paid in addition. `upstream`: it is not, as in the published
-        /// code.
+        /// `paper`: adds a format reward. `upstream`: does not, as in the published code.
         pub variant: Variant = Variant::Paper,
-        /// Paid in addition where the format is kept, with `variant = "paper"`.
-        pub kept: f64 = 1.0,
-        /// Paid where it is broken, with `variant = "paper"`.
+        /// Format reward of a well-formed completion, with `variant = "paper"`.
+        pub well_formed: f64 = 1.0,
+        /// Format reward of another one, with `variant = "paper"`.
         pub broken: f64 = 0.0,
     }
 }
 
 impl ResponseRule for FspoAnswer {
-    fn grade(&self, completion: &Completion, _: &Corpus) -> Graded {
-        let is_kept = keeps_template(&completion.text);
-        let format = match (self.variant, is_kept) {
+    fn grade(&self, completion: &Completion, _: &Corpus) -> Result<Grade, Pending> {
+        let is_well_formed = has_template(&completion.text);
+        let format = match (self.variant, is_well_formed) {
             (Variant::Upstream, _) => 0.0,
-            (Variant::Paper, true) => self.kept,
+            (Variant::Paper, true) => self.well_formed,
             (Variant::Paper, false) => self.broken,
         };
-        if !is_kept {
-            return grade(format, "BROKEN");
+        if !is_well_formed {
+            return Ok(Grade::new(format, "BROKEN"));
         }
         if completion.golds.is_empty() {
-            return grade(format, "NO_GOLD");
+            return Ok(Grade::new(format, "NO_GOLD"));
         }
         let answer = normalized(&completion.answer);
         let score = completion
@@ -48,11 +48,11 @@ impl ResponseRule for FspoAnswer {
         } else {
             "BAD"
         };
-        grade(format + score, label).note(&format!("F1 {score:.2}"))
+        Ok(Grade::new(format + score, label).note(&format!("F1 {score:.2}")))
     }
 
     fn validate(&self) -> Result<(), String> {
-        finite("kept", self.kept)?;
+        finite("well_formed", self.well_formed)?;
         finite("broken", self.broken)
     }
 }
@@ -72,30 +72,31 @@ fn normalized(text: &str) -> Vec<String> {
 
 /// Returns the text with a space for each run of letters and digits that is an article.
 fn without_articles(text: &str) -> String {
-    let mut kept = String::new();
+    let mut cleaned = String::new();
     let mut rest = text;
     while !rest.is_empty() {
         let (word, behind) =
             rest.split_at(rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len()));
         let (between, next) =
             behind.split_at(behind.find(char::is_alphanumeric).unwrap_or(behind.len()));
-        kept.push_str(if matches!(word, "a" | "an" | "the") { " " } else { word });
-        kept.push_str(between);
+        cleaned.push_str(if matches!(word, "a" | "an" | "the") { " " } else { word });
+        cleaned.push_str(between);
         rest = next;
     }
-    kept
+    cleaned
 }
 
 /// Returns F1; but where either text is “yes”, “no” or “no answer”, 1 if one of the texts is a word
 /// of the other, else 0. So “yes, it is” is a yes, and “no answer”, being two words, does not even
 /// match itself.
 fn overlap(answer: &[String], gold: &[String]) -> f64 {
-    let (said, wanted) = (answer.join(" "), gold.join(" "));
+    let answer_text = answer.join(" ");
+    let gold_text = gold.join(" ");
     let is_special = |text: &str| matches!(text, "yes" | "no" | "no answer");
-    if !is_special(&said) && !is_special(&wanted) {
+    if !is_special(&answer_text) && !is_special(&gold_text) {
         return token_f1(answer, gold);
     }
-    if gold.contains(&said) || answer.contains(&wanted) { 1.0 } else { 0.0 }
+    if gold.contains(&answer_text) || answer.contains(&gold_text) { 1.0 } else { 0.0 }
 }
 
 corver_sdk::export_response_rule!(FspoAnswer);
@@ -121,7 +122,7 @@ mod tests {
             (graded(&upstream(), golds, &text).0, graded(&FspoAnswer::default(), golds, &text).0);
         assert!(
             (with_format - alone - 1.0).abs() < 1e-6,
-            "the format is kept: {with_format}, {alone}"
+            "the format is well_formed: {with_format}, {alone}"
         );
         alone
     }
@@ -181,7 +182,8 @@ mod tests {
         let broken = "<think>I remember.</think><answer>Rome";
         assert_eq!(graded(&upstream(), &["Rome"], broken), (0.0, "BROKEN".into()));
         assert_eq!(graded(&FspoAnswer::default(), &["Rome"], broken), (0.0, "BROKEN".into()));
-        let rule: FspoAnswer = configured_response(r#"{"kept": 0.5, "broken": -2}"#).unwrap();
+        let rule: FspoAnswer =
+            configured_response(r#"{"well_formed": 0.5, "broken": -2}"#).unwrap();
         assert_eq!(graded(&rule, &["Rome"], broken), (-2.0, "BROKEN".into()));
         assert_eq!(graded(&rule, &["Rome"], &format!("{broken}</answer>")), (1.5, "GOOD".into()));
     }
@@ -197,7 +199,9 @@ mod tests {
             (0.0, "NO_GOLD".into())
         );
         assert!(
-            configured_response::<FspoAnswer>(r#"{"kept": 1e39}"#).unwrap_err().contains("`kept`")
+            configured_response::<FspoAnswer>(r#"{"well_formed": 1e39}"#)
+                .unwrap_err()
+                .contains("`well_formed`")
         );
     }
 

@@ -1,48 +1,64 @@
-//! FSPO (Li and Ng 2025): does a sentence of the reasoning follow from the evidence? It earns
-//! nothing itself: the advantages of its tokens become positive if so, and negative if not. What is
-//! rewarded is the answer (`fspo-answer`).
+//! FSPO (Li and Ng 2025): the advantages of a sentence's tokens become positive if the sentence
+//! follows from the evidence, and negative if not. The reward itself is for the answer
+//! (`fspo-answer`).
 use corver_sdk::prelude::*;
-use corver_sdk::{Variant, keeps_template, probability};
+use corver_sdk::tags::has_template;
+use corver_sdk::{Variant, probability};
 
 settings! {
-    /// Gives the advantages of a sentence the sign that the evidence gives the sentence.
+    /// Sets the sign of a sentence's advantages by the evidence.
     pub struct Fspo {
-        /// `paper`: sentences of the think block are labelled. `upstream`: those of the answer are
-        /// as well, and are always right, as in the published code.
+        /// `paper`: sentences of the think block get a sign. `upstream`: those of the answer do as
+        /// well, always a positive one, as in the published code.
         pub variant: Variant = Variant::Paper,
         /// A sentence is right if it follows from the evidence with more than this probability.
         pub threshold: f64 = 0.5,
     }
 }
 
-impl CompletionRule for Fspo {
-    const ASKS: &'static [Verifier] = &[Verifier::Nli];
-    const READS_TRIPLETS: bool = false;
+impl Fspo {
+    fn score(
+        &self,
+        sentence: &Sentence,
+        evidence: &str,
+        corpus: &Corpus,
+    ) -> Result<Verdict, Pending> {
+        if sentence.section == Section::Think {
+            let entailments = corpus.entailments([NliPair::new(evidence, &sentence.text)])?;
+            let entail = f64::from(entailments[0].entail);
+            let verdict = Verdict::advantage_sign(entail > self.threshold);
+            return Ok(verdict.note(&format!("follows with {entail:.3}")));
+        }
+        Ok(match self.variant {
+            Variant::Upstream => Verdict::advantage_sign(true).note("outside the think block"),
+            Variant::Paper => Verdict::abstain("outside the think block"),
+        })
+    }
+}
 
-    fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
+impl CompletionRule for Fspo {
+    const REQUIRES: &'static [Capability] = &[Capability::Nli];
+    const READS_TRIPLETS: bool = false;
+    const CREDIT: CreditKind = CreditKind::AdvantageSign;
+
+    fn score_sentences(
+        &self,
+        completion: &Completion,
+        contexts: &[SentenceContext],
+    ) -> Vec<Result<Verdict, Pending>> {
         let evidence = completion.evidence.join("\n");
-        let reason = if evidence.trim().is_empty() {
-            Some("no evidence")
-        } else if !keeps_template(&completion.text) {
-            Some("the format is broken")
-        } else {
-            None
-        };
-        let judge = |(sentence, corpus): (&Sentence, &Corpus)| match (
-            reason,
-            sentence.section,
-            self.variant,
-        ) {
-            (Some(reason), ..) => abstain(reason),
-            (None, Section::Think, _) => {
-                let answers = corpus.entailments([Pair::new(&evidence, &sentence.text)])?;
-                let entail = f64::from(answers[0].entail);
-                label(entail > self.threshold).note(&format!("follows with {entail:.3}"))
-            }
-            (None, _, Variant::Upstream) => label(true).note("outside the think block"),
-            (None, _, Variant::Paper) => abstain("outside the think block"),
-        };
-        completion.sentences.iter().zip(corpora).map(judge).collect()
+        let has_template = has_template(&completion.text);
+        let mut outcomes = Vec::new();
+        for SentenceContext { sentence, corpus } in contexts {
+            outcomes.push(if evidence.trim().is_empty() {
+                Ok(Verdict::abstain("no evidence"))
+            } else if !has_template {
+                Ok(Verdict::abstain("the format is broken"))
+            } else {
+                self.score(sentence, &evidence, corpus)
+            });
+        }
+        outcomes
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -55,12 +71,14 @@ corver_sdk::export!(Fspo);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corver_sdk::testing::{FakeCorpus, Judged, check, check_with, response, run_completion};
+    use corver_sdk::testing::{
+        FakeCorpus, ScoredSentence, check, check_with, response, run_completion,
+    };
     use corver_sdk::{Credit, configured};
 
     const TEXT: &str = "<think>Rome is old.</think><answer>Rome</answer>";
 
-    fn judged(rule: &Fspo, text: &str, evidence: &[&str], entail: f32) -> Vec<Judged> {
+    fn judged(rule: &Fspo, text: &str, evidence: &[&str], entail: f32) -> Vec<ScoredSentence> {
         let mut completion = response("Where?", &["Rome"], text);
         completion.evidence = evidence.iter().map(|&text| text.to_owned()).collect();
         run_completion(
@@ -71,13 +89,15 @@ mod tests {
     }
 
     fn rewards(rule: &Fspo, text: &str, entail: f32) -> Vec<Option<f32>> {
-        let judged =
+        let scored =
             judged(rule, text, &["Rome was founded in 753 BC.", "It is in Italy."], entail);
         assert!(
-            judged.iter().all(|judged| judged.credit == judged.reward.map(|_| Credit::Sign)),
-            "{judged:?}"
+            scored
+                .iter()
+                .all(|scored| scored.credit == scored.reward.map(|_| Credit::AdvantageSign)),
+            "{scored:?}"
         );
-        judged.iter().map(|judged| judged.reward).collect()
+        scored.iter().map(|scored| scored.reward).collect()
     }
 
     #[test]
@@ -111,10 +131,12 @@ mod tests {
                 assert!(rewards(&rule, text, 1.0).iter().all(Option::is_none), "{text:?}");
             }
             for evidence in [&[][..], &[" "]] {
-                let judged = judged(&rule, TEXT, evidence, 1.0);
-                assert_eq!(judged[0].note.as_deref(), Some("no evidence"));
+                let scored = judged(&rule, TEXT, evidence, 1.0);
+                assert_eq!(scored[0].note.as_deref(), Some("no evidence"));
                 assert!(
-                    judged.iter().all(|judged| judged.reward.is_none() && judged.asked.is_empty())
+                    scored
+                        .iter()
+                        .all(|scored| scored.reward.is_none() && scored.requests.is_empty())
                 );
             }
         }
@@ -122,9 +144,9 @@ mod tests {
 
     #[test]
     fn evidence_is_joined_by_lines() {
-        let judged = judged(&Fspo::default(), TEXT, &["A.", "B."], 0.75);
-        assert_eq!(judged[0].asked, ["nli: A.\nB. => Rome is old."]);
-        assert_eq!(judged[0].note.as_deref(), Some("follows with 0.750"));
+        let scored = judged(&Fspo::default(), TEXT, &["A.", "B."], 0.75);
+        assert_eq!(scored[0].requests, ["nli: A.\nB. => Rome is old."]);
+        assert_eq!(scored[0].note.as_deref(), Some("follows with 0.750"));
     }
 
     #[test]

@@ -1,30 +1,29 @@
 //! Knowrl: KnowRL's reward (Ren et al. 2025) for whole completions: r_format + r_correct + r_fact.
-//! It is the whole reward: give it as the judge, with `reward.lambda_corver = 0` and
-//! `reward.lambda_format = 0`.
+//! Use it alone, as the answer judge, with `reward.lambda_corver = 0` and `reward.lambda_format = 0`.
+use corver_sdk::chat::{LIST_CLAIMS, has_word, parse_bullets};
 use corver_sdk::prelude::*;
-use corver_sdk::{
-    LIST_STATEMENTS, Variant, at_least_one, between_tags, has_word, listed, probability,
-};
+use corver_sdk::tags::between_tags;
+use corver_sdk::{Variant, at_least_one, probability};
 
 settings! {
-    /// Pays format, a right answer, and reasoning whose facts are supported.
+    /// Rewards the format, a right answer, and reasoning whose facts are supported.
     pub struct KnowRl {
-        /// `paper`: the three rewards add up. `upstream`: facts are paid where the answer is wrong
-        /// only, as in the published code.
+        /// `paper`: the three rewards add up. `upstream`: facts are rewarded only if the answer is
+        /// wrong, as in the published code.
         pub variant: Variant = Variant::Paper,
         /// A fact is supported if it follows from one of its passages with at least this
         /// probability.
         pub threshold: f64 = 0.3,
-        /// Passages that are searched for each fact.
+        /// Passages per fact.
         pub passages: u32 = 5,
-        /// So many facts, and fewer, are paid less than their share: by exp(1 − gamma / facts).
+        /// With this number of facts or fewer, the fact reward is multiplied by exp(1 − gamma / facts).
         pub gamma: f64 = 10.0,
-        /// Facts that are verified, the first ones.
+        /// Greatest number of facts; the others are ignored.
         pub facts: u32 = 100,
-        /// What the chat model is told before question, golds and answer.
+        /// Instructions to the chat model for judging the answer.
         pub judge_prompt: String = JUDGE.to_owned(),
-        /// What the chat model is told before a text whose facts it is to list.
-        pub facts_prompt: String = LIST_STATEMENTS.to_owned(),
+        /// Instructions to the chat model for listing the facts of a text.
+        pub facts_prompt: String = LIST_CLAIMS.to_owned(),
     }
 }
 
@@ -32,37 +31,39 @@ const JUDGE: &str = "Grade the answer to the question below. Any of the gold ans
 contradicts them is not. Reply with one letter: A if the answer is correct, B if it is incorrect, C if no answer is attempted.";
 
 impl ResponseRule for KnowRl {
-    const ASKS: &'static [Verifier] = &[Verifier::Chat, Verifier::Nli, Verifier::Passages];
+    const REQUIRES: &'static [Capability] =
+        &[Capability::Chat, Capability::Nli, Capability::Passages];
 
-    fn grade(&self, completion: &Completion, corpus: &Corpus) -> Graded {
-        let format = if keeps_format(&completion.text) { 1.0 } else { -1.0 };
+    fn grade(&self, completion: &Completion, corpus: &Corpus) -> Result<Grade, Pending> {
+        let format = if has_format(&completion.text) { 1.0 } else { -1.0 };
         let answer = between_tags(&completion.text, "answer")
             .map(str::trim)
             .filter(|answer| !answer.is_empty());
-        let judged = answer
-            .filter(|_| !completion.golds.is_empty())
-            .map(|answer| self.ask_judge(completion, answer));
-        let mut replies =
-            corpus.chats([self.ask_facts(completion)].into_iter().chain(judged))?.into_iter();
-        let listed = replies.next().and_then(|reply| listed(&reply));
-        let (correct, label) = match (answer, replies.next()) {
+        let mut prompts = vec![self.facts_prompt(completion)];
+        if let Some(answer) = answer
+            && !completion.golds.is_empty()
+        {
+            prompts.push(self.judge_prompt(completion, answer));
+        }
+        let replies = corpus.chats(prompts)?;
+        let (correct, label) = match (answer, replies.get(1)) {
             (None, _) => (-1.0, "NO_ANSWER"),
             (Some(_), None) => (0.0, "NO_GOLD"),
-            (Some(_), Some(reply)) => read_judge(&reply),
+            (Some(_), Some(reply)) => parse_judge_reply(reply),
         };
-        let shown = format!("format {format:+}, correct {correct:+}");
+        let note = format!("format {format:+}, correct {correct:+}");
         if self.variant == Variant::Upstream && correct != -1.0 {
-            return grade(format + correct, label).note(&shown);
+            return Ok(Grade::new(format + correct, label).note(&note));
         }
-        let Some(facts) = &listed else {
-            return grade(format + correct, label)
-                .note(&format!("{shown}, no list of facts could be read"));
+        let Some(mut facts) = parse_bullets(&replies[0]) else {
+            let note = format!("{note}, no list of facts could be read");
+            return Ok(Grade::new(format + correct, label).note(&note));
         };
-        let facts = &facts[..facts.len().min(self.facts as usize)];
-        let supported = self.supported(facts, completion, corpus)?;
+        facts.truncate(self.facts as usize);
+        let supported = self.count_supported(&facts, completion, corpus)?;
         let fact = self.fact_reward(supported, facts.len());
-        grade(format + correct + fact, label)
-            .note(&format!("{shown}, {supported} of {} facts {fact:+.3}", facts.len()))
+        let note = format!("{note}, {supported} of {} facts {fact:+.3}", facts.len());
+        Ok(Grade::new(format + correct + fact, label).note(&note))
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -78,47 +79,49 @@ impl ResponseRule for KnowRl {
 }
 
 impl KnowRl {
-    fn ask_judge(&self, completion: &Completion, answer: &str) -> Prompt {
-        let golds = completion.golds.iter().map(|gold| ("gold", gold.as_str()));
-        let fields = [("question", completion.question.as_str())]
-            .into_iter()
-            .chain(golds)
-            .chain([("answer", answer)]);
-        Prompt {
-            max_tokens: 4096,
-            ..Prompt::tagged(&self.judge_prompt, &fields.collect::<Vec<_>>())
-        }
+    fn judge_prompt(&self, completion: &Completion, answer: &str) -> ChatPrompt {
+        let mut fields = vec![("question", completion.question.as_str())];
+        fields.extend(completion.golds.iter().map(|gold| ("gold", gold.as_str())));
+        fields.push(("answer", answer));
+        ChatPrompt { max_tokens: 4096, ..ChatPrompt::tagged(&self.judge_prompt, &fields) }
     }
 
-    fn ask_facts(&self, completion: &Completion) -> Prompt {
+    fn facts_prompt(&self, completion: &Completion) -> ChatPrompt {
         let text = between_tags(&completion.text, "think").unwrap_or(&completion.text).trim();
         let fields = [("question", completion.question.as_str()), ("text", text)];
-        Prompt { max_tokens: 4096, ..Prompt::tagged(&self.facts_prompt, &fields) }
+        ChatPrompt { max_tokens: 4096, ..ChatPrompt::tagged(&self.facts_prompt, &fields) }
     }
 
-    /// How many facts follow from a passage of the document with the completion's title; from one
-    /// of any document without a title.
-    fn supported(
+    /// Returns the number of facts that follow from a passage: of the document with the completion's
+    /// title or, without a title, of any document.
+    fn count_supported(
         &self,
         facts: &[String],
         completion: &Completion,
         corpus: &Corpus,
-    ) -> Result<usize, corver_sdk::Ask> {
+    ) -> Result<usize, Pending> {
         let title = completion.title.as_ref().filter(|title| !title.trim().is_empty());
-        let search = |fact: &String| {
-            let query = title.map_or(fact.clone(), |title| format!("{title} {fact}"));
-            Search { title: title.cloned(), query, k: self.passages }
-        };
-        let found = corpus.passages(facts.iter().map(search))?;
-        let pairs = facts.iter().zip(&found).flat_map(|(fact, passages)| {
-            passages.iter().map(move |passage| Pair::new(&passage.text, fact))
+        let searches = facts.iter().map(|fact| Search {
+            title: title.cloned(),
+            query: title.map_or(fact.clone(), |title| format!("{title} {fact}")),
+            k: self.passages,
         });
-        let mut answers =
-            corpus.entailments(pairs)?.into_iter().map(|answer| f64::from(answer.entail));
-        let best = found.iter().map(|passages| {
-            answers.by_ref().take(passages.len()).fold(f64::NEG_INFINITY, f64::max)
-        });
-        Ok(best.filter(|&best| best >= self.threshold).count())
+        let found = corpus.passages(searches)?;
+        let mut pairs = Vec::new();
+        for (fact, passages) in facts.iter().zip(&found) {
+            pairs.extend(passages.iter().map(|passage| NliPair::new(&passage.text, fact)));
+        }
+        let mut entailments = corpus.entailments(pairs)?.into_iter();
+        let mut supported = 0;
+        for passages in &found {
+            // All of a fact's entailments are consumed, whether or not the first one suffices.
+            let own = entailments.by_ref().take(passages.len());
+            let best = own.map(|nli| f64::from(nli.entail)).fold(f64::NEG_INFINITY, f64::max);
+            if best >= self.threshold {
+                supported += 1;
+            }
+        }
+        Ok(supported)
     }
 
     fn fact_reward(&self, supported: usize, facts: usize) -> f64 {
@@ -131,53 +134,58 @@ impl KnowRl {
     }
 }
 
-/// Whether think and answer block are all there is, neither is empty, and neither holds a further
-/// `<think>` or `<answer>`. A first `<think>` may be missing. As the published pattern, which does
-/// not look for those at the first character of a block.
-fn keeps_format(text: &str) -> bool {
-    let text = text.strip_suffix('\n').unwrap_or(text);
-    let blocks = || {
-        let inside = text.strip_prefix("<think>").unwrap_or(text).strip_suffix("</answer>")?;
-        let (think, answer) = split_after_first(inside, "<answer>")?;
-        Some((think.trim_end().strip_suffix("</think>")?, answer))
-    };
-    let is_plain = |block: &str| {
-        let block = block.trim();
-        !block.is_empty()
-            && ["<think>", "<answer>"].iter().all(|tag| split_after_first(block, tag).is_none())
-    };
-    blocks().is_some_and(|(think, answer)| is_plain(think) && is_plain(answer))
+/// Returns true if the text is a think and an answer block, neither is empty, and neither contains a
+/// further `<think>` or `<answer>`. The first `<think>` may be missing. As in the published pattern, a
+/// tag at the first character of a block is not seen.
+fn has_format(text: &str) -> bool {
+    let Some((think, answer)) = split_blocks(text) else { return false };
+    is_plain(think) && is_plain(answer)
 }
 
-/// Cuts a text at a tag that stands behind its first character.
-fn split_after_first<'a>(text: &'a str, tag: &str) -> Option<(&'a str, &'a str)> {
+fn split_blocks(text: &str) -> Option<(&str, &str)> {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let inside = text.strip_prefix("<think>").unwrap_or(text).strip_suffix("</answer>")?;
+    let (think, answer) = split_at_later_tag(inside, "<answer>")?;
+    Some((think.trim_end().strip_suffix("</think>")?, answer))
+}
+
+fn is_plain(block: &str) -> bool {
+    let block = block.trim();
+    !block.is_empty()
+        && split_at_later_tag(block, "<think>").is_none()
+        && split_at_later_tag(block, "<answer>").is_none()
+}
+
+/// Splits a text at a tag after its first character.
+fn split_at_later_tag<'a>(text: &'a str, tag: &str) -> Option<(&'a str, &'a str)> {
     let text = text.trim_start();
     let first = text.chars().next()?.len_utf8();
     let start = first + text[first..].find(tag)?;
     Some((&text[..start], &text[start + tag.len()..]))
 }
 
-/// What the judge's reply is worth: its answer block decides, if it has one that can be read. Where
-/// a reply has several of the words, the first of CORRECT, INCORRECT and NOT ATTEMPTED does, and an
-/// A is CORRECT, be it an article; as in the published code.
-fn read_judge(reply: &str) -> (f64, &'static str) {
+/// Returns the reward and label of the judge's reply. Its answer block decides if it can be read,
+/// else the whole reply does. As in the published code, the first of CORRECT, INCORRECT and NOT
+/// ATTEMPTED decides, and an A is CORRECT even as an article.
+fn parse_judge_reply(reply: &str) -> (f64, &'static str) {
     let reply = reply.to_uppercase();
-    let read = |text: &str| {
-        let has = |words: &[&str]| words.iter().any(|word| has_word(text, word));
-        if has(&["CORRECT", "A"]) {
-            Some((2.0, "GOOD"))
-        } else if has(&["INCORRECT", "B"]) {
-            Some((-1.0, "BAD"))
-        } else if has(&["NOT_ATTEMPTED", "NOT ATTEMPTED", "C"]) {
-            Some((1.0, "NOT_ATTEMPTED"))
-        } else {
-            None
-        }
-    };
     between_tags(&reply, "ANSWER")
-        .and_then(read)
-        .or_else(|| read(&reply))
+        .and_then(parse_judge_words)
+        .or_else(|| parse_judge_words(&reply))
         .unwrap_or((0.0, "UNREADABLE"))
+}
+
+fn parse_judge_words(text: &str) -> Option<(f64, &'static str)> {
+    let has_any = |words: &[&str]| words.iter().any(|word| has_word(text, word));
+    if has_any(&["CORRECT", "A"]) {
+        Some((2.0, "GOOD"))
+    } else if has_any(&["INCORRECT", "B"]) {
+        Some((-1.0, "BAD"))
+    } else if has_any(&["NOT_ATTEMPTED", "NOT ATTEMPTED", "C"]) {
+        Some((1.0, "NOT_ATTEMPTED"))
+    } else {
+        None
+    }
 }
 
 corver_sdk::export_response_rule!(KnowRl);
@@ -304,7 +312,7 @@ mod tests {
 
     #[test]
     fn judge_reply_parsing_follows_reference_order() {
-        let read = |reply: &str| read_judge(reply).0;
+        let read = |reply: &str| parse_judge_reply(reply).0;
         for (reply, score) in [
             ("correct", 2.0),
             ("INCORRECT", -1.0),
@@ -325,7 +333,7 @@ mod tests {
 
     #[test]
     fn format_check_follows_reference_pattern() {
-        for kept in [
+        for intact in [
             TEXT,
             "Rome is old.</think>\n<answer>Rome</answer>\n",
             "<think> a </think> <answer> b </answer>",
@@ -333,7 +341,7 @@ mod tests {
             "\n<think>a</think><answer>b</answer>",
             "<think><think>a</think><answer><answer>b</answer>",
         ] {
-            assert!(keeps_format(kept), "{kept:?}");
+            assert!(has_format(intact), "{intact:?}");
         }
         for broken in [
             "",
@@ -347,7 +355,7 @@ mod tests {
             "<think>a</think><answer>b<answer>c</answer>",
             "<think>a<answer>b</answer>",
         ] {
-            assert!(!keeps_format(broken), "{broken:?}");
+            assert!(!has_format(broken), "{broken:?}");
         }
     }
 

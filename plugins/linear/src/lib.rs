@@ -1,22 +1,22 @@
-//! Linear: as First, but the reward rises with every occurrence, along a straight line.
+//! Linear: as First, but the reward rises with the count along a straight line.
 use std::num::NonZeroU64;
 
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by the count of its first valid triplet, along a straight line.
+    /// Rewards a sentence by the count of its first valid triplet, along a straight line.
     pub struct Linear {
-        /// The reward of a count of 0.
+        /// Reward of a count of 0.
         pub zero: f64 = -0.3,
-        /// The reward of counts from `full` on.
+        /// Reward of counts from `full`.
         pub most: f64 = 0.1,
-        /// The count from which on the reward no longer changes.
+        /// Lowest count with the full reward.
         pub full: NonZeroU64 = NonZeroU64::new(20).unwrap(),
     }
 }
 
 impl SentenceRule for Linear {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
         let full = self.full.get();
         first_fact(sentence, corpus, full, |count| {
             let share = count as f64 / full as f64;

@@ -1,8 +1,8 @@
-//! Max: a sentence is as well attested as the best attested of its facts.
+//! Max: the best attested fact of a sentence decides.
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by the largest count of its valid triplets.
+    /// Rewards a sentence by the largest count of its valid triplets.
     pub struct Max {
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
@@ -10,12 +10,12 @@ settings! {
 }
 
 impl SentenceRule for Max {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
         let facts = corpus.count_facts(sentence, self.tiers.top())?;
         let Some((index, count)) = facts.into_iter().max_by_key(|&(_, count)| count) else {
-            return abstain("no fact that can be counted");
+            return Ok(Verdict::abstain("no fact that can be counted"));
         };
-        verdict(self.tiers.reward(Some(count))).because(index, Some(count))
+        Ok(Verdict::new(self.tiers.reward(Some(count))).because(index, Some(count)))
     }
 }
 
@@ -29,8 +29,8 @@ mod tests {
     #[test]
     fn highest_count_triplet_decides_reward() {
         let text = sentence("Mario Camerini directed Il Seduttore with Sophia Loren.", &FILM);
-        let judged = run(&Max::default(), &text, &counts(&[(DIRECTED, 0), (STARRED, 50)]));
-        assert_eq!((judged.reward, judged.count, judged.triplet), (Some(0.1), Some(50), Some(1)));
+        let scored = run(&Max::default(), &text, &counts(&[(DIRECTED, 0), (STARRED, 50)]));
+        assert_eq!((scored.reward, scored.count, scored.triplet), (Some(0.1), Some(50), Some(1)));
         let unknown = counts(&[(DIRECTED, 3)]).without(STARRED);
         assert_eq!(run(&Max::default(), &text, &unknown).reward, Some(-0.1));
         assert_eq!(

@@ -1,8 +1,8 @@
-//! Mean: every fact of a sentence earns its own reward, and the sentence their mean.
+//! Mean: the reward of a sentence is the mean of its facts' rewards.
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence the mean reward of its valid triplets.
+    /// Rewards a sentence with the mean reward of its valid triplets.
     pub struct Mean {
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
@@ -10,8 +10,9 @@ settings! {
 }
 
 impl SentenceRule for Mean {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-        mean_fact(&corpus.count_facts(sentence, self.tiers.top())?, &self.tiers)
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
+        let facts = corpus.count_facts(sentence, self.tiers.top())?;
+        Ok(mean_fact(&facts, &self.tiers))
     }
 }
 
@@ -25,9 +26,9 @@ mod tests {
     #[test]
     fn rewards_are_averaged_and_not_counts() {
         let text = sentence("Mario Camerini directed Il Seduttore with Sophia Loren.", &FILM);
-        let judged = run(&Mean::default(), &text, &counts(&[(DIRECTED, 5_000), (STARRED, 0)]));
-        assert_eq!((judged.reward, judged.count, judged.triplet), (Some(-0.1), Some(0), Some(1)));
-        assert_eq!(judged.note.as_deref(), Some("mean of 2"));
+        let scored = run(&Mean::default(), &text, &counts(&[(DIRECTED, 5_000), (STARRED, 0)]));
+        assert_eq!((scored.reward, scored.count, scored.triplet), (Some(-0.1), Some(0), Some(1)));
+        assert_eq!(scored.note.as_deref(), Some("mean of 2"));
     }
 
     #[test]

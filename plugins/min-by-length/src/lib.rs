@@ -1,4 +1,4 @@
-//! MinByLength: as Min, less what the minimum of so many facts earns on average.
+//! MinByLength: as Min, less the average reward of the minimum of as many facts.
 //!
 //! Under Min every further fact can only lower the reward, so a policy learns to say less (paper,
 //! “Why Min underperforms”). Here a sentence is compared with others of its number of facts: for a
@@ -7,7 +7,7 @@
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by the smallest count of its valid triplets, compared with sentences of as
+    /// Rewards a sentence by the smallest count of its valid triplets, compared with sentences of as
     /// many.
     pub struct MinByLength {
         /// From the count to the reward.
@@ -19,7 +19,7 @@ settings! {
 }
 
 impl MinByLength {
-    /// The mean reward of the least attested of `facts` facts that are drawn from the reference.
+    /// Returns the mean reward of the least attested of `facts` facts drawn from the reference.
     fn expected(&self, facts: usize) -> f64 {
         let mut at_least = 1.0_f64; // the share of facts in this tier or a higher one
         let tiers = self.reference.iter().zip(self.tiers.rewards());
@@ -34,13 +34,14 @@ impl MinByLength {
 }
 
 impl SentenceRule for MinByLength {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
         let facts = corpus.count_facts(sentence, self.tiers.top())?;
         let Some(&(index, count)) = facts.iter().min_by_key(|&&(_, count)| count) else {
-            return abstain("no fact that can be counted");
+            return Ok(Verdict::abstain("no fact that can be counted"));
         };
         let reward = self.tiers.reward(Some(count)) - self.expected(facts.len());
-        verdict(reward).because(index, Some(count)).note(&format!("least of {}", facts.len()))
+        let note = format!("least of {}", facts.len());
+        Ok(Verdict::new(reward).because(index, Some(count)).note(&note))
     }
 
     fn validate(&self) -> Result<(), String> {

@@ -1,9 +1,9 @@
-//! Min: a sentence is as well attested as the least attested of its facts.
-//! One look-up per valid triplet, all asked for at once (paper, “Min”).
+//! Min: the least attested fact of a sentence decides. One query per valid triplet, in one round
+//! (paper, “Min”).
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by the smallest count of its valid triplets.
+    /// Rewards a sentence by the smallest count of its valid triplets.
     pub struct Min {
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
@@ -11,13 +11,13 @@ settings! {
 }
 
 impl SentenceRule for Min {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-        // A fact that the index cannot count says nothing about the others.
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
+        // A fact without a count says nothing about the others.
         let facts = corpus.count_facts(sentence, self.tiers.top())?;
         let Some((index, count)) = facts.into_iter().min_by_key(|&(_, count)| count) else {
-            return abstain("no fact that can be counted");
+            return Ok(Verdict::abstain("no fact that can be counted"));
         };
-        verdict(self.tiers.reward(Some(count))).because(index, Some(count))
+        Ok(Verdict::new(self.tiers.reward(Some(count))).because(index, Some(count)))
     }
 }
 
@@ -33,9 +33,9 @@ mod tests {
         // The paper's example.
         let text =
             sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &FILM);
-        let judged = run(&Min::default(), &text, &counts(&[(DIRECTED, 50), (STARRED, 0)]));
-        assert_eq!((judged.reward, judged.count, judged.triplet), (Some(-0.3), Some(0), Some(1)));
-        assert_eq!(judged.asked, [DIRECTED, STARRED]);
+        let scored = run(&Min::default(), &text, &counts(&[(DIRECTED, 50), (STARRED, 0)]));
+        assert_eq!((scored.reward, scored.count, scored.triplet), (Some(-0.3), Some(0), Some(1)));
+        assert_eq!(scored.requests, [DIRECTED, STARRED]);
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! RelCheck: as First, but where subject and object are well attested, do they also occur with the
-//! relation? One look-up per sentence, two for well attested pairs (paper, appendix on RelCheck).
+//! RelCheck: as First, but a well attested pair must also occur with its relation. One query per
+//! sentence, two for well attested pairs (paper, appendix on RelCheck).
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by the count of its first valid triplet, and checks the relation of a well
+    /// Rewards a sentence by the count of its first valid triplet, and checks the relation of a well
     /// attested one.
     pub struct RelCheck {
         /// From the count to the reward.
@@ -14,27 +14,25 @@ settings! {
 }
 
 impl SentenceRule for RelCheck {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
         let Some((index, triplet)) = sentence.first_valid_triplet() else {
-            return abstain("no valid triplet");
+            return Ok(Verdict::abstain("no valid triplet"));
         };
         let Some(pair) = triplet.word_query() else {
-            return abstain("fewer than two content words");
+            return Ok(Verdict::abstain("fewer than two content words"));
         };
-        let count = corpus.count(pair.clone().enough(self.tiers.top()))?;
+        let count = corpus.count(pair.clone().limit(self.tiers.top()))?;
         if count >= Some(self.tiers.top()) {
-            // None: the pair makes a query, so pair and relation do too. Equal: the relation has no
-            // content word, or adds none.
+            // Equal queries: the relation adds no content word, so there is nothing to check.
             let related = triplet.relation_query().filter(|related| *related != pair);
             if let Some(related) = related
-                && corpus.count(related.enough(1))? == Some(0)
+                && corpus.count(related.limit(1))? == Some(0)
             {
-                return verdict(self.penalty)
-                    .because(index, count)
-                    .note("never with this relation");
+                let verdict = Verdict::new(self.penalty).because(index, count);
+                return Ok(verdict.note("never with this relation"));
             }
         }
-        verdict(self.tiers.reward(count)).because(index, count)
+        Ok(Verdict::new(self.tiers.reward(count)).because(index, count))
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -52,7 +50,7 @@ mod tests {
     const PAIR: &str = "Sophia AND Loren AND Il AND Seduttore";
     const RELATED: &str = "Sophia AND Loren AND Il AND Seduttore AND directed";
 
-    fn loren_directed(corpus: &[(&str, u64)]) -> corver_sdk::testing::Judged {
+    fn loren_directed(corpus: &[(&str, u64)]) -> corver_sdk::testing::ScoredSentence {
         let text = sentence(
             "Sophia Loren directed Il Seduttore.",
             &[("Sophia Loren", "directed", "Il Seduttore")],
@@ -69,8 +67,8 @@ mod tests {
 
     #[test]
     fn infrequent_pair_skips_relation_query() {
-        let judged = loren_directed(&[(PAIR, 19)]);
-        assert_eq!((judged.reward, judged.asked.len()), (Some(0.0), 1));
+        let scored = loren_directed(&[(PAIR, 19)]);
+        assert_eq!((scored.reward, scored.requests.len()), (Some(0.0), 1));
         assert_eq!(loren_directed(&[(PAIR, 0)]).reward, Some(-0.3));
     }
 
@@ -81,8 +79,8 @@ mod tests {
         assert_eq!(run(&RelCheck::default(), &text, &unknown).reward, Some(0.1));
         for relation in [" ", "was for", "is"] {
             let empty = sentence("It is so.", &[("Sophia Loren", relation, "Il Seduttore")]);
-            let judged = run(&RelCheck::default(), &empty, &counts(&[(PAIR, 99)]));
-            assert_eq!((judged.reward, judged.asked.len()), (Some(0.1), 1), "{relation:?}");
+            let scored = run(&RelCheck::default(), &empty, &counts(&[(PAIR, 99)]));
+            assert_eq!((scored.reward, scored.requests.len()), (Some(0.1), 1), "{relation:?}");
         }
     }
 

@@ -1,55 +1,54 @@
 //! Rlfh: RLFH's reward (Wen et al. 2024). A chat model lists the statements of a sentence, verifies
-//! each against passages and says how much it helps; truth is paid where a statement ends,
-//! information where the sentence does.
+//! each against passages and rates its helpfulness. The truth reward goes to the last token of a
+//! statement, the information reward to the last token of the sentence.
+use corver_sdk::chat::{LIST_CLAIMS, extract_claims};
+use corver_sdk::overlap::subsequence_end;
 use corver_sdk::prelude::*;
 use corver_sdk::schemars::JsonSchema;
 use corver_sdk::serde::{Deserialize, Serialize};
-use corver_sdk::{Ask, LIST_STATEMENTS, at_least_one, statements, subsequence_end};
+use corver_sdk::{Passage, at_least_one};
 
 settings! {
-    /// Pays true and helpful statements, token by token.
+    /// Rewards true and helpful statements, token by token.
     pub struct Rlfh {
-        /// The published numbers: `readme`, the recipe that is recommended there; `code`, the
-        /// defaults of the code; `training`, those of its training script.
+        /// Published numbers: `readme`, the recommended recipe; `code`, the defaults of the code;
+        /// `training`, those of its training script.
         pub preset: Preset = Preset::Readme,
-        /// In place of the preset's, the worth of Correct, Hedged correct, Vague, Hedged wrong and
-        /// Wrong.
+        /// Rewards of Correct, Hedged correct, Vague, Hedged wrong and Wrong; `null`: the preset's.
         pub truth: Option<[f64; 5]> = None,
-        /// In place of the preset's, the worth of helpfulness 1, 2, 3, 4 and 5.
+        /// Rewards of helpfulness 1, 2, 3, 4 and 5; `null`: the preset's.
         pub information: Option<[f64; 5]> = None,
-        /// Weight of truth.
+        /// Weight of the truth reward.
         pub truth_weight: f64 = 1.0,
-        /// Weight of information; `null` takes the preset's.
+        /// Weight of the information reward; `null`: the preset's.
         pub info_weight: Option<f64> = None,
-        /// The least that the information of a sentence counts, before `mu` is added.
+        /// Lower bound of a sentence's information, before `mu` is added.
         pub epsilon: f64 = -0.9,
-        /// Added to the information of a sentence before the logarithm is taken; more than
-        /// −`epsilon`.
+        /// Added to a sentence's information before the logarithm; more than −`epsilon`.
         pub mu: f64 = 1.0,
-        /// `token`: truth is paid where the statement ends. `sentence`: all is paid at the
-        /// sentence's last token.
+        /// `token`: the truth reward goes to the last token of the statement. `sentence`: to the last
+        /// token of the sentence.
         pub granularity: Granularity = Granularity::Token,
-        /// Passages that a statement is verified against.
+        /// Passages for verifying a statement.
         pub passages: u32 = 3,
-        /// Words of a passage that the chat model is shown.
+        /// Words of a passage in the prompt; the rest is cut off.
         pub words: u32 = 64,
-        /// Statements of a sentence that are looked at, the first ones.
+        /// Greatest number of statements of a sentence; the others are ignored.
         pub statements: u32 = 20,
-        /// How often a list of statements is asked for until it can be read.
+        /// Requests for a list of statements until a reply can be parsed.
         pub tries: u32 = 2,
-        /// A sentence with one of these phrases, in whatever case, is passed over; so is a
-        /// question.
+        /// The rule abstains on a sentence with one of these phrases, in any case, and on a question.
         pub refusals: Vec<String> = REFUSALS.map(str::to_owned).to_vec(),
-        /// What the chat model is told before a sentence whose statements it is to list.
-        pub extract_prompt: String = LIST_STATEMENTS.to_owned(),
-        /// What it is told before a statement and passages.
+        /// Instructions to the chat model for listing the statements of a sentence.
+        pub extract_prompt: String = LIST_CLAIMS.to_owned(),
+        /// Instructions for verifying a statement against passages.
         pub verify_prompt: String = VERIFY.to_owned(),
-        /// What it is told before a question and a statement.
+        /// Instructions for rating the helpfulness of a statement.
         pub assess_prompt: String = ASSESS.to_owned(),
     }
 }
 
-/// A set of published numbers.
+/// Published numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(crate = "corver_sdk::serde", rename_all = "lowercase")]
 #[schemars(crate = "corver_sdk::schemars")]
@@ -59,7 +58,7 @@ pub enum Preset {
     Training,
 }
 
-/// Where truth is paid.
+/// The token that receives the truth reward.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(crate = "corver_sdk::serde", rename_all = "lowercase")]
 #[schemars(crate = "corver_sdk::schemars")]
@@ -88,11 +87,11 @@ contradict it, Vague if they do not settle it.";
 const ASSESS: &str = "How much does the statement below help with the question? Reply with one number: 5 if it answers the question, 4 \
 if the answer depends on it, 3 if it is a fact to the point, 2 if it only adds something, 1 if it is of no use.";
 
-/// What a chat model says of one statement.
-struct Assessed {
-    /// 0 to 4, as in the setting `truth`.
-    verdict: usize,
-    /// 0 to 4, for 1 to 5.
+/// A chat model's assessment of one statement.
+struct Assessment {
+    /// Index into the setting `truth`.
+    truth: usize,
+    /// Index into the setting `information`.
     helpfulness: usize,
 }
 
@@ -118,172 +117,195 @@ impl Preset {
 }
 
 impl Rlfh {
-    fn score(&self, question: &str, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+    fn score(
+        &self,
+        question: &str,
+        sentence: &Sentence,
+        corpus: &Corpus,
+    ) -> Result<Verdict, Pending> {
         let text = sentence.text.as_str();
         let Some(last) = text.chars().count().checked_sub(1) else {
-            return abstain("an empty sentence");
+            return Ok(Verdict::abstain("an empty sentence"));
         };
-        if self.is_passed_over(text) {
-            return abstain("a question or a refusal");
+        if self.is_skipped(text) {
+            return Ok(Verdict::abstain("a question or a refusal"));
         }
-        let listed = statements(corpus, &self.extract_prompt, question, text, self.tries)?;
-        let Some(mut listed) = listed else {
-            return abstain("no list of its statements could be read");
+        let listed = extract_claims(corpus, &self.extract_prompt, question, text, self.tries)?;
+        let Some(mut statements) = listed else {
+            return Ok(Verdict::abstain("no list of its statements could be read"));
         };
-        listed.truncate(self.statements as usize);
-        if listed.is_empty() {
-            return abstain("no statement");
+        statements.truncate(self.statements as usize);
+        if statements.is_empty() {
+            return Ok(Verdict::abstain("no statement"));
         }
-        let assessed = self.assess(question, &listed, corpus)?;
-        let ends = listed.iter().map(|statement| match self.granularity {
-            Granularity::Token => end_of(statement, text).unwrap_or(last),
-            Granularity::Sentence => last,
-        });
-        let truths = ends.zip(&assessed).map(|(end, one)| (end, self.truth(one)));
-        let correct = assessed.iter().filter(|one| one.verdict < 2).count();
-        points(truths.chain([(last, self.info(&assessed))]))
-            .note(&format!("{correct} of {} correct", listed.len()))
+        let assessments = self.assess(question, &statements, corpus)?;
+        let mut rewards = Vec::new();
+        for (statement, assessment) in statements.iter().zip(&assessments) {
+            let end = match self.granularity {
+                Granularity::Token => statement_end(statement, text).unwrap_or(last),
+                Granularity::Sentence => last,
+            };
+            rewards.push((end, self.truth_reward(assessment)));
+        }
+        rewards.push((last, self.information_reward(&assessments)));
+        let correct = assessments.iter().filter(|assessment| assessment.truth < 2).count();
+        Ok(Verdict::token_rewards(rewards)
+            .note(&format!("{correct} of {} correct", statements.len())))
     }
 
-    fn is_passed_over(&self, text: &str) -> bool {
+    fn is_skipped(&self, text: &str) -> bool {
         let lower = text.to_lowercase().replace('’', "'");
         text.ends_with('?')
             || self.refusals.iter().any(|phrase| lower.contains(&phrase.to_lowercase()))
     }
 
-    /// Passages of all statements in one round; verdicts and helpfulness in the next.
+    /// Requests the passages of all statements in one round, and their assessments in the next.
     fn assess(
         &self,
         question: &str,
         statements: &[String],
         corpus: &Corpus,
-    ) -> Result<Vec<Assessed>, Ask> {
-        let search =
-            |statement: &String| Search { title: None, query: statement.clone(), k: self.passages };
-        let found = corpus.passages(statements.iter().map(search))?;
-        let short =
-            |max_tokens, prompt| Prompt { temperature: 0.3, top_p: 0.3, max_tokens, ..prompt };
-        let verify = statements.iter().zip(&found).map(|(statement, passages)| {
-            let words = |text: &str| {
-                text.split_whitespace().take(self.words as usize).collect::<Vec<_>>().join(" ")
-            };
-            let passages: Vec<String> =
-                passages.iter().map(|passage| words(&passage.text)).collect();
-            let passages = passages.iter().map(|passage| ("passage", passage.as_str()));
-            let fields: Vec<(&str, &str)> =
-                [("statement", statement.as_str())].into_iter().chain(passages).collect();
-            short(32, Prompt::tagged(&self.verify_prompt, &fields))
+    ) -> Result<Vec<Assessment>, Pending> {
+        let searches = statements.iter().map(|statement| Search {
+            title: None,
+            query: statement.clone(),
+            k: self.passages,
         });
-        let assess = statements.iter().map(|statement| {
-            short(
-                48,
-                Prompt::tagged(
-                    &self.assess_prompt,
-                    &[("question", question), ("statement", statement)],
-                ),
-            )
-        });
-        let replies = corpus.chats(verify.chain(assess))?;
-        let (verdicts, helpfulness) = replies.split_at(statements.len());
-        let assessed = |(verdict, help): (&String, &String)| Assessed {
-            verdict: read_verdict(verdict),
-            helpfulness: read_helpfulness(help),
-        };
-        Ok(verdicts.iter().zip(helpfulness).map(assessed).collect())
+        let passages = corpus.passages(searches)?;
+        let mut prompts = Vec::new();
+        for (statement, passages) in statements.iter().zip(&passages) {
+            prompts.push(self.verification(statement, passages));
+        }
+        for statement in statements {
+            let fields = [("question", question), ("statement", statement)];
+            prompts.push(short_prompt(48, ChatPrompt::tagged(&self.assess_prompt, &fields)));
+        }
+        let replies = corpus.chats(prompts)?;
+        let (verifications, ratings) = replies.split_at(statements.len());
+        let pairs = verifications.iter().zip(ratings);
+        Ok(pairs
+            .map(|(verification, rating)| Assessment {
+                truth: parse_truth(verification),
+                helpfulness: parse_helpfulness(rating),
+            })
+            .collect())
     }
 
-    /// w_t · V\[verdict\] · |I\[helpfulness\]|
-    fn truth(&self, one: &Assessed) -> f64 {
-        let worth = self.truth.unwrap_or(self.preset.truth())[one.verdict];
-        self.truth_weight * worth * self.information(one).abs()
+    fn verification(&self, statement: &str, passages: &[Passage]) -> ChatPrompt {
+        let excerpts: Vec<String> = passages.iter().map(|passage| self.excerpt(passage)).collect();
+        let mut fields = vec![("statement", statement)];
+        fields.extend(excerpts.iter().map(|excerpt| ("passage", excerpt.as_str())));
+        short_prompt(32, ChatPrompt::tagged(&self.verify_prompt, &fields))
     }
 
-    /// w_i · ln(max(ε, Σ I\[helpfulness\]) + μ)
-    fn info(&self, statements: &[Assessed]) -> f64 {
-        let sum: f64 = statements.iter().map(|one| self.information(one)).sum();
+    fn excerpt(&self, passage: &Passage) -> String {
+        let words: Vec<&str> = passage.text.split_whitespace().take(self.words as usize).collect();
+        words.join(" ")
+    }
+
+    /// Returns w_t · V\[truth\] · |I\[helpfulness\]|.
+    fn truth_reward(&self, assessment: &Assessment) -> f64 {
+        let value = self.truth.unwrap_or(self.preset.truth())[assessment.truth];
+        self.truth_weight * value * self.information(assessment).abs()
+    }
+
+    /// Returns w_i · ln(max(ε, Σ I\[helpfulness\]) + μ).
+    fn information_reward(&self, assessments: &[Assessment]) -> f64 {
+        let sum: f64 = assessments.iter().map(|assessment| self.information(assessment)).sum();
         self.info_weight.unwrap_or(self.preset.info_weight())
             * (sum.max(self.epsilon) + self.mu).ln()
     }
 
-    fn information(&self, one: &Assessed) -> f64 {
-        self.information.unwrap_or(self.preset.information())[one.helpfulness]
+    fn information(&self, assessment: &Assessment) -> f64 {
+        self.information.unwrap_or(self.preset.information())[assessment.helpfulness]
     }
 }
 
-/// The first of the words in the reply; Vague where there is none.
-fn read_verdict(reply: &str) -> usize {
-    let words: Vec<String> = words(reply);
-    let verdict = |(at, word): (usize, &String)| {
-        let is_hedged = at > 0 && words[at - 1] == "hedged";
+fn short_prompt(max_tokens: u32, prompt: ChatPrompt) -> ChatPrompt {
+    ChatPrompt { temperature: 0.3, top_p: 0.3, max_tokens, ..prompt }
+}
+
+/// Returns the index of the first verdict in the reply; that of Vague if there is none.
+fn parse_truth(reply: &str) -> usize {
+    let words: Vec<String> = lower_words(reply);
+    for (index, word) in words.iter().enumerate() {
+        let is_hedged = index > 0 && words[index - 1] == "hedged";
         match (word.as_str(), is_hedged) {
-            ("correct", false) => Some(0),
-            ("correct", true) => Some(1),
-            ("vague", _) => Some(2),
-            ("wrong", true) => Some(3),
-            ("wrong", false) => Some(4),
-            _ => None,
+            ("correct", false) => return 0,
+            ("correct", true) => return 1,
+            ("vague", _) => return 2,
+            ("wrong", true) => return 3,
+            ("wrong", false) => return 4,
+            _ => {}
         }
-    };
-    words.iter().enumerate().find_map(verdict).unwrap_or(2)
+    }
+    2
 }
 
-/// The first number from 1 to 5, less 1, behind the last colon if there is one: a reply may repeat
-/// the scale before it uses it. 0 where there is none.
-fn read_helpfulness(reply: &str) -> usize {
-    let told = reply.trim_end_matches(':').rsplit(':').next().unwrap_or(reply);
-    let number = |word: &String| word.parse().ok().filter(|number| (1..=5).contains(number));
-    words(told).iter().find_map(number).map_or(0, |number: usize| number - 1)
+/// Returns the first number from 1 to 5, less 1; 0 if there is none. A reply may repeat the scale
+/// first, so only the text after the last colon counts.
+fn parse_helpfulness(reply: &str) -> usize {
+    let rating = reply.trim_end_matches(':').rsplit(':').next().unwrap_or(reply);
+    for word in lower_words(rating) {
+        match word.parse() {
+            Ok(number @ 1..=5) => return number - 1,
+            _ => {}
+        }
+    }
+    0
 }
 
-fn words(reply: &str) -> Vec<String> {
+fn lower_words(reply: &str) -> Vec<String> {
     let words = reply.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
 }
 
-/// The character of the sentence at which what it shares with the statement ends. Full stops do not
-/// count.
-fn end_of(statement: &str, sentence: &str) -> Option<usize> {
-    let stop = |text| str::strip_suffix(text, '.').unwrap_or(text);
-    subsequence_end(stop(statement), stop(sentence))
+/// Returns the index of the character of the sentence at which its overlap with the statement ends,
+/// full stops aside.
+fn statement_end(statement: &str, sentence: &str) -> Option<usize> {
+    let statement = statement.strip_suffix('.').unwrap_or(statement);
+    subsequence_end(statement, sentence.strip_suffix('.').unwrap_or(sentence))
 }
 
 impl CompletionRule for Rlfh {
-    const ASKS: &'static [Verifier] = &[Verifier::Chat, Verifier::Passages];
+    const REQUIRES: &'static [Capability] = &[Capability::Chat, Capability::Passages];
     const READS_TRIPLETS: bool = false;
+    const CREDIT: CreditKind = CreditKind::TokenRewards;
 
-    fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
-        let sentences = completion.sentences.iter().zip(corpora);
-        sentences
-            .map(|(sentence, corpus)| self.score(&completion.question, sentence, corpus))
+    fn score_sentences(
+        &self,
+        completion: &Completion,
+        contexts: &[SentenceContext],
+    ) -> Vec<Result<Verdict, Pending>> {
+        let question = &completion.question;
+        contexts
+            .iter()
+            .map(|context| self.score(question, context.sentence, &context.corpus))
             .collect()
     }
 
     fn validate(&self) -> Result<(), String> {
-        let sets = [("truth", self.truth), ("information", self.information)];
-        let weights = [
-            ("truth_weight", Some(self.truth_weight)),
-            ("info_weight", self.info_weight),
-            ("mu", Some(self.mu)),
-        ];
-        let maps = sets
-            .iter()
-            .flat_map(|(name, set)| set.iter().flatten().map(move |number| (*name, *number)));
-        let numbers =
-            maps.chain(weights.iter().filter_map(|(name, number)| Some((*name, (*number)?))));
-        numbers.into_iter().try_for_each(|(name, number)| finite(name, number))?;
+        for value in self.truth.iter().flatten() {
+            finite("truth", *value)?;
+        }
+        for value in self.information.iter().flatten() {
+            finite("information", *value)?;
+        }
+        finite("truth_weight", self.truth_weight)?;
+        if let Some(weight) = self.info_weight {
+            finite("info_weight", weight)?;
+        }
+        finite("mu", self.mu)?;
         if !(self.epsilon.is_finite() && self.epsilon + self.mu > 0.0) {
             return Err(format!(
                 "`epsilon` and `mu` must add up to more than 0; got {} and {}",
                 self.epsilon, self.mu
             ));
         }
-        let counts = [
-            ("passages", self.passages),
-            ("words", self.words),
-            ("statements", self.statements),
-            ("tries", self.tries),
-        ];
-        counts.into_iter().try_for_each(|(name, number)| at_least_one(name, number.into()))
+        at_least_one("passages", self.passages.into())?;
+        at_least_one("words", self.words.into())?;
+        at_least_one("statements", self.statements.into())?;
+        at_least_one("tries", self.tries.into())
     }
 }
 
@@ -292,7 +314,7 @@ corver_sdk::export!(Rlfh);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corver_sdk::testing::{FakeCorpus, Judged, check_with, completion, run_completion};
+    use corver_sdk::testing::{FakeCorpus, ScoredSentence, check_with, completion, run_completion};
     use corver_sdk::{Credit, configured};
 
     const TEXT: &str = "Rome is in Italy, and it is old.";
@@ -310,15 +332,15 @@ mod tests {
             .finds(None, "Rome is old.", &["It has seven hills.", "Founded in 753 BC."])
     }
 
-    fn judged_text(rule: &Rlfh, text: &str, corpus: &FakeCorpus) -> Judged {
+    fn score_text(rule: &Rlfh, text: &str, corpus: &FakeCorpus) -> ScoredSentence {
         let mut completion = completion(&[(text, &[])]);
         completion.question = "Where is Rome?".to_owned();
         run_completion(rule, &completion, corpus).remove(0)
     }
 
     fn shares(rule: &Rlfh, second: (&str, &str)) -> Vec<(u32, f32)> {
-        match judged_text(rule, TEXT, &corpus(second)).credit {
-            Some(Credit::Points(points)) => {
+        match score_text(rule, TEXT, &corpus(second)).credit {
+            Some(Credit::TokenRewards(points)) => {
                 points.iter().map(|point| (point.character, point.reward)).collect()
             }
             other => panic!("{other:?}"),
@@ -339,10 +361,10 @@ mod tests {
         // Correct, 5: 0.45 · 1.25 = 0.5625. Wrong, 2: −1.7 · 0.1 = −0.17. 1.2 · ln(1.25 + 0.1 + 1) = 1.2 · 0.854415 = 1.025298.
         let expected = [(15, 0.5625), (30, -0.17), (31, 1.025_298)];
         close(&shares(&Rlfh::default(), ("Wrong", "2")), &expected);
-        let judged = judged_text(&Rlfh::default(), TEXT, &corpus(("Wrong", "2")));
-        assert!((judged.reward.unwrap() - 1.417_798).abs() < 1e-5, "{judged:?}");
-        assert_eq!(judged.asked.len(), 1 + 2 + 2 * 2);
-        assert_eq!(judged.note.as_deref(), Some("1 of 2 correct"));
+        let scored = score_text(&Rlfh::default(), TEXT, &corpus(("Wrong", "2")));
+        assert!((scored.reward.unwrap() - 1.417_798).abs() < 1e-5, "{scored:?}");
+        assert_eq!(scored.requests.len(), 1 + 2 + 2 * 2);
+        assert_eq!(scored.note.as_deref(), Some("1 of 2 correct"));
         // By sentence: the same, all at the full stop.
         let by_sentence: Rlfh = configured(r#"{"granularity": "sentence"}"#).unwrap();
         close(&shares(&by_sentence, ("Wrong", "2")), &expected.map(|(_, share)| (31, share)));
@@ -391,17 +413,17 @@ mod tests {
     #[test]
     fn unreadable_replies_default_to_vague_and_unhelpful() {
         assert_eq!(
-            ["Correct.", "It is WRONG", "incorrect", "", "vague"].map(read_verdict),
+            ["Correct.", "It is WRONG", "incorrect", "", "vague"].map(parse_truth),
             [0, 4, 2, 2, 2]
         );
         assert_eq!(
             ["Wrong. The correct capital is Rome.", "Hedged correct", "hedged, wrong"]
-                .map(read_verdict),
+                .map(parse_truth),
             [4, 1, 3]
         );
-        assert_eq!(["5", "4 out of 5", "", "none", "0.9"].map(read_helpfulness), [4, 3, 0, 0, 0]);
+        assert_eq!(["5", "4 out of 5", "", "none", "0.9"].map(parse_helpfulness), [4, 3, 0, 0, 0]);
         assert_eq!(
-            ["On a scale of 1 to 5: 4", "**Rating:** 2/5", "10"].map(read_helpfulness),
+            ["On a scale of 1 to 5: 4", "**Rating:** 2/5", "10"].map(parse_helpfulness),
             [3, 1, 0]
         );
     }
@@ -409,13 +431,10 @@ mod tests {
     #[test]
     fn abstains_on_questions_refusals_and_empty_lists() {
         let note = |text: &str, reply: &str| {
-            let judged = judged_text(
-                &Rlfh::default(),
-                text,
-                &FakeCorpus::default().replies("<text>", reply),
-            );
-            assert_eq!(judged.reward, None);
-            (judged.note.unwrap(), judged.asked.len())
+            let scored =
+                score_text(&Rlfh::default(), text, &FakeCorpus::default().replies("<text>", reply));
+            assert_eq!(scored.reward, None);
+            (scored.note.unwrap(), scored.requests.len())
         };
         for text in ["Is Rome old?", "I’m sorry, but no.", "I do not have any information on Rome."]
         {
@@ -434,8 +453,8 @@ mod tests {
             .replies("<passage>The capital</passage>", "Correct")
             .replies("<question>", "5")
             .finds(None, "Rome is in Italy.", &["The capital of Italy.", "Another."]);
-        let judged = judged_text(&rule, TEXT, &corpus);
-        assert_eq!((judged.asked.len(), judged.note.as_deref()), (4, Some("1 of 1 correct")));
+        let scored = score_text(&rule, TEXT, &corpus);
+        assert_eq!((scored.requests.len(), scored.note.as_deref()), (4, Some("1 of 1 correct")));
     }
 
     #[test]

@@ -1,25 +1,25 @@
-//! Sigmoid: as First, but the reward takes one smooth step up around a count.
+//! Sigmoid: as First, but the reward has one smooth step around a count.
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by a logistic curve over the logarithm of the count of its first valid
+    /// Rewards a sentence by a logistic curve over the logarithm of the count of its first valid
     /// triplet.
     pub struct Sigmoid {
-        /// The reward that low counts come near to.
+        /// Limit of the reward for low counts.
         pub low: f64 = -0.3,
-        /// The reward that high counts come near to.
+        /// Limit of the reward for high counts.
         pub high: f64 = 0.1,
-        /// The count halfway between the two.
+        /// Count with the mean of the two rewards.
         pub midpoint: u64 = 5,
-        /// How sudden the step is; above 0.
+        /// Steepness of the step; above 0.
         pub steepness: f64 = 2.0,
-        /// Counts beyond this one are not told apart.
+        /// Counts of this number and more have one reward.
         pub ceiling: u64 = 1_000,
     }
 }
 
 impl SentenceRule for Sigmoid {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
         first_fact(sentence, corpus, self.ceiling, |count| {
             // 1 / (1 + exp(−steepness · (ln(1 + count) − ln(1 + midpoint)))).
             let odds = ((1.0 + count as f64) / (1.0 + self.midpoint as f64)).powf(self.steepness);

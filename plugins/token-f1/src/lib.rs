@@ -1,35 +1,37 @@
-//! Token-f1: a judge that pays an answer for the words that it shares with a gold (the F1 of
-//! SQuAD), not for containing it.
+//! Token-f1: an answer judge that rewards the F1 of the answer's words with a gold (SQuAD), so an
+//! answer that merely contains the gold receives less.
+use corver_sdk::overlap::token_f1;
 use corver_sdk::prelude::*;
-use corver_sdk::{probability, token_f1};
+use corver_sdk::probability;
 
 settings! {
-    /// Pays an answer by the overlap of its words with the nearest gold.
+    /// Rewards an answer by the overlap of its words with the nearest gold.
     pub struct TokenF1 {
-        /// The reward of an answer with a gold's words and no others.
+        /// Reward of an answer with exactly a gold's words.
         pub best: f64 = 2.0,
-        /// The reward of an answer that shares no word with any gold, and of none at all.
+        /// Reward of an answer without a gold's word, and of a missing answer.
         pub worst: f64 = -1.0,
-        /// The overlap from which an answer is called GOOD, from 0 to 1.
+        /// Lowest F1 with the label GOOD, 0 to 1.
         pub good: f64 = 0.8,
     }
 }
 
 impl ResponseRule for TokenF1 {
-    fn grade(&self, completion: &Completion, _: &Corpus) -> Graded {
+    fn grade(&self, completion: &Completion, _: &Corpus) -> Result<Grade, Pending> {
         if completion.golds.is_empty() {
-            return grade(0.0, "NO_GOLD");
+            return Ok(Grade::new(0.0, "NO_GOLD"));
         }
         let answer = words(&completion.answer);
         if answer.is_empty()
             || ["i dont know", "i do not know"].contains(&answer.join(" ").as_str())
         {
-            return grade(self.worst, "NOT_ATTEMPTED");
+            return Ok(Grade::new(self.worst, "NOT_ATTEMPTED"));
         }
         let f1 =
             completion.golds.iter().map(|gold| token_f1(&answer, &words(gold))).fold(0.0, f64::max);
         let label = if f1 >= self.good { "GOOD" } else { "BAD" };
-        grade(self.worst + f1 * (self.best - self.worst), label).note(&format!("F1 {f1:.2}"))
+        let reward = self.worst + f1 * (self.best - self.worst);
+        Ok(Grade::new(reward, label).note(&format!("F1 {f1:.2}")))
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -39,7 +41,7 @@ impl ResponseRule for TokenF1 {
     }
 }
 
-/// In lower case, without punctuation and articles.
+/// Returns the words of a text in lower case, without punctuation and articles.
 fn words(text: &str) -> Vec<String> {
     let bare = |word: &str| {
         word.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase()

@@ -1,13 +1,12 @@
-//! TopK: the mean reward of the sentence's k best attested facts: between Max (k = 1) and Mean (k
-//! large).
+//! TopK: the mean reward of the k best attested facts, between Max (k = 1) and Mean (large k).
 use std::num::NonZeroUsize;
 
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence the mean reward of its best attested valid triplets.
+    /// Rewards a sentence with the mean reward of its best attested valid triplets.
     pub struct TopK {
-        /// How many facts are taken into account, best attested first.
+        /// Number of facts, best attested first; 1 or more.
         pub k: NonZeroUsize = NonZeroUsize::new(2).unwrap(),
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
@@ -15,11 +14,11 @@ settings! {
 }
 
 impl SentenceRule for TopK {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
         let mut facts = corpus.count_facts(sentence, self.tiers.top())?;
         facts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         facts.truncate(self.k.get());
-        mean_fact(&facts, &self.tiers)
+        Ok(mean_fact(&facts, &self.tiers))
     }
 }
 
@@ -37,13 +36,13 @@ mod tests {
         let text = sentence("Rome lies in Italy, in Peru and in Lazio.", &facts);
         let corpus =
             counts(&[("Rome AND Italy", 900), ("Rome AND Peru", 0), ("Rome AND Lazio", 7)]);
-        let judged = |k: usize| {
+        let score = |k: usize| {
             run(&configured::<TopK>(&format!(r#"{{"k": {k}}}"#)).unwrap(), &text, &corpus)
         };
-        assert_eq!([1, 2].map(|k| judged(k).reward), [Some(0.1), Some(0.05)]);
-        assert!((judged(3).reward.unwrap() + 0.2 / 3.0).abs() < 1e-7);
-        assert_eq!(judged(3), judged(9), "there are no more than three");
-        assert_eq!((judged(2).count, judged(2).triplet), (Some(7), Some(2)));
+        assert_eq!([1, 2].map(|k| score(k).reward), [Some(0.1), Some(0.05)]);
+        assert!((score(3).reward.unwrap() + 0.2 / 3.0).abs() < 1e-7);
+        assert_eq!(score(3), score(9), "there are no more than three");
+        assert_eq!((score(2).count, score(2).triplet), (Some(7), Some(2)));
         assert!(configured::<TopK>(r#"{"k": 0}"#).unwrap_err().contains("nonzero"));
     }
 

@@ -1,5 +1,5 @@
-// First, in Go, from corver.wit alone: how often do the names in the sentence's first fact occur together in the corpus?
-// The Makefile builds it. A name is a capitalised word; the rule has no settings.
+// First, in Go, from corver.wit alone: a reward for the number of times that the names of the sentence's first fact
+// occur together in the corpus. The Makefile builds it. A name is a capitalised word; the rule has no settings.
 package export_corver_reward_sentence_scoring
 
 import (
@@ -11,7 +11,7 @@ import (
 
 var batch []Completion
 
-const enough = 20 // from here on, the reward stays the same
+const limit = 20 // larger counts have the same reward
 
 func Describe() Manifest {
 	return Manifest{
@@ -19,8 +19,9 @@ func Describe() Manifest {
 		Version:        "0.1.0",
 		Summary:        "the count of the first fact with two names, through four tiers, in Go",
 		SettingsSchema: `{"type": "object", "additionalProperties": false}`,
-		Asks:           nil, // counts alone
+		Requires:       nil, // only counts
 		ReadsTriplets:  true,
+		Credit:         CreditKindAllTokens,
 	}
 }
 
@@ -31,44 +32,44 @@ func Configure(settings string) wit_types.Result[wit_types.Unit, string] {
 	return wit_types.Ok[wit_types.Unit, string](wit_types.Unit{})
 }
 
-func Score(completions []Completion, corpus CorpusSize) [][]Outcome {
+func Score(completions []Completion, corpus CorpusSize) [][]SentenceOutcome {
 	batch = completions
-	outcomes := make([][]Outcome, len(batch))
+	outcomes := make([][]SentenceOutcome, len(batch))
 	for i, completion := range batch {
 		for _, sentence := range completion.Sentences {
-			outcomes[i] = append(outcomes[i], judge(sentence, nil))
+			outcomes[i] = append(outcomes[i], score(sentence, nil))
 		}
 	}
 	return outcomes
 }
 
-func Resume(replies []Reply) [][]Outcome {
-	var outcomes [][]Outcome
+func Resume(replies []Reply) [][]SentenceOutcome {
+	var outcomes [][]SentenceOutcome
 	for _, completion := range batch {
-		if !asks(completion) {
+		if !hasQuery(completion) {
 			continue // settled
 		}
-		var judged []Outcome
+		var scored []SentenceOutcome
 		for _, sentence := range completion.Sentences {
-			judged = append(judged, judge(sentence, &replies))
+			scored = append(scored, score(sentence, &replies))
 		}
-		outcomes = append(outcomes, judged)
+		outcomes = append(outcomes, scored)
 	}
 	return outcomes
 }
 
-// judge asks where there are no replies yet, or takes the next one.
-func judge(sentence Sentence, replies *[]Reply) Outcome {
+// score uses the next reply; without replies, the outcome is pending.
+func score(sentence Sentence, replies *[]Reply) SentenceOutcome {
 	query, triplet, found := findQuery(sentence)
 	if !found {
-		return MakeOutcomeAbstain(wit_types.Some("no valid triplet"))
+		return MakeSentenceOutcomeAbstain(wit_types.Some("no valid triplet"))
 	}
 	if replies == nil {
-		return MakeOutcomeAsk([]Request{MakeRequestCount(query)})
+		return MakeSentenceOutcomePending([]Request{MakeRequestCount(query)})
 	}
 	count := (*replies)[0].Count().Occurrences
 	*replies = (*replies)[1:]
-	return MakeOutcomeScore(Verdict{
+	return MakeSentenceOutcomeDone(Verdict{
 		Reward:  reward(count),
 		Count:   count,
 		Triplet: wit_types.Some(triplet),
@@ -77,7 +78,7 @@ func judge(sentence Sentence, replies *[]Reply) Outcome {
 	})
 }
 
-func asks(completion Completion) bool {
+func hasQuery(completion Completion) bool {
 	for _, sentence := range completion.Sentences {
 		if _, _, found := findQuery(sentence); found {
 			return true
@@ -86,7 +87,7 @@ func asks(completion Completion) bool {
 	return false
 }
 
-// findQuery makes a query of the first triplet with two names, and says which triplet that is.
+// findQuery returns the query and the index of the first triplet with two names.
 func findQuery(sentence Sentence) (query Query, triplet uint32, found bool) {
 	for i, triplet := range sentence.Triplets {
 		var clauses [][]string
@@ -96,7 +97,7 @@ func findQuery(sentence Sentence) (query Query, triplet uint32, found bool) {
 			}
 		}
 		if len(clauses) >= 2 {
-			return Query{AllOf: clauses, Enough: wit_types.Some[uint64](enough)}, uint32(i), true
+			return Query{AllOf: clauses, Limit: wit_types.Some[uint64](limit)}, uint32(i), true
 		}
 	}
 	return Query{}, 0, false
@@ -110,7 +111,7 @@ func reward(count wit_types.Option[uint64]) float32 {
 		return -0.3
 	case count.Some() < 5:
 		return -0.1
-	case count.Some() < enough:
+	case count.Some() < limit:
 		return 0
 	}
 	return 0.1

@@ -1,4 +1,4 @@
-/** First, in JavaScript: how often do subject and object of the sentence's first fact occur together in the corpus? */
+/** First, in JavaScript: a reward for the number of times that head and tail of the first fact occur together in the corpus. */
 
 import { abstain, firstValidTriplet, sentenceRule, tiers, verdict, wordQuery } from 'corver-sdk';
 
@@ -14,7 +14,7 @@ export default sentenceRule({
     const { index, triplet } = first;
     const query = wordQuery(triplet, tiers.top());
     if (!query) return abstain('fewer than two content words');
-    const count = corpus.count(query); // the first time round, this asks the host and stops here
+    const count = corpus.count(query); // without a reply yet, the function ends here
     return verdict(tiers.reward(count), { triplet: index, count });
   },
 });

@@ -1,17 +1,17 @@
-//! What every rule must keep, tried on generated completions.
+//! Requirements of every rule, checked on generated completions.
 
 use std::ops::RangeInclusive;
 
-use super::{Judged, of, settle};
+use super::{ScoredSentence, completion_from, score};
 use crate::{
-    Completion, CompletionRule, CorpusSize, Count, Entailment, Passage, Reply, Request, Section,
-    Sentence, Triplet,
+    Completion, CompletionRule, CorpusSize, Count, Entailment, Passage, Precision, Query, Reply,
+    Request, Section, Sentence, Triplet,
 };
 
-/// Completions that one check judges.
+/// Number of completions of one check.
 const CASES: u32 = 300;
 
-/// What a sentence may be: empty, blank, long, in any script.
+/// Sentences: empty, blank, long, in several scripts.
 const TEXTS: [&str; 8] = [
     "",
     " ",
@@ -23,7 +23,7 @@ const TEXTS: [&str; 8] = [
     "İİİİ ΑΣ ß AND OR (AND)",
 ];
 
-/// What an end of a triplet may be: names, pronouns, stop words, nothing.
+/// Heads and tails: names, pronouns, stop words, nothing.
 const ENTITIES: [&str; 16] = [
     "Paris",
     "France",
@@ -43,8 +43,7 @@ const ENTITIES: [&str; 16] = [
     "🎻",
 ];
 
-/// What the index may answer. Thresholds sit among small numbers; `None` is a query without an
-/// answer.
+/// Counts. Most are small, around the usual thresholds; `None` is a query without a count.
 const COUNTS: [Option<u64>; 12] = [
     None,
     Some(0),
@@ -60,71 +59,85 @@ const COUNTS: [Option<u64>; 12] = [
     Some(u64::MAX),
 ];
 
-/// What an NLI model may say.
+/// Probabilities of an NLI model.
 const PROBABILITIES: [f32; 6] = [0.0, 0.25, 0.3, 0.5, 0.75, 1.0];
 
-/// How large the corpus may be: unknown, empty, huge.
+/// Sizes of the corpus: unknown, empty, huge.
 const SIZES: [Option<u64>; 5] = [None, Some(0), Some(1), Some(1_000_000_000_000), Some(u64::MAX)];
 
-/// Judges generated completions (empty and odd texts, pronouns, no triplets and many; counts and
+/// Scores generated completions (empty and odd texts, pronouns, no triplets and many; counts and
 /// sizes of the corpus that are unknown or huge) and checks what the host relies on:
 ///
-/// - every reward is finite and within `rewards`; one outcome per sentence, within the host's
-///   limits; nothing is asked that the rule's `ASKS` does not name;
-/// - the same completion earns the same, at once and after others: nothing is drawn, nothing is
-///   kept;
-/// - where a query says that counts from some number on are `enough`, larger ones earn the same.
+/// - every reward is finite and within `rewards`; there is one outcome per sentence, within the
+///   host's limits; requests need no capability that `REQUIRES` does not name, and verdicts have the
+///   credit of `CREDIT`;
+/// - the same completion has the same result again, immediately and after others: the rule has no
+///   state and draws no random numbers;
+/// - if counting stops at a query's `limit`, the reward is the same.
 ///
-/// The completions are the same at every run.
+/// The completions are the same in every run.
 ///
 /// # Panics
-/// Where one of this does not hold. The completion is printed before.
+/// Panics if a check fails, and prints the completion.
 pub fn check<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>) {
     check_with(rule, rewards, &[]);
 }
 
-/// [`check()`] with sentences and chat replies of these texts among the others: for a rule that looks at words which those do not hold.
+/// As [`check()`], with additional texts for sentences and chat replies: for a rule that looks for
+/// words which the generated ones do not contain.
 ///
 /// # Panics
 /// As [`check()`].
 pub fn check_with<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>, texts: &[&str]) {
     let texts = [&TEXTS, texts].concat();
-    let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
-    let judge = |case: &Case| {
-        settle(rule, &case.completion, case.size, |request| case.answer(request, &texts))
+    let lowest = *rewards.start() as f32;
+    let highest = *rewards.end() as f32;
+    let score_case = |case: &Case| {
+        score(rule, &case.completion, case.size, |request| case.reply_to(request, &texts))
     };
-    let judged: Vec<Vec<Judged>> =
-        (0..CASES).map(|number| judge(&Case::new(number, &texts))).collect();
-    for (number, first) in (0..CASES).zip(judged).rev() {
+    let mut results = Vec::new();
+    for number in 0..CASES {
+        results.push(score_case(&Case::new(number, &texts)));
+    }
+    // Backwards, so that state of the rule would show.
+    for (number, first) in (0..CASES).zip(results).rev() {
         let case = Case::new(number, &texts);
-        for reward in first.iter().filter_map(|verdict| verdict.reward) {
+        for reward in first.iter().filter_map(|sentence| sentence.reward) {
             assert!(
                 (lowest..=highest).contains(&reward),
                 "the reward {reward} is not within {rewards:?}"
             );
         }
-        assert_eq!(judge(&case), first, "judged again, the same completion earns something else");
-        let stopped = settle(rule, &case.completion, case.size, |request| {
-            stop(request, case.answer(request, &texts))
+        assert_eq!(score_case(&case), first, "scored again, the completion has another result");
+        let limited = score(rule, &case.completion, case.size, |request| {
+            stop_at_limit(request, case.reply_to(request, &texts))
         });
-        let earned =
-            |list: &[Judged]| list.iter().map(|verdict| verdict.reward).collect::<Vec<_>>();
         assert_eq!(
-            earned(&stopped),
-            earned(&first),
-            "where counting stops at `enough`, the reward is another"
+            rewards_of(&limited),
+            rewards_of(&first),
+            "if counting stops at `limit`, the reward is another"
         );
     }
 }
 
-/// As an index answers that stops counting early.
-fn stop(request: &Request, reply: Reply) -> Reply {
-    let (Request::Count(query), Reply::Count(count)) = (request, &reply) else { return reply };
-    let occurrences = count.occurrences.map(|found| found.min(query.enough.unwrap_or(u64::MAX)));
-    Reply::Count(Count { exact: occurrences == count.occurrences, occurrences })
+fn rewards_of(sentences: &[ScoredSentence]) -> Vec<Option<f32>> {
+    sentences.iter().map(|sentence| sentence.reward).collect()
 }
 
-/// A generated completion with a corpus of its own; printed where a panic ends the check.
+/// Returns the reply of an index that stops counting at the query's limit.
+fn stop_at_limit(request: &Request, reply: Reply) -> Reply {
+    match (request, reply) {
+        (
+            Request::Count(Query { limit: Some(limit), .. }),
+            Reply::Count(Count { occurrences: Some(n), .. }),
+        ) if n > *limit => {
+            Reply::Count(Count { occurrences: Some(*limit), precision: Precision::AtLeast })
+        }
+        (_, reply) => reply,
+    }
+}
+
+/// A generated completion with its own corpus. Printed if a panic ends the check.
 struct Case {
     number: u32,
     completion: Completion,
@@ -132,7 +145,8 @@ struct Case {
 }
 
 impl Case {
-    /// Small ones come first; every tenth has a sentence with many triplets.
+    /// Returns the case of this number. The first ones are small; every tenth has a sentence with many
+    /// triplets.
     fn new(number: u32, texts: &[&str]) -> Self {
         let mut draw = Draw(number.into());
         let sentences = draw.below(2 + u64::from(number) / 50);
@@ -145,7 +159,7 @@ impl Case {
                 (0..triplets).map(|_| draw.triplet()).collect()
             },
         };
-        let mut completion = of((0..sentences).map(&mut sentence).collect());
+        let mut completion = completion_from((0..sentences).map(&mut sentence).collect());
         if draw.pick(&[false, true]) {
             completion.text = in_blocks(&completion.sentences);
         }
@@ -155,13 +169,13 @@ impl Case {
         Self { number, completion, size }
     }
 
-    /// Depends on the words and on the case alone: `enough` does not change what is in a corpus.
-    fn answer(&self, request: &Request, texts: &[&str]) -> Reply {
+    /// Returns a reply that depends on the case and on the request's text, so not on `limit`.
+    fn reply_to(&self, request: &Request, texts: &[&str]) -> Reply {
         let seed = |seed: u64, byte: u8| seed.rotate_left(5) ^ u64::from(byte);
         let mut draw = Draw(request.to_string().bytes().fold(self.number.into(), seed));
         match request {
             Request::Count(_) => {
-                Reply::Count(Count { occurrences: draw.pick(&COUNTS), exact: true })
+                Reply::Count(Count { occurrences: draw.pick(&COUNTS), precision: Precision::Exact })
             }
             Request::Nli(_) => {
                 let [entail, neutral] = [draw.pick(&PROBABILITIES), draw.pick(&PROBABILITIES)];
@@ -181,7 +195,7 @@ impl Case {
     }
 }
 
-/// Think and answer block with their sentences.
+/// Returns a text of a think and an answer block with their sentences.
 fn in_blocks(sentences: &[Sentence]) -> String {
     let block = |section| {
         let inside = sentences.iter().filter(|sentence| sentence.section == section);
@@ -193,13 +207,12 @@ fn in_blocks(sentences: &[Sentence]) -> String {
 impl Drop for Case {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("in the check's completion {}: {:#?}", self.number, self.completion);
+            eprintln!("in completion {} of the check: {:#?}", self.number, self.completion);
         }
     }
 }
 
-/// Pseudo-random numbers (splitmix64): the same on every machine, and no dependency of a rule's
-/// tests.
+/// Pseudo-random numbers (splitmix64): the same on every machine, without a dependency.
 struct Draw(u64);
 
 impl Draw {
@@ -222,7 +235,7 @@ impl Draw {
         Triplet { head: self.entity(), relation: self.entity(), tail: self.entity() }
     }
 
-    /// Half the time a name that no other sentence has.
+    /// Returns, half the time, a name that is probably unique.
     fn entity(&mut self) -> String {
         match self.below(4) {
             0 | 1 => format!("Name{}", self.below(1_000)),
@@ -246,7 +259,11 @@ mod tests {
             struct $name {}
 
             impl SentenceRule for $name {
-                fn score(&self, $sentence: &Sentence, $corpus: &Corpus) -> Outcome {
+                fn score(
+                    &self,
+                    $sentence: &Sentence,
+                    $corpus: &Corpus,
+                ) -> Result<Verdict, Pending> {
                     $score
                 }
             }
@@ -256,18 +273,19 @@ mod tests {
     #[test]
     #[should_panic(expected = "the reward 2 is not within -1.0..=1.0")]
     fn out_of_range_reward_is_detected() {
-        rule!(Generous, |sentence, _corpus| verdict(sentence.triplets.len().min(2) as f64));
+        rule!(Generous, |sentence, _corpus| Ok(
+            Verdict::new(sentence.triplets.len().min(2) as f64)
+        ));
         check(&Generous {}, -1.0..=1.0);
     }
 
     #[test]
     #[should_panic(expected = "the reward -2 is not within -1.0..=1.0")]
     fn check_with_tries_given_texts() {
-        rule!(Stern, |sentence, _corpus| verdict(if sentence.text.starts_with("Perhaps") {
-            -2.0
-        } else {
-            0.0
-        }));
+        rule!(Stern, |sentence, _corpus| {
+            let reward = if sentence.text.starts_with("Perhaps") { -2.0 } else { 0.0 };
+            Ok(Verdict::new(reward))
+        });
         check(&Stern {}, -1.0..=1.0);
         super::check_with(&Stern {}, -1.0..=1.0, &["Perhaps so."]);
     }
@@ -275,32 +293,33 @@ mod tests {
     #[test]
     #[should_panic(expected = "must be finite")]
     fn non_finite_reward_is_detected() {
-        rule!(Mean, |sentence, _corpus| verdict(0.0 / sentence.triplets.len() as f64));
+        rule!(Mean, |sentence, _corpus| Ok(Verdict::new(0.0 / sentence.triplets.len() as f64)));
         check(&Mean {}, -1.0..=1.0);
     }
 
     #[test]
-    #[should_panic(expected = "earns something else")]
+    #[should_panic(expected = "has another result")]
     fn stateful_rule_is_detected() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
-        rule!(Fickle, |_sentence, _corpus| verdict(f64::from(
-            CALLS.fetch_add(1, Ordering::Relaxed) % 7
-        )));
+        rule!(Fickle, |_sentence, _corpus| {
+            Ok(Verdict::new(f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7)))
+        });
         check(&Fickle {}, 0.0..=7.0);
     }
 
     #[test]
-    #[should_panic(expected = "where counting stops at `enough`")]
-    fn too_small_enough_is_detected() {
+    #[should_panic(expected = "if counting stops at `limit`")]
+    fn too_small_limit_is_detected() {
         rule!(Hasty, |sentence, corpus| {
             let facts = corpus.count_facts(sentence, 3)?;
-            verdict(if facts.iter().any(|&(_, count)| count >= 5) { 1.0 } else { 0.0 })
+            let is_frequent = facts.iter().any(|&(_, count)| count >= 5);
+            Ok(Verdict::new(if is_frequent { 1.0 } else { 0.0 }))
         });
         check(&Hasty {}, 0.0..=1.0);
     }
 
     #[test]
-    #[should_panic(expected = "still asks after 4 rounds")]
+    #[should_panic(expected = "still pending after 4 rounds")]
     fn endless_requests_are_detected() {
         rule!(Curious, |_sentence, corpus| {
             loop {
@@ -311,12 +330,12 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "asks something else than before")]
+    #[should_panic(expected = "sends another request than before")]
     fn changing_requests_are_detected() {
         static CALLS: AtomicU32 = AtomicU32::new(1);
         rule!(Fickle, |sentence, corpus| {
             corpus.count_facts(sentence, CALLS.fetch_add(1, Ordering::Relaxed).into())?;
-            verdict(0.0)
+            Ok(Verdict::new(0.0))
         });
         check(&Fickle {}, 0.0..=0.0);
     }
@@ -328,10 +347,21 @@ mod tests {
         struct Lazy {}
 
         impl CompletionRule for Lazy {
-            fn judge(&self, completion: &Completion, _: &[Corpus]) -> Vec<Outcome> {
-                completion.sentences.iter().skip(1).map(|_| abstain("")).collect()
+            fn score_sentences(
+                &self,
+                _completion: &Completion,
+                contexts: &[SentenceContext],
+            ) -> Vec<Result<Verdict, Pending>> {
+                contexts.iter().skip(1).map(|_| Ok(Verdict::abstain(""))).collect()
             }
         }
         check(&Lazy {}, 0.0..=0.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "the verdict's credit is not the rule's CREDIT")]
+    fn undeclared_credit_is_detected() {
+        rule!(Sly, |_sentence, _corpus| Ok(Verdict::advantage_sign(true)));
+        check(&Sly {}, -1.0..=1.0);
     }
 }

@@ -1,16 +1,15 @@
-//! Response rules, on completions by hand and on generated ones.
+//! Response rules on given and on generated completions.
 
 use std::ops::RangeInclusive;
 
-use super::limits::{LABEL_BYTES, QUESTIONS_PER_COMPLETION, TEXT_BYTES};
+use super::limits::{LABEL_BYTES, REQUESTS_PER_COMPLETION, TEXT_BYTES};
 use super::{FakeCorpus, rounds};
 use crate::{
-    Completion, Corpus, CorpusSize, Entailment, Grade, Passage, Reply, Request, ResponseRule,
+    Completion, CorpusSize, Entailment, Grade, Passage, Precision, Reply, Request, ResponseRule,
     Section, Sentence,
 };
 
-/// What a completion may be made of: blocks that are closed, left open, doubled or missing, in any
-/// script.
+/// Parts of completions: blocks that are closed, left open, doubled or missing, in several scripts.
 const BEGINNINGS: [&str; 6] = [
     "",
     "<think>",
@@ -30,9 +29,9 @@ const ENDS: [&str; 8] = [
     "</think></answer>",
 ];
 
-/// A completion as the host cuts it: the think block, which the prompt may have opened, and the
-/// answer block, or all of a text without blocks. Each is one sentence here, where the host cuts it
-/// into its own; none has triplets.
+/// Returns a completion with its blocks as the host finds them: the think block, which the prompt may
+/// have opened, and the answer block, or all of a text without blocks. Each block is one sentence
+/// here, without triplets; the host splits it into several.
 #[must_use]
 pub fn response(question: &str, golds: &[&str], text: &str) -> Completion {
     let (before, answer) = match text.split_once("<answer>") {
@@ -67,17 +66,17 @@ pub fn response(question: &str, golds: &[&str], text: &str) -> Completion {
     }
 }
 
-/// Calls `rule` as the host would, answering from `corpus` until it grades.
+/// Runs `rule` on a completion, with replies from `corpus`, until it returns a grade.
 ///
 /// # Panics
-/// Where the rule asks for what `corpus` does not hold, or does what the host refuses.
+/// Panics if the rule requests what `corpus` does not have, or breaks a limit of the host.
 #[must_use]
 pub fn run_response<R: ResponseRule>(
     rule: &R,
     completion: &Completion,
     corpus: &FakeCorpus,
 ) -> Grade {
-    settle(rule, completion, corpus.size(), |request| corpus.answer(request))
+    settle(rule, completion, corpus.size(), |request| corpus.reply_to(request))
 }
 
 fn settle<R: ResponseRule>(
@@ -86,23 +85,33 @@ fn settle<R: ResponseRule>(
     size: CorpusSize,
     answer: impl Fn(&Request) -> Reply,
 ) -> Grade {
-    let rules = rounds::Rules { asks: R::ASKS, questions: QUESTIONS_PER_COMPLETION };
-    let judge = |corpora: &[Corpus]| vec![rule.grade(completion, &corpora[0])];
-    rounds::settle(&rules, 1, size, judge, answer).remove(0).0
+    let allowed = rounds::Allowed {
+        capabilities: R::REQUIRES,
+        requests_per_subject: REQUESTS_PER_COMPLETION,
+    };
+    let settled = rounds::run_rounds(
+        &allowed,
+        completion,
+        1,
+        size,
+        |completion, corpora| vec![rule.grade(completion, &corpora[0])],
+        answer,
+    );
+    settled.into_iter().next().expect("one outcome").outcome
 }
 
-/// Grades generated completions (no tags and too many, empty, long, refusing) and checks what the
-/// host relies on: every reward is finite and within `rewards`, every label is one short word and
-/// every note within bounds, the same completion earns the same again, and nothing is asked that
-/// the rule's `ASKS` does not name.
+/// Grades generated completions (no tags and too many, empty, long, refusals) and checks what the
+/// host relies on: every reward is finite and within `rewards`, every label is one short word, every
+/// note is within its limit, the same completion has the same grade again, and requests need no
+/// capability that `REQUIRES` does not name.
 ///
 /// # Panics
-/// Where one of this does not hold. The message shows the completion.
+/// Panics if a check fails. The message shows the completion.
 pub fn check_responses<R: ResponseRule>(rule: &R, rewards: RangeInclusive<f64>) {
     check_responses_with(rule, rewards, &[]);
 }
 
-/// [`check_responses`] with a chat model that gives these replies among others.
+/// As [`check_responses`], with additional replies of the chat model.
 ///
 /// # Panics
 /// As [`check_responses`].
@@ -114,57 +123,59 @@ pub fn check_responses_with<R: ResponseRule>(
     let replies = [&["", "Yes.", "\u{0}東京 {}"], replies].concat();
     let unknown = CorpusSize { tokens: None, documents: None };
     let grade = |completion: &Completion| {
-        settle(rule, completion, unknown, |request| answer(request, &replies))
+        settle(rule, completion, unknown, |request| reply_to(request, &replies))
     };
-    let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
+    let lowest = *rewards.start() as f32;
+    let highest = *rewards.end() as f32;
     let texts =
         BEGINNINGS.iter().flat_map(|start| ENDS.iter().map(move |end| format!("{start}{end}")));
     for text in texts.flat_map(|text| [text.repeat(200), text]) {
         for golds in [&["Rome"][..], &["", "the", "Roma; Rome"], &[]] {
             let completion = response("What is the capital of Italy?", golds, &text);
-            let graded = grade(&completion);
-            let reward = graded.reward;
+            let first = grade(&completion);
+            let reward = first.reward;
             assert!(
                 (lowest..=highest).contains(&reward),
                 "the reward {reward} is not within {rewards:?}: {completion:?}"
             );
-            let is_plain = !graded.label.contains(|c: char| c.is_whitespace() || c.is_control());
-            let is_word = is_plain && (1..=LABEL_BYTES).contains(&graded.label.len());
-            assert!(is_word, "the label {:?} is not one word: {completion:?}", graded.label);
-            let note = graded.note.as_ref().map_or(0, String::len);
+            let is_plain = !first.label.contains(|c: char| c.is_whitespace() || c.is_control());
+            let is_word = is_plain && (1..=LABEL_BYTES).contains(&first.label.len());
+            assert!(is_word, "the label {:?} is not one word: {completion:?}", first.label);
+            let note = first.note.as_ref().map_or(0, String::len);
             assert!(
                 note <= TEXT_BYTES,
                 "a note of {note} bytes, at most {TEXT_BYTES} are allowed: {completion:?}"
             );
             assert_eq!(
                 grade(&completion),
-                graded,
-                "graded again, it earns something else: {completion:?}"
+                first,
+                "graded again, the completion has another result: {completion:?}"
             );
         }
     }
 }
 
-/// Depends on the question alone.
-fn answer(request: &Request, replies: &[&str]) -> Reply {
-    let drawn = request
+/// Returns a reply that depends on the request's text only.
+fn reply_to(request: &Request, replies: &[&str]) -> Reply {
+    let hash = request
         .to_string()
         .bytes()
-        .fold(7_usize, |drawn, byte| drawn.wrapping_mul(31).wrapping_add(byte.into()));
+        .fold(7_usize, |hash, byte| hash.wrapping_mul(31).wrapping_add(byte.into()));
     match request {
-        Request::Count(_) => {
-            Reply::Count(crate::Count { occurrences: Some(drawn as u64 % 30), exact: true })
-        }
+        Request::Count(_) => Reply::Count(crate::Count {
+            occurrences: Some(hash as u64 % 30),
+            precision: Precision::Exact,
+        }),
         Request::Nli(_) => Reply::Nli(Entailment {
-            entail: (drawn % 5) as f32 / 4.0,
+            entail: (hash % 5) as f32 / 4.0,
             neutral: None,
             contradict: None,
         }),
-        Request::Chat(_) => Reply::Chat(replies[drawn % replies.len()].to_owned()),
+        Request::Chat(_) => Reply::Chat(replies[hash % replies.len()].to_owned()),
         Request::Passages(_) => {
             let passage =
                 |_| Passage { title: String::new(), text: "Rome is in Italy.".to_owned() };
-            Reply::Passages((0..drawn % 3).map(passage).collect())
+            Reply::Passages((0..hash % 3).map(passage).collect())
         }
     }
 }
@@ -174,7 +185,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::response::{Graded, GradedExt as _, grade};
+    use crate::{Corpus, Pending};
 
     /// A rule that grades by a function.
     macro_rules! rule {
@@ -183,7 +194,7 @@ mod tests {
             struct $name {}
 
             impl ResponseRule for $name {
-                fn grade(&self, $completion: &Completion, _: &Corpus) -> Graded {
+                fn grade(&self, $completion: &Completion, _: &Corpus) -> Result<Grade, Pending> {
                     $grade
                 }
             }
@@ -193,32 +204,32 @@ mod tests {
     #[test]
     #[should_panic(expected = "is not within 0.0..=1.0")]
     fn nan_grade_without_golds_is_detected() {
-        rule!(Mean, |completion| grade(0.0 / completion.golds.len() as f64, "GOOD"));
+        rule!(Mean, |completion| Ok(Grade::new(0.0 / completion.golds.len() as f64, "GOOD")));
         check_responses(&Mean {}, 0.0..=1.0);
     }
 
     #[test]
     #[should_panic(expected = "is not one word")]
     fn multi_word_label_is_detected() {
-        rule!(Wordy, |completion| grade(0.0, &completion.answer));
+        rule!(Wordy, |completion| Ok(Grade::new(0.0, &completion.answer)));
         check_responses(&Wordy {}, 0.0..=0.0);
     }
 
     #[test]
-    #[should_panic(expected = "earns something else")]
+    #[should_panic(expected = "has another result")]
     fn stateful_rule_is_detected() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
-        rule!(Fickle, |_completion| grade(
-            f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7),
-            "GOOD"
-        ));
+        rule!(Fickle, |_completion| {
+            let calls = CALLS.fetch_add(1, Ordering::Relaxed);
+            Ok(Grade::new(f64::from(calls % 7), "GOOD"))
+        });
         check_responses(&Fickle {}, 0.0..=7.0);
     }
 
     #[test]
     #[should_panic(expected = "a note of")]
     fn overlong_note_is_detected() {
-        rule!(Chatty, |completion| grade(0.0, "GOOD").note(&completion.text.repeat(100)));
+        rule!(Chatty, |completion| Ok(Grade::new(0.0, "GOOD").note(&completion.text.repeat(100))));
         check_responses(&Chatty {}, 0.0..=0.0);
     }
 

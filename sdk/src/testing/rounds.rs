@@ -1,72 +1,77 @@
-//! The host's rounds, and what it refuses.
+//! The host's rounds of requests and replies, with its limits.
 
 use super::limits;
-use crate::{Ask, Corpus, CorpusSize, Pair, Prompt, Query, Reply, Request, Search, Verifier};
+use crate::{
+    Capability, ChatPrompt, Completion, Corpus, CorpusSize, NliPair, Pending, Query, Reply,
+    Request, Search,
+};
 
-/// What a rule may do.
-pub(super) struct Rules<'a> {
-    /// What it may ask beside counts.
-    pub(super) asks: &'a [Verifier],
-    /// How much it may ask about one subject.
-    pub(super) questions: usize,
+/// The limits of a rule.
+pub(super) struct Allowed<'a> {
+    pub(super) capabilities: &'a [Capability],
+    pub(super) requests_per_subject: usize,
 }
 
-/// Calls `judge` until none of its subjects asks; what it says of each in the end, and all that it
-/// asked.
-pub(super) fn settle<J>(
-    rules: &Rules<'_>,
-    subjects: usize,
+/// A rule's final outcome for one sentence or completion, and all its requests in order.
+pub(super) struct Settled<T> {
+    pub(super) outcome: T,
+    pub(super) requests: Vec<Request>,
+}
+
+/// Runs `rule` until none of its outcomes is pending.
+pub(super) fn run_rounds<T>(
+    allowed: &Allowed<'_>,
+    completion: &Completion,
+    num_subjects: usize,
     size: CorpusSize,
-    judge: impl Fn(&[Corpus]) -> Vec<Result<J, Ask>>,
+    rule: impl for<'a> Fn(&'a Completion, Vec<Corpus<'a>>) -> Vec<Result<T, Pending>>,
     answer: impl Fn(&Request) -> Reply,
-) -> Vec<(J, Vec<Request>)> {
-    let mut replies: Vec<Vec<Reply>> = vec![Vec::new(); subjects];
-    let mut asked: Vec<Vec<Request>> = vec![Vec::new(); subjects];
+) -> Vec<Settled<T>> {
+    let mut replies: Vec<Vec<Reply>> = vec![Vec::new(); num_subjects];
+    let mut requests: Vec<Vec<Request>> = vec![Vec::new(); num_subjects];
     for _ in 0..=limits::ROUNDS {
-        let answered = replies.iter().zip(&asked);
-        let corpora: Vec<Corpus> =
-            answered.map(|(own, requests)| Corpus::recorded(size, own, requests)).collect();
-        let said = judge(&corpora);
-        assert_eq!(said.len(), subjects, "a rule must give one outcome per sentence");
-        if said.iter().all(Result::is_ok) {
-            return said.into_iter().flatten().zip(asked).collect();
+        let mut corpora = Vec::new();
+        for (subject_replies, subject_requests) in replies.iter().zip(&requests) {
+            corpora.push(Corpus::recorded(size, subject_replies, subject_requests));
         }
-        for ((own_replies, own_asked), outcome) in replies.iter_mut().zip(&mut asked).zip(said) {
-            for request in outcome.err().into_iter().flat_map(|Ask(requests)| requests) {
-                check(&request, rules.asks);
-                own_replies.push(answer(&request));
-                own_asked.push(request);
+        let outcomes = rule(completion, corpora);
+        assert_eq!(outcomes.len(), num_subjects, "a rule must return one outcome per sentence");
+        if outcomes.iter().all(Result::is_ok) {
+            let settled = outcomes.into_iter().flatten().zip(requests);
+            return settled.map(|(outcome, requests)| Settled { outcome, requests }).collect();
+        }
+        for (index, outcome) in outcomes.into_iter().enumerate() {
+            let Err(Pending(new_requests)) = outcome else { continue };
+            for request in new_requests {
+                check(&request, allowed.capabilities);
+                replies[index].push(answer(&request));
+                requests[index].push(request);
             }
-            let (limit, got) = (rules.questions, own_asked.len());
+            let limit = allowed.requests_per_subject;
+            let count = requests[index].len();
             assert!(
-                got <= limit,
-                "{got} questions about one sentence or completion: at most {limit} are allowed"
+                count <= limit,
+                "{count} requests for one sentence or completion: at most {limit} are allowed"
             );
         }
     }
-    panic!("the rule still asks after {} rounds of answers", limits::ROUNDS);
+    panic!("the rule is still pending after {} rounds of replies", limits::ROUNDS);
 }
 
-fn check(request: &Request, asks: &[Verifier]) {
-    let may_ask = |verifier| {
-        assert!(
-            asks.contains(&verifier),
-            "the rule asks {verifier:?}, which its ASKS does not name"
-        )
-    };
+fn check(request: &Request, capabilities: &[Capability]) {
     match request {
         Request::Count(query) => check_query(query),
-        Request::Nli(Pair { premise, hypothesis }) => {
-            may_ask(Verifier::Nli);
+        Request::Nli(NliPair { premise, hypothesis }) => {
+            check_capability(Capability::Nli, capabilities);
             check_text(premise);
             check_text(hypothesis);
         }
         Request::Chat(prompt) => {
-            may_ask(Verifier::Chat);
+            check_capability(Capability::Chat, capabilities);
             check_prompt(prompt);
         }
         Request::Passages(Search { title, query, k }) => {
-            may_ask(Verifier::Passages);
+            check_capability(Capability::Passages, capabilities);
             title.iter().for_each(|title| check_text(title));
             check_text(query);
             let limit = limits::PASSAGES_PER_SEARCH;
@@ -75,8 +80,16 @@ fn check(request: &Request, asks: &[Verifier]) {
     }
 }
 
+fn check_capability(capability: Capability, capabilities: &[Capability]) {
+    assert!(
+        capabilities.contains(&capability),
+        "the rule requests {capability:?}, which its REQUIRES does not name"
+    );
+}
+
 fn check_query(query: &Query) {
-    let (limit, words) = (limits::WORDS_PER_QUERY, query.words().count());
+    let limit = limits::WORDS_PER_QUERY;
+    let words = query.words().count();
     assert!((1..=limit).contains(&words), "a query of {words} words: 1 to {limit} are allowed");
     let clause_words = query.all_of.iter().map(Vec::len).max().unwrap_or(0);
     assert!(
@@ -88,9 +101,10 @@ fn check_query(query: &Query) {
     assert!(!is_empty, "a clause without words, which nothing matches: {query:?}");
 }
 
-fn check_prompt(Prompt { messages, temperature, top_p, max_tokens, .. }: &Prompt) {
-    let (limit, got) = (limits::MESSAGES_PER_PROMPT, messages.len());
-    assert!((1..=limit).contains(&got), "a prompt of {got} messages: 1 to {limit} are allowed");
+fn check_prompt(ChatPrompt { messages, temperature, top_p, max_tokens, .. }: &ChatPrompt) {
+    let limit = limits::MESSAGES_PER_PROMPT;
+    let count = messages.len();
+    assert!((1..=limit).contains(&count), "a prompt of {count} messages: 1 to {limit} are allowed");
     messages.iter().for_each(|message| check_text(&message.content));
     let reply_limit = limits::REPLY_TOKENS;
     assert!(
@@ -105,6 +119,7 @@ fn check_prompt(Prompt { messages, temperature, top_p, max_tokens, .. }: &Prompt
 }
 
 fn check_text(text: &str) {
-    let (limit, got) = (limits::TEXT_BYTES, text.len());
-    assert!(got <= limit, "a text of {got} bytes in a question: at most {limit} are allowed");
+    let limit = limits::TEXT_BYTES;
+    let bytes = text.len();
+    assert!(bytes <= limit, "a text of {bytes} bytes in a request: at most {limit} are allowed");
 }

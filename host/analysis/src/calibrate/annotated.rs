@@ -1,74 +1,79 @@
-//! The sheets of several people → each sentence once, and how far they agree.
+//! Merges the sheets of several people, and measures their agreement.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::label::{Agreement, Label, agreement, majority};
-use super::sheet::{Row, SheetError, read_sheet};
+use super::label::{RaterAgreement, TruthLabel, agreement, majority};
+use super::sheet::{SheetError, SheetRow, read_sheet};
 
-/// The sentences of all sheets; several people may have labelled the same ones, each in a sheet of
-/// their own.
+/// Sentences of all sheets. Several people may have labelled the same ones, each in their own sheet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Annotated {
-    /// Each sentence once, under the label that most people gave.
-    pub rows: Vec<Row>,
-    /// How far they agree.
-    pub agreement: Option<Agreement>,
-    /// Sentences with a label that a model gave.
+    /// Sentences without duplicates, each with the label of the majority.
+    pub rows: Vec<SheetRow>,
+    /// Agreement of the people; `None` if no sentence has two labels.
+    pub agreement: Option<RaterAgreement>,
+    /// Number of sentences with a model's label.
     pub by_model: u64,
 }
 
 /// Reads sheets, one of each person.
 ///
 /// # Errors
-/// What is wrong in the first file that has something wrong.
+/// If a sheet cannot be read, has invalid cells, or contradicts another.
 pub fn read_sheets(paths: &[PathBuf]) -> Result<Annotated, SheetError> {
-    read(paths, |_| true)
+    merge_sheets(paths, |_| true)
 }
 
-/// The same, without the labels that a model gave.
+/// Reads sheets without the labels of models.
 ///
 /// # Errors
-/// What is wrong in the first file that has something wrong.
-pub fn read_peoples_sheets(paths: &[PathBuf]) -> Result<Annotated, SheetError> {
-    read(paths, |row| !row.is_by_model())
+/// As [`read_sheets`].
+pub fn read_sheets_of_people(paths: &[PathBuf]) -> Result<Annotated, SheetError> {
+    merge_sheets(paths, |row| !row.is_by_model())
 }
 
-fn read(paths: &[PathBuf], counts: impl Fn(&Row) -> bool) -> Result<Annotated, SheetError> {
-    let mut rows: Vec<Row> = Vec::new();
-    let mut labels: Vec<Vec<Label>> = Vec::new();
+fn merge_sheets(
+    paths: &[PathBuf],
+    is_label_used: impl Fn(&SheetRow) -> bool,
+) -> Result<Annotated, SheetError> {
+    let mut rows: Vec<SheetRow> = Vec::new();
+    let mut labels: Vec<Vec<TruthLabel>> = Vec::new();
     let mut known: HashMap<String, (usize, &Path)> = HashMap::new();
     let mut by_model: HashSet<String> = HashSet::new();
     for path in paths {
         for (line, mut row) in read_sheet(path)? {
-            row.label = row.label.filter(|_| counts(&row));
+            row.label = row.label.filter(|_| is_label_used(&row));
             if row.label.is_some() && row.is_by_model() {
                 by_model.insert(row.id.clone());
             }
-            let (place, other) = *known.entry(row.id.clone()).or_insert((rows.len(), path));
-            if place == rows.len() {
+            let (index, other) = *known.entry(row.id.clone()).or_insert((rows.len(), path));
+            if index == rows.len() {
                 labels.push(row.label.into_iter().collect());
                 rows.push(row);
                 continue;
             }
-            let first = &rows[place];
-            let same = [
+            let first = &rows[index];
+            for (column, is_same) in [
                 ("count", first.count == row.count),
                 ("bucket", first.bucket == row.bucket),
                 ("sentence", first.sentence == row.sentence),
-            ];
-            if let Some((column, _)) = same.into_iter().find(|(_, same)| !same) {
-                return Err(SheetError::InvalidSheet(format!(
-                    "{}:{line}: the sentence {} has another {column} than in {}",
-                    path.display(),
-                    row.id,
-                    other.display()
-                )));
+            ] {
+                if !is_same {
+                    return Err(SheetError::InvalidSheet(format!(
+                        "{}:{line}: the sentence {} has another {column} than in {}",
+                        path.display(),
+                        row.id,
+                        other.display()
+                    )));
+                }
             }
-            labels[place].extend(row.label);
+            labels[index].extend(row.label);
         }
     }
-    rows.iter_mut().zip(&labels).for_each(|(row, labels)| row.label = majority(labels));
+    for (row, labels_of_row) in rows.iter_mut().zip(&labels) {
+        row.label = majority(labels_of_row);
+    }
     let agreement = agreement(labels.iter().map(Vec::as_slice));
     Ok(Annotated { rows, agreement, by_model: by_model.len() as u64 })
 }
@@ -98,23 +103,29 @@ mod tests {
             .collect();
         let annotated = read_sheets(&sheets).unwrap();
         let labels: Vec<_> = annotated.rows.iter().map(|row| row.label).collect();
-        assert_eq!(labels, [Some(Label::Correct), Some(Label::Incorrect), Some(Label::Correct)]);
+        assert_eq!(
+            labels,
+            [Some(TruthLabel::Correct), Some(TruthLabel::Incorrect), Some(TruthLabel::Correct)]
+        );
         assert_eq!(annotated.agreement.unwrap().sentences, 2);
 
         let other = folder.path().join("other.csv");
         write_sheet(&other, &[row(1, 2, None)]).unwrap();
-        let told = read_sheets(&[sheets[0].clone(), other]).unwrap_err().to_string();
-        assert!(told.contains("other.csv:2: the sentence s1 has another count than in"), "{told}");
+        let error = read_sheets(&[sheets[0].clone(), other]).unwrap_err().to_string();
+        assert!(
+            error.contains("other.csv:2: the sentence s1 has another count than in"),
+            "{error}"
+        );
     }
 
     #[test]
     fn model_labels_are_distinguished_from_human_labels() {
         let folder = tempfile::tempdir().unwrap();
-        let own = Row { note: "=see p. 3".into(), ..row(2, 3, Some(Label::Incorrect)) };
-        let by_model =
-            [row(1, 0, None), own.clone()].map(|row| row.labelled_by("m", Some(Label::Correct)));
+        let own = SheetRow { note: "=see p. 3".into(), ..row(2, 3, Some(TruthLabel::Incorrect)) };
+        let by_model = [row(1, 0, None), own.clone()]
+            .map(|row| row.labelled_by("m", Some(TruthLabel::Correct)));
         assert_eq!([&by_model[0].note, &by_model[1].note], ["model: m", "model: m; =see p. 3"]);
-        assert_eq!(by_model[1].labelled_by("other", None), Row { label: None, ..own.clone() });
+        assert_eq!(by_model[1].labelled_by("other", None), SheetRow { label: None, ..own.clone() });
 
         let [one, other] = ["model.csv", "own.csv"].map(|name| folder.path().join(name));
         write_sheet(&one, &by_model).unwrap();
@@ -125,10 +136,13 @@ mod tests {
         let all = read_sheets(&sheets).unwrap();
         assert_eq!(
             (labels(&all), all.by_model),
-            (vec![Some(Label::Correct), Some(Label::Unclear)], 2)
+            (vec![Some(TruthLabel::Correct), Some(TruthLabel::Unclear)], 2)
         );
-        let peoples = read_peoples_sheets(&sheets).unwrap();
-        assert_eq!((labels(&peoples), peoples.by_model), (vec![None, Some(Label::Incorrect)], 0));
+        let peoples = read_sheets_of_people(&sheets).unwrap();
+        assert_eq!(
+            (labels(&peoples), peoples.by_model),
+            (vec![None, Some(TruthLabel::Incorrect)], 0)
+        );
         assert_eq!(peoples.agreement, None);
     }
 }

@@ -1,88 +1,88 @@
-//! The rule audit: does a higher reward mean a truer sentence, before anyone trains?
+//! The rule audit: tests before training if a rule's higher rewards mean truer sentences.
 
 use serde::Serialize;
 
-use super::bucket::{Buckets, Place};
+use super::bucket::{CountBuckets, Placement};
 use super::ranking::{
-    Auc, Evidence, Interval, MIN_QUESTIONS, MIN_SENTENCES, Outcome, auc, auc_within_questions,
-    rank_correlation,
+    Auc, Interval, MIN_QUESTIONS, MIN_SENTENCES, RewardedSentence, SampleSize, auc,
+    auc_within_questions, rank_correlation,
 };
-use super::sample::Judged;
-use super::table::{BucketShare, Order, Point, Share, order};
+use super::sample::ScoredSentence;
+use super::table::{BucketShare, CorrectShare, ReliabilityPoint, ShareOrder, order};
 
-/// Rewards of more values than this are put into as many bins.
+/// Number of bins for rewards of more distinct values.
 const MAX_REWARDS: usize = 10;
 
-/// What a rule's rewards say of truth.
+/// Relation of a rule's rewards to truth.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RuleAudit {
-    /// Its name.
+    /// Name of the rule.
     pub rule: String,
-    /// Sentences whose truth is known.
+    /// Number of sentences whose truth is known.
     pub sentences: usize,
-    /// How many of these are true and false, and of how many questions.
-    pub evidence: Evidence,
-    /// Share of them that the rule abstains from, which pays 0.
+    /// Numbers of true and false sentences, and of their questions.
+    pub evidence: SampleSize,
+    /// Share of sentences on which the rule abstains, 0 to 1; their reward is 0.
     pub abstained: f64,
-    /// Reward of a true sentence, on average.
+    /// Mean reward of a true sentence.
     pub mean_true: f64,
-    /// Reward of a false one.
+    /// Mean reward of a false sentence.
     pub mean_false: f64,
-    /// Whether true sentences earn more than false ones.
+    /// Probability that a true sentence has a higher reward than a false one.
     pub auc: Auc,
-    /// The same within the answers to a question, which is what GRPO compares; `None` where no
-    /// question has both.
+    /// The same for answers to one question, which GRPO compares; `None` if no question has both.
     pub auc_within_questions: Option<Auc>,
-    /// Spearman's ρ of reward and truth; `None` where all rewards are the same.
+    /// Spearman's ρ of reward and truth; `None` if all rewards are the same.
     pub rank_correlation: Option<f64>,
-    /// P(true) by the count that decided.
+    /// P(true) by the count that decided the verdict.
     pub by_count: Vec<BucketShare>,
-    /// Whether the shares rise from bucket to bucket.
-    pub order: Order,
-    /// Sentences that are in no bucket: no count decided, or counting was stopped before the last
+    /// Order of the shares of the buckets.
+    pub order: ShareOrder,
+    /// Number of sentences in no bucket: without a count, or with counting stopped before the last
     /// bucket.
     pub uncounted: usize,
-    /// P(true) by reward, lowest first, of sentences that are judged: each value, or bins of about
-    /// as many sentences.
-    pub by_reward: Vec<Point>,
-    /// P(true) of those that the rule abstains from.
-    pub of_abstained: Option<Share>,
+    /// P(true) by reward, lowest first, without abstentions: of each value, or of bins of about
+    /// equal size.
+    pub by_reward: Vec<ReliabilityPoint>,
+    /// P(true) of the abstentions; `None` if there are none.
+    pub of_abstained: Option<CorrectShare>,
 }
 
-/// What an audit comes to.
+/// Conclusion of an audit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finding {
-    /// True sentences earn more, by more than chance.
+pub enum AuditFinding {
+    /// True sentences have higher rewards, by more than chance.
     Truer,
-    /// They do, but not among the answers to one question, which is all that GRPO compares.
+    /// True sentences have higher rewards, but not among the answers to one question, which GRPO
+    /// compares.
     BetweenQuestions,
-    /// False sentences earn more, by more than chance.
+    /// False sentences have higher rewards, by more than chance.
     Falser,
-    /// They do among the answers to one question, whatever holds between questions.
+    /// False sentences have higher rewards among the answers to one question, in any case between
+    /// questions.
     FalserWithinQuestions,
-    /// Neither.
-    Nothing,
-    /// There are too few sentences, or of too few questions, to say anything:
-    /// [`Evidence::is_enough`].
+    /// Neither true nor false sentences have higher rewards by more than chance.
+    Inconclusive,
+    /// Too few sentences or questions for a conclusion; see [`SampleSize::is_enough`].
     TooFew,
 }
 
 impl RuleAudit {
-    /// By the intervals of the AUC.
+    /// Returns the conclusion that the intervals of the AUC give.
     #[must_use]
-    pub fn finding(&self) -> Finding {
-        let Some(Interval { low, high }) = self.auc.interval else { return Finding::TooFew };
+    pub fn finding(&self) -> AuditFinding {
+        let Some(Interval { low, high }) = self.auc.interval else { return AuditFinding::TooFew };
         let within = self.within_questions();
         if within.is_some_and(|within| within.high < 0.5) {
-            Finding::FalserWithinQuestions
+            AuditFinding::FalserWithinQuestions
         } else if low > 0.5 && within.is_none_or(|within| within.low > 0.5) {
-            Finding::Truer
+            AuditFinding::Truer
         } else if low > 0.5 {
-            Finding::BetweenQuestions
+            AuditFinding::BetweenQuestions
         } else if high < 0.5 {
-            Finding::Falser
+            AuditFinding::Falser
         } else {
-            Finding::Nothing
+            AuditFinding::Inconclusive
         }
     }
 
@@ -90,26 +90,31 @@ impl RuleAudit {
         self.auc_within_questions?.interval
     }
 
-    /// The finding in a sentence.
+    /// Describes the finding in a sentence.
     #[must_use]
-    pub fn told(&self) -> String {
-        let Some(Interval { low, high }) = self.auc.interval else { return self.told_too_few() };
+    pub fn summary(&self) -> String {
+        let Some(Interval { low, high }) = self.auc.interval else {
+            return self.summary_of_too_few();
+        };
         let finding = match self.finding() {
-            Finding::Truer => "a higher reward means a truer sentence",
-            Finding::BetweenQuestions => {
-                "a higher reward means a truer sentence, but nothing shows it among the answers to one question, which is all that training compares"
+            AuditFinding::Truer => "a higher reward means a truer sentence",
+            AuditFinding::BetweenQuestions => {
+                "a higher reward means a truer sentence, but nothing shows it among the answers to \
+                 one question, which is all that training compares"
             }
-            Finding::Falser => "a higher reward means a falser sentence; do not train with it",
-            Finding::FalserWithinQuestions => {
-                "among the answers to one question, which is all that training compares, a higher reward means a falser sentence; do not train with it"
+            AuditFinding::Falser => "a higher reward means a falser sentence; do not train with it",
+            AuditFinding::FalserWithinQuestions => {
+                "among the answers to one question, which is all that training compares, a higher \
+                 reward means a falser sentence; do not train with it"
             }
-            Finding::Nothing | Finding::TooFew => {
+            AuditFinding::Inconclusive | AuditFinding::TooFew => {
                 "nothing shows that a higher reward means a truer sentence"
             }
         };
-        let won = 100.0 * self.auc.value;
-        let [low, high] = [low, high].map(|end| 100.0 * end);
-        let unseen = match (self.within_questions(), self.auc_within_questions) {
+        let percent = 100.0 * self.auc.value;
+        let low_percent = 100.0 * low;
+        let high_percent = 100.0 * high;
+        let limitation = match (self.within_questions(), self.auc_within_questions) {
             (Some(_), _) => "",
             (None, Some(_)) => {
                 "; too few questions have both, so what training compares could not be looked at"
@@ -119,118 +124,142 @@ impl RuleAudit {
             }
         };
         format!(
-            "{}: {finding}; of a true and a false one the true one earns more in {won:.1} % of cases (95 %: {low:.1} to {high:.1}), ties counted half{unseen}",
+            "{}: {finding}; of a true and a false one the true one has the higher reward in \
+             {percent:.1} % of cases (95 %: {low_percent:.1} to {high_percent:.1}), ties counted \
+             half{limitation}",
             self.rule
         )
     }
 
-    fn told_too_few(&self) -> String {
-        let Evidence { truths, questions_with_truths, falsehoods, questions_with_falsehoods } =
+    fn summary_of_too_few(&self) -> String {
+        let SampleSize { truths, questions_with_truths, falsehoods, questions_with_falsehoods } =
             self.evidence;
         format!(
-            "{}: no verdict; that takes {MIN_SENTENCES} true and {MIN_SENTENCES} false sentences, of {MIN_QUESTIONS} questions or more each, and there are {truths} and {falsehoods}, of {questions_with_truths} and {questions_with_falsehoods} questions",
+            "{}: no verdict; that takes {MIN_SENTENCES} true and {MIN_SENTENCES} false sentences, \
+             of {MIN_QUESTIONS} questions or more each, and there are {truths} and {falsehoods}, of \
+             {questions_with_truths} and {questions_with_falsehoods} questions",
             self.rule
         )
     }
 }
 
-/// Audits a rule; `None` unless there are true sentences and false ones. `seed` decides the draws
-/// of the interval.
+/// Audits a rule; `None` unless there are true sentences and false ones. `seed` determines the draws
+/// of the bootstrap.
 #[must_use]
-pub fn audit(rule: &str, judged: &[Judged<'_>], buckets: &Buckets, seed: u64) -> Option<RuleAudit> {
-    let paid = |sentence: &Judged<'_>| sentence.verdict.reward.unwrap_or(0.0);
-    let outcomes: Vec<Outcome> = judged
-        .iter()
-        .map(|judged| Outcome {
-            question: judged.question,
-            reward: paid(judged),
-            is_true: judged.is_true,
-        })
-        .collect();
-    let auc = auc(&outcomes, seed)?;
-    let mean = |wanted: bool| {
-        let own = outcomes.iter().filter(|outcome| outcome.is_true == wanted);
-        own.clone().map(|outcome| f64::from(outcome.reward)).sum::<f64>() / own.count() as f64
-    };
+pub fn audit(
+    rule: &str,
+    judged: &[ScoredSentence<'_>],
+    buckets: &CountBuckets,
+    seed: u64,
+) -> Option<RuleAudit> {
+    let mut outcomes = Vec::with_capacity(judged.len());
+    let mut abstained = Vec::new();
+    for sentence in judged {
+        outcomes.push(RewardedSentence {
+            question: sentence.question,
+            reward: sentence.verdict.reward.unwrap_or(0.0),
+            is_true: sentence.is_true,
+        });
+        if sentence.verdict.reward.is_none() {
+            abstained.push(truth_of(sentence));
+        }
+    }
+    let area = auc(&outcomes, seed)?;
     let by_count = by_count(judged, buckets);
     let counted: u64 = by_count.iter().map(|bucket| bucket.share.n).sum();
-    let abstained: Vec<Truth> =
-        judged.iter().filter(|judged| judged.verdict.reward.is_none()).map(of_question).collect();
     Some(RuleAudit {
         rule: rule.to_owned(),
         sentences: judged.len(),
-        evidence: Evidence::of(&outcomes),
+        evidence: SampleSize::count(&outcomes),
         abstained: abstained.len() as f64 / judged.len() as f64,
-        mean_true: mean(true),
-        mean_false: mean(false),
-        auc,
+        mean_true: mean_reward(&outcomes, true),
+        mean_false: mean_reward(&outcomes, false),
+        auc: area,
         auc_within_questions: auc_within_questions(&outcomes, seed),
         rank_correlation: rank_correlation(&outcomes),
         order: order(&by_count),
         uncounted: judged.len() - counted as usize,
         by_count,
         by_reward: by_reward(judged),
-        of_abstained: Share::of_questions(abstained),
+        of_abstained: CorrectShare::of_questions(abstained),
     })
 }
 
-/// The number of a sentence's question, and whether it is true.
-type Truth = (usize, bool);
-
-fn of_question(judged: &Judged<'_>) -> Truth {
-    (judged.question, judged.is_true)
-}
-
-fn by_count(judged: &[Judged<'_>], buckets: &Buckets) -> Vec<BucketShare> {
-    let mut by_bucket: Vec<Vec<Truth>> = vec![Vec::new(); buckets.number()];
-    for sentence in judged {
-        if let Place::In(place) = buckets.place(&sentence.verdict) {
-            by_bucket[place].push(of_question(sentence));
+fn mean_reward(outcomes: &[RewardedSentence], is_true: bool) -> f64 {
+    let mut rewards = Vec::new();
+    for outcome in outcomes {
+        if outcome.is_true == is_true {
+            rewards.push(f64::from(outcome.reward));
         }
     }
-    let shares = buckets.iter().zip(by_bucket);
-    let of_bucket =
-        |(bucket, truths)| Share::of_questions(truths).map(|share| BucketShare { bucket, share });
-    shares.filter_map(of_bucket).collect()
+    rewards.iter().sum::<f64>() / rewards.len() as f64
 }
 
-fn by_reward(judged: &[Judged<'_>]) -> Vec<Point> {
-    let reward =
-        |sentence: &Judged<'_>| Some((sentence.verdict.reward? + 0.0, of_question(sentence))); // −0 is 0
-    let mut paid: Vec<(f32, Truth)> = judged.iter().filter_map(reward).collect();
-    paid.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let values: Vec<&[(f32, Truth)]> = paid.chunk_by(|one, other| one.0 == other.0).collect();
-    let point = |bin: &[(f32, Truth)]| {
-        let (lowest, highest) = (bin.first()?.0, bin.last()?.0);
-        let label = if lowest == highest {
-            format!("{lowest:+.3}")
-        } else {
-            format!("{lowest:+.3} to {highest:+.3}")
-        };
-        Share::of_questions(bin.iter().map(|(_, truth)| *truth)).map(|share| Point { label, share })
-    };
-    if values.len() <= MAX_REWARDS {
-        return values.into_iter().filter_map(point).collect();
+/// Index of a sentence's question, and true if the sentence is true.
+type QuestionTruth = (usize, bool);
+
+fn truth_of(sentence: &ScoredSentence<'_>) -> QuestionTruth {
+    (sentence.question, sentence.is_true)
+}
+
+fn by_count(judged: &[ScoredSentence<'_>], buckets: &CountBuckets) -> Vec<BucketShare> {
+    let mut by_bucket: Vec<Vec<QuestionTruth>> = vec![Vec::new(); buckets.number()];
+    for sentence in judged {
+        if let Placement::In(index) = buckets.classify(&sentence.verdict) {
+            by_bucket[index].push(truth_of(sentence));
+        }
     }
-    // Equal rewards stay together, so the bins are only about equal.
-    let bin_of = |begins: usize| begins * MAX_REWARDS / paid.len();
-    let mut begins = 0;
-    let starts: Vec<(usize, usize)> = values
-        .iter()
-        .map(|value| {
-            let start = begins;
-            begins += value.len();
-            (bin_of(start), begins)
-        })
-        .collect();
-    let mut from = 0;
-    let bins = starts.chunk_by(|one, other| one.0 == other.0).filter_map(|bin| {
-        let to = bin.last()?.1;
-        let points = point(&paid[from..to]);
-        from = to;
-        points
-    });
-    bins.collect()
+    let mut shares = Vec::new();
+    for (bucket, truths) in buckets.iter().zip(by_bucket) {
+        if let Some(share) = CorrectShare::of_questions(truths) {
+            shares.push(BucketShare { bucket, share });
+        }
+    }
+    shares
+}
+
+fn by_reward(judged: &[ScoredSentence<'_>]) -> Vec<ReliabilityPoint> {
+    let mut rewards: Vec<(f32, QuestionTruth)> = Vec::new();
+    for sentence in judged {
+        if let Some(reward) = sentence.verdict.reward {
+            rewards.push((reward + 0.0, truth_of(sentence))); // + 0 turns −0 into 0
+        }
+    }
+    rewards.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let values: Vec<&[(f32, QuestionTruth)]> =
+        rewards.chunk_by(|one, other| one.0 == other.0).collect();
+    if values.len() <= MAX_REWARDS {
+        return values.into_iter().filter_map(reward_point).collect();
+    }
+    // Equal rewards stay in one bin, so the bins are only about equal.
+    let mut points = Vec::new();
+    let mut bin_start = 0;
+    let mut value_start = 0;
+    let mut bin = 0;
+    for value in values {
+        let bin_of_value = value_start * MAX_REWARDS / rewards.len();
+        if bin_of_value != bin {
+            points.extend(reward_point(&rewards[bin_start..value_start]));
+            bin = bin_of_value;
+            bin_start = value_start;
+        }
+        value_start += value.len();
+    }
+    points.extend(reward_point(&rewards[bin_start..]));
+    points
+}
+
+/// Returns P(true) of sentences with neighbouring rewards; `None` without sentences.
+fn reward_point(bin: &[(f32, QuestionTruth)]) -> Option<ReliabilityPoint> {
+    let lowest = bin.first()?.0;
+    let highest = bin.last()?.0;
+    let label = if lowest == highest {
+        format!("{lowest:+.3}")
+    } else {
+        format!("{lowest:+.3} to {highest:+.3}")
+    };
+    let share = CorrectShare::of_questions(bin.iter().map(|(_, truth)| *truth))?;
+    Some(ReliabilityPoint { label, share })
 }
 
 #[cfg(test)]
@@ -240,17 +269,17 @@ mod tests {
     use super::super::bucket::tests::counted;
     use super::*;
 
-    fn judged(all: &[(Option<f32>, u64, bool)]) -> Vec<Judged<'static>> {
+    fn judged(all: &[(Option<f32>, u64, bool)]) -> Vec<ScoredSentence<'static>> {
         let one = |(question, &(reward, count, is_true)): (usize, &(Option<f32>, u64, bool))| {
             let verdict =
                 reward.map_or_else(Verdict::default, |_| Verdict { reward, ..counted(count, 20) });
-            Judged { question, sentence: "", is_true, verdict }
+            ScoredSentence { question, sentence: "", is_true, verdict }
         };
         all.iter().enumerate().map(one).collect()
     }
 
     fn of(all: &[(Option<f32>, u64, bool)]) -> RuleAudit {
-        audit("r", &judged(all), &Buckets::default(), 1).unwrap()
+        audit("r", &judged(all), &CountBuckets::default(), 1).unwrap()
     }
 
     #[test]
@@ -262,8 +291,11 @@ mod tests {
             (Some(-0.3), 0, false),
         ]
         .repeat(20));
-        assert_eq!((good.finding(), good.sentences, good.abstained), (Finding::Truer, 80, 0.25));
-        // An abstention pays 0, which is more than −0.3.
+        assert_eq!(
+            (good.finding(), good.sentences, good.abstained),
+            (AuditFinding::Truer, 80, 0.25)
+        );
+        // The reward of an abstention is 0, which is more than −0.3.
         assert_eq!(good.auc, Auc { value: 1.0, interval: Some(Interval { low: 1.0, high: 1.0 }) });
         assert!(
             (good.mean_true - 0.05).abs() < 1e-6 && (good.mean_false + 0.3).abs() < 1e-6,
@@ -276,33 +308,36 @@ mod tests {
             .collect();
         assert_eq!(shares, [("-0.300", 40, 0.0), ("+0.100", 20, 1.0)]);
         assert_eq!(good.of_abstained.unwrap().n, 20);
-        assert_eq!((good.by_count.len(), good.uncounted, good.order), (2, 20, Order::Kept));
+        assert_eq!((good.by_count.len(), good.uncounted, good.order), (2, 20, ShareOrder::Rising));
     }
 
     #[test]
     fn audit_finds_rule_rewarding_falsehood_or_nothing() {
         assert_eq!(
             of(&[(Some(0.1), 20, false), (Some(-0.3), 0, true)].repeat(30)).finding(),
-            Finding::Falser
+            AuditFinding::Falser
         );
         let constant = of(&[(Some(0.1), 3, false), (Some(0.1), 3, true)].repeat(30));
-        assert_eq!((constant.finding(), constant.auc.value), (Finding::Nothing, 0.5));
-        assert_eq!(audit("r", &judged(&[(Some(0.1), 3, true)]), &Buckets::default(), 1), None);
-        assert_eq!(audit("r", &[], &Buckets::default(), 1), None);
+        assert_eq!((constant.finding(), constant.auc.value), (AuditFinding::Inconclusive, 0.5));
+        assert_eq!(audit("r", &judged(&[(Some(0.1), 3, true)]), &CountBuckets::default(), 1), None);
+        assert_eq!(audit("r", &[], &CountBuckets::default(), 1), None);
     }
 
     #[test]
     fn audit_needs_enough_sentences_for_verdict() {
         let two = of(&[(Some(0.1), 20, true), (Some(-0.3), 0, false)]);
-        assert_eq!((two.finding(), two.auc), (Finding::TooFew, Auc { value: 1.0, interval: None }));
+        assert_eq!(
+            (two.finding(), two.auc),
+            (AuditFinding::TooFew, Auc { value: 1.0, interval: None })
+        );
         let expected = "r: no verdict; that takes 30 true and 30 false sentences, of 10 questions or more each, \
                         and there are 1 and 1, of 1 and 1 questions";
-        assert_eq!(two.told(), expected);
+        assert_eq!(two.summary(), expected);
     }
 
     #[test]
     fn audit_finds_rule_ranking_only_between_questions() {
-        // Each question has sentences of one reward, the famous half of them more true ones.
+        // Each question has sentences of one reward; those of the first half are true more often.
         let all: Vec<_> = (0..400)
             .map(|n| {
                 (Some(if n < 200 { 0.1 } else { -0.3 }), 3, n % 10 < if n < 200 { 8 } else { 2 })
@@ -310,18 +345,19 @@ mod tests {
             .collect();
         let mut judged = judged(&all);
         judged.iter_mut().for_each(|judged| judged.question /= 10);
-        let audit = audit("r", &judged, &Buckets::default(), 1).unwrap();
+        let audit = audit("r", &judged, &CountBuckets::default(), 1).unwrap();
         assert_eq!(
             (audit.finding(), audit.auc_within_questions.unwrap().value),
-            (Finding::BetweenQuestions, 0.5)
+            (AuditFinding::BetweenQuestions, 0.5)
         );
-        assert!(audit.told().contains("among the answers to one question"), "{}", audit.told());
+        let summary = audit.summary();
+        assert!(summary.contains("among the answers to one question"), "{summary}");
     }
 
     #[test]
     fn audit_finds_rule_inverted_within_questions() {
-        // Questions of the first half are mostly right and earn more; within each, the false
-        // sentence earns the most.
+        // Questions of the first half have mostly true sentences and higher rewards; within each,
+        // the false sentence has the highest.
         let all: Vec<_> = (0..400)
             .map(|n| {
                 let (is_true, base) =
@@ -331,13 +367,13 @@ mod tests {
             .collect();
         let mut judged = judged(&all);
         judged.iter_mut().for_each(|judged| judged.question /= 10);
-        let audit = audit("r", &judged, &Buckets::default(), 1).unwrap();
+        let audit = audit("r", &judged, &CountBuckets::default(), 1).unwrap();
         assert!(
             audit.auc.interval.unwrap().low > 0.5
-                && audit.finding() == Finding::FalserWithinQuestions,
+                && audit.finding() == AuditFinding::FalserWithinQuestions,
             "{audit:?}"
         );
-        assert!(audit.told().contains("do not train with it"), "{}", audit.told());
+        assert!(audit.summary().contains("do not train with it"), "{}", audit.summary());
     }
 
     #[test]
@@ -349,7 +385,7 @@ mod tests {
         assert!(bins.iter().all(|bin| bin.share.n == 100), "{bins:?}");
         assert_eq!((bins[4].share.share, bins[5].share.share), (0.0, 1.0));
         assert_eq!(bins[0].label, "+0.000 to +0.099");
-        // Half of all sentences earn the same.
+        // Half of all sentences have the same reward.
         let all: Vec<_> = (0..1000)
             .map(|n| (Some(if n < 500 { 0.0 } else { n as f32 }), 3, n % 2 == 0))
             .collect();

@@ -1,4 +1,4 @@
-//! Ranges of counts.
+//! Ranges of counts that are evaluated together.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,25 +6,25 @@ use std::str::FromStr;
 use corver_core::Verdict;
 use serde::Serialize;
 
-/// Counts that are looked at together.
+/// Range of counts that are evaluated together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Bucket {
-    /// Lowest count.
+pub struct CountBucket {
+    /// Lowest count of the range.
     pub from: u64,
-    /// Highest count; `None` where there is no end.
+    /// Highest count; `None` if the range has no end.
     pub to: Option<u64>,
 }
 
-impl Bucket {
-    /// Whether the count is one of these.
+impl CountBucket {
+    /// True if the count is in the range.
     #[must_use]
-    pub fn holds(&self, count: u64) -> bool {
+    pub fn contains(&self, count: u64) -> bool {
         count >= self.from && self.to.is_none_or(|to| count <= to)
     }
 }
 
-/// Not as `1-4`: a spreadsheet would make a date of it.
-impl fmt::Display for Bucket {
+// Not `1-4`, which a spreadsheet would convert to a date.
+impl fmt::Display for CountBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self { from, to: None } => write!(f, "{from} or more"),
@@ -34,95 +34,99 @@ impl fmt::Display for Bucket {
     }
 }
 
-impl FromStr for Bucket {
+impl FromStr for CountBucket {
     type Err = BucketError;
 
     fn from_str(text: &str) -> Result<Self, BucketError> {
-        let wrong = || BucketError::Unreadable(text.to_owned());
-        let number = |digits: &str| digits.trim().parse::<u64>().map_err(|_| wrong());
-        let text = text.trim();
-        if let Some(from) = text.strip_suffix("or more") {
-            return Ok(Self { from: number(from)?, to: None });
+        let parse = |digits: &str| {
+            digits.trim().parse::<u64>().map_err(|_| BucketError::Unreadable(text.to_owned()))
+        };
+        let range = text.trim();
+        if let Some(lowest) = range.strip_suffix("or more") {
+            return Ok(Self { from: parse(lowest)?, to: None });
         }
-        let (from, to) = text.split_once("to").unwrap_or((text, text));
-        let (from, to) = (number(from)?, number(to)?);
-        if from <= to { Ok(Self { from, to: Some(to) }) } else { Err(wrong()) }
+        let (lowest, highest) = range.split_once("to").unwrap_or((range, range));
+        let from = parse(lowest)?;
+        let to = parse(highest)?;
+        if from > to {
+            return Err(BucketError::Unreadable(text.to_owned()));
+        }
+        Ok(Self { from, to: Some(to) })
     }
 }
 
-/// Why counts cannot be put into buckets.
+/// Error of a bucket's text or of the edges of buckets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BucketError {
-    /// Edges that do not ascend from 1 or above.
+    /// The edges do not ascend from 1 or above.
     #[error("buckets begin at counts that ascend, the first above 0; got {0:?}")]
     Edges(Vec<u64>),
-    /// A text that is not what [`Bucket`] writes.
+    /// The text is not a range as [`CountBucket`] displays it.
     #[error("{0:?} is not a range of counts such as 0, 1 to 4, or 20 or more")]
     Unreadable(String),
 }
 
-/// Every count has one bucket; the first begins at 0.
+/// Buckets that cover every count, the first from 0 on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Buckets(Vec<u64>);
+pub struct CountBuckets(Vec<u64>);
 
-impl Default for Buckets {
-    /// The paper's: 0, 1 to 4, 5 to 9, 10 to 19, 20 or more.
+impl Default for CountBuckets {
+    /// Returns the paper's buckets: 0, 1 to 4, 5 to 9, 10 to 19, 20 or more.
     fn default() -> Self {
         Self(vec![0, 1, 5, 10, 20])
     }
 }
 
-impl Buckets {
-    /// One from 0 on, and one from each of these counts on.
+impl CountBuckets {
+    /// Creates a bucket from 0 on, and one from each of these counts on.
     ///
     /// # Errors
-    /// Where they do not ascend from 1 or above.
+    /// If the counts do not ascend from 1 or above.
     pub fn new(edges: &[u64]) -> Result<Self, BucketError> {
-        let all: Vec<u64> = std::iter::once(0).chain(edges.iter().copied()).collect();
-        if all.is_sorted_by(|a, b| a < b) {
-            Ok(Self(all))
-        } else {
-            Err(BucketError::Edges(edges.to_owned()))
+        let mut starts = vec![0];
+        starts.extend_from_slice(edges);
+        if !starts.is_sorted_by(|a, b| a < b) {
+            return Err(BucketError::Edges(edges.to_owned()));
         }
+        Ok(Self(starts))
     }
 
-    /// Lowest counts first.
-    pub fn iter(&self) -> impl Iterator<Item = Bucket> {
+    /// Returns the buckets, lowest counts first.
+    pub fn iter(&self) -> impl Iterator<Item = CountBucket> {
         let ends = self.0[1..].iter().map(|next| Some(next - 1)).chain([None]);
-        self.0.iter().zip(ends).map(|(&from, to)| Bucket { from, to })
+        self.0.iter().zip(ends).map(|(&from, to)| CountBucket { from, to })
     }
 
-    /// How many there are.
+    /// Returns the number of buckets.
     #[must_use]
     pub fn number(&self) -> usize {
         self.0.len()
     }
 
-    /// Where the count that decided a verdict lies. Nowhere, where no count decided; and where
-    /// counting was stopped at a number that was enough for the rule, but is not for these buckets.
+    /// Finds the bucket of the count that decided a verdict.
     #[must_use]
-    pub fn place(&self, verdict: &Verdict) -> Place {
-        let Some(count) = verdict.count else { return Place::Uncounted };
+    pub fn classify(&self, verdict: &Verdict) -> Placement {
+        let Some(count) = verdict.count else { return Placement::Uncounted };
         let stopped = verdict.lookups.iter().any(|lookup| {
             !lookup.count.is_exact() && lookup.query.limit.is_some_and(|limit| count >= limit)
         });
         let last = self.0.len() - 1;
         if stopped && count < self.0[last] {
-            return Place::CutShort;
+            return Placement::CutShort;
         }
-        Place::In(self.0.iter().rposition(|&from| count >= from).unwrap_or(0))
+        Placement::In(self.0.iter().rposition(|&from| count >= from).unwrap_or(0))
     }
 }
 
-/// See [`Buckets::place`].
+/// Bucket of a verdict; see [`CountBuckets::classify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// In the bucket of this number, counted from 0.
+pub enum Placement {
+    /// Index of the bucket, from 0.
     In(usize),
-    /// No count decided.
+    /// No count decided the verdict.
     Uncounted,
-    /// The count may be larger than what is known.
+    /// Counting stopped at the limit of the rule, below the last bucket: the count may be larger.
     CutShort,
 }
 
@@ -148,33 +152,36 @@ pub(super) mod tests {
     #[test]
     fn bucket_labels_round_trip() {
         let written: Vec<String> =
-            Buckets::default().iter().map(|bucket| bucket.to_string()).collect();
+            CountBuckets::default().iter().map(|bucket| bucket.to_string()).collect();
         assert_eq!(written, ["0", "1 to 4", "5 to 9", "10 to 19", "20 or more"]);
-        for (text, bucket) in written.iter().zip(Buckets::default().iter()) {
-            assert_eq!(text.parse::<Bucket>().unwrap(), bucket);
+        for (text, bucket) in written.iter().zip(CountBuckets::default().iter()) {
+            assert_eq!(text.parse::<CountBucket>().unwrap(), bucket);
         }
         for text in ["", "4-Jan", "5 to 1", "many", "1 to", "-1"] {
-            assert!(text.parse::<Bucket>().is_err(), "{text}");
+            assert!(text.parse::<CountBucket>().is_err(), "{text}");
         }
-        assert!(matches!(Buckets::new(&[5, 1]), Err(BucketError::Edges(_))));
-        assert!(Buckets::new(&[0]).is_err());
-        assert_eq!(Buckets::new(&[]).unwrap().number(), 1);
+        assert!(matches!(CountBuckets::new(&[5, 1]), Err(BucketError::Edges(_))));
+        assert!(CountBuckets::new(&[0]).is_err());
+        assert_eq!(CountBuckets::new(&[]).unwrap().number(), 1);
     }
 
     #[test]
     fn counts_fall_into_their_buckets() {
-        let places =
-            [0, 1, 4, 5, 19, 20, 500].map(|count| Buckets::default().place(&counted(count, 1000)));
-        assert_eq!(places, [0, 1, 1, 2, 3, 4, 4].map(Place::In));
-        assert_eq!(Buckets::default().place(&Verdict::default()), Place::Uncounted);
+        let places = [0, 1, 4, 5, 19, 20, 500]
+            .map(|count| CountBuckets::default().classify(&counted(count, 1000)));
+        assert_eq!(places, [0, 1, 1, 2, 3, 4, 4].map(Placement::In));
+        assert_eq!(CountBuckets::default().classify(&Verdict::default()), Placement::Uncounted);
     }
 
     #[test]
     fn truncated_count_fits_only_last_bucket() {
-        let buckets = Buckets::default();
-        assert_eq!(buckets.place(&counted(5, 5)), Place::CutShort);
-        assert_eq!(buckets.place(&counted(4, 5)), Place::In(1));
-        assert_eq!(buckets.place(&counted(20, 20)), Place::In(4));
-        assert_eq!(Buckets::new(&[1, 100]).unwrap().place(&counted(20, 20)), Place::CutShort);
+        let buckets = CountBuckets::default();
+        assert_eq!(buckets.classify(&counted(5, 5)), Placement::CutShort);
+        assert_eq!(buckets.classify(&counted(4, 5)), Placement::In(1));
+        assert_eq!(buckets.classify(&counted(20, 20)), Placement::In(4));
+        assert_eq!(
+            CountBuckets::new(&[1, 100]).unwrap().classify(&counted(20, 20)),
+            Placement::CutShort
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Sentences to label, drawn by how often their entities occur together (paper, App. calibration).
+//! Draws sentences to label, by the count of their entities (paper, App. calibration).
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -12,15 +12,15 @@ use rand_chacha::ChaCha8Rng;
 use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
-use super::bucket::{Bucket, Buckets, Place};
-use super::sheet::Row;
+use super::bucket::{CountBucket, CountBuckets, Placement};
+use super::sheet::SheetRow;
 use corver_runs::folder::TRACES;
 
-/// Why no sentences can be drawn.
+/// Error of drawing sentences.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrawError {
-    /// A file that cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Io {
         /// Path of the file.
@@ -28,96 +28,100 @@ pub enum DrawError {
         /// Error of the system.
         source: std::io::Error,
     },
-    /// A file without sentences that a count decided.
+    /// The file has another form, or no sentence with a count.
     #[error("{0}")]
     InvalidInput(String),
-    /// Numbers of sentences that are not as many as the buckets.
+    /// The numbers of sentences are not as many as the buckets.
     #[error(
-        "there are {got} numbers of sentences for {buckets} buckets; give one for all, or one for each"
+        "there are {got} numbers of sentences for {buckets} buckets; give one for all, or one for \
+         each"
     )]
     Numbers {
-        /// Number of numbers that were given.
+        /// Length of the list of numbers.
         got: usize,
-        /// Number of buckets.
+        /// Number of buckets to draw from.
         buckets: usize,
     },
 }
 
-/// A line of `traces.jsonl` holds a trace; a line of answers, and of what `score` prints, is one.
+/// Line with a trace in the field `trace` (`traces.jsonl`), or a line that is itself one (answers, and
+/// the output of `score`).
 #[derive(Deserialize)]
-struct Line {
-    trace: Option<Scored>,
+struct SentenceLine {
+    trace: Option<ScoredText>,
     question: Option<String>,
     #[serde(default)]
     sentences: Vec<SentenceTrace>,
 }
 
 #[derive(Deserialize)]
-struct Scored {
+struct ScoredText {
     question: String,
     sentences: Vec<SentenceTrace>,
 }
 
-impl Line {
-    fn scored(self) -> Result<Scored, serde_json::Error> {
+impl SentenceLine {
+    fn into_scored(self) -> Result<ScoredText, serde_json::Error> {
         match self {
             Self { trace: Some(trace), .. } => Ok(trace),
-            Self { question: Some(question), sentences, .. } => Ok(Scored { question, sentences }),
+            Self { question: Some(question), sentences, .. } => {
+                Ok(ScoredText { question, sentences })
+            }
             Self { question: None, .. } => Err(serde_json::Error::missing_field("question")),
         }
     }
 }
 
-/// All sentences that may be drawn, each text once.
+/// Sentences that can be drawn, each text once.
 #[derive(Debug)]
-pub struct Pool {
-    buckets: Buckets,
-    by_bucket: Vec<Vec<Row>>,
+pub struct SentencePool {
+    buckets: CountBuckets,
+    by_bucket: Vec<Vec<SheetRow>>,
     seen: HashSet<String>,
     left_out: LeftOut,
 }
 
-/// Sentences that are not in the pool.
+/// Numbers of sentences that are not in the pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Those that are in it already.
+    /// Sentences whose text is already in the pool.
     pub repeated: usize,
-    /// Those that no count decided.
+    /// Sentences whose verdict has no count.
     pub uncounted: usize,
-    /// Those whose counting was stopped before the last bucket: their bucket is not known.
+    /// Sentences whose counting stopped before the last bucket, so that their bucket is unknown.
     pub cut_short: usize,
 }
 
-/// One bucket's part of a draw.
+/// Numbers of a draw from one bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct DrawnBucket {
-    /// Which counts.
+    /// Range of counts of the bucket.
     #[serde(flatten)]
-    pub bucket: Bucket,
-    /// How many were asked for.
+    pub bucket: CountBucket,
+    /// Number of sentences requested.
     pub wanted: usize,
-    /// How many there are.
+    /// Number of sentences in the pool.
     pub available: usize,
-    /// How many were drawn.
+    /// Number of sentences drawn.
     pub drawn: usize,
 }
 
-/// What was drawn.
+/// Result of a draw.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Drawn {
-    /// In random order, so that who labels them does not go from bucket to bucket.
+    /// Rows in random order, so that a labeller does not see one bucket after the other.
     #[serde(skip)]
-    pub rows: Vec<Row>,
-    /// Lowest counts first.
+    pub rows: Vec<SheetRow>,
+    /// Numbers of each bucket, lowest counts first.
     pub buckets: Vec<DrawnBucket>,
-    /// What could not be drawn.
+    /// Sentences that could not be drawn.
     pub left_out: LeftOut,
 }
 
-impl Pool {
-    /// An empty one.
+impl SentencePool {
+    /// Creates an empty pool.
     #[must_use]
-    pub fn new(buckets: Buckets) -> Self {
+    pub fn new(buckets: CountBuckets) -> Self {
         let by_bucket = vec![Vec::new(); buckets.number()];
         Self { buckets, by_bucket, seen: HashSet::new(), left_out: LeftOut::default() }
     }
@@ -125,38 +129,37 @@ impl Pool {
     /// Adds the sentences of a run's folder or of a file.
     ///
     /// # Errors
-    /// A file that cannot be read, a line of another form, or nothing that was counted.
+    /// If a file cannot be read, a line has another form, or no sentence has a count.
     pub fn add(&mut self, path: &Path) -> Result<(), DrawError> {
-        let path = if path.is_dir() { path.join(TRACES) } else { path.to_owned() };
-        let read = |source| DrawError::Io { path: path.clone(), source };
-        let mut lines = BufReader::new(File::open(&path).map_err(read)?);
-        let (mut number, mut counted, mut text) = (0, 0, String::new());
-        loop {
-            text.clear();
-            if lines.read_line(&mut text).map_err(read)? == 0 {
-                break;
-            }
-            number += 1;
-            let scored = match serde_json::from_str(&text).and_then(Line::scored) {
-                // A run is writing it, or was killed while it did.
+        let file = if path.is_dir() { path.join(TRACES) } else { path.to_owned() };
+        let io_error = |source| DrawError::Io { path: file.clone(), source };
+        let mut reader = BufReader::new(File::open(&file).map_err(io_error)?);
+        let mut line_number = 0;
+        let mut num_counted = 0;
+        let mut text = String::new();
+        while reader.read_line(&mut text).map_err(io_error)? > 0 {
+            line_number += 1;
+            let scored = match serde_json::from_str(&text).and_then(SentenceLine::into_scored) {
+                // The last line is incomplete: a run is writing it, or was killed.
                 Err(error) if error.is_eof() && !text.ends_with('\n') => break,
-                scored => scored.map_err(|error| {
+                result => result.map_err(|error| {
                     DrawError::InvalidInput(format!(
-                        "{}:{number}: {error}; sentences are drawn from a run's folder, its \
+                        "{}:{line_number}: {error}; sentences are drawn from a run's folder, its \
                          traces.jsonl or answers_*.jsonl, and what `eval --supported --out` writes",
-                        path.display()
+                        file.display()
                     ))
                 })?,
             };
             for sentence in scored.sentences {
-                counted += usize::from(sentence.is_counted());
+                num_counted += usize::from(sentence.is_counted());
                 self.add_sentence(&scored.question, sentence);
             }
+            text.clear();
         }
-        if counted == 0 {
+        if num_counted == 0 {
             return Err(DrawError::InvalidInput(format!(
-                "{} holds no sentence that a count decided; `eval` counts with --supported",
-                path.display()
+                "{} has no sentence with a count; `eval` counts with --supported",
+                file.display()
             )));
         }
         Ok(())
@@ -164,10 +167,10 @@ impl Pool {
 
     fn add_sentence(&mut self, question: &str, sentence: SentenceTrace) {
         let verdict = sentence.verdict.unwrap_or_default();
-        let place = match self.buckets.place(&verdict) {
-            Place::In(place) => place,
-            Place::CutShort => return self.left_out.cut_short += 1,
-            Place::Uncounted => return self.left_out.uncounted += 1,
+        let index = match self.buckets.classify(&verdict) {
+            Placement::In(index) => index,
+            Placement::CutShort => return self.left_out.cut_short += 1,
+            Placement::Uncounted => return self.left_out.uncounted += 1,
         };
         let triplet = verdict.triplet.and_then(|n| sentence.triplets.get(n as usize));
         let (Some(triplet), Some(count)) = (triplet, verdict.count) else {
@@ -176,9 +179,9 @@ impl Pool {
         if !self.seen.insert(sentence.text.clone()) {
             return self.left_out.repeated += 1;
         }
-        let row = Row {
+        let row = SheetRow {
             id: id(&sentence.text),
-            bucket: self.buckets.iter().nth(place).expect("a place is a bucket's"),
+            bucket: self.buckets.iter().nth(index).expect("the index is a bucket's"),
             count,
             question: question.to_owned(),
             triplet: triplet.clone(),
@@ -187,14 +190,14 @@ impl Pool {
             label: None,
             note: String::new(),
         };
-        self.by_bucket[place].push(row);
+        self.by_bucket[index].push(row);
     }
 
-    /// Draws as many sentences from each bucket as `per_bucket` says, one number for all or one for
-    /// each, or all that are there.
+    /// Draws `per_bucket` sentences from each bucket, or all if there are fewer. `per_bucket` is one
+    /// number for all, or one for each.
     ///
     /// # Errors
-    /// Where there are neither one number nor as many as buckets.
+    /// If `per_bucket` has neither one number nor as many as buckets.
     pub fn draw(self, per_bucket: &[usize], seed: u64) -> Result<Drawn, DrawError> {
         let number = self.by_bucket.len();
         let wanted_rows = match per_bucket {
@@ -203,28 +206,28 @@ impl Pool {
             other => return Err(DrawError::Numbers { got: other.len(), buckets: number }),
         };
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let (mut rows, mut buckets) = (Vec::new(), Vec::new());
-        for ((bucket, mut own_rows), wanted) in
-            self.buckets.iter().zip(self.by_bucket).zip(wanted_rows)
-        {
-            let available = own_rows.len();
-            own_rows.shuffle(&mut rng);
-            own_rows.truncate(wanted);
-            buckets.push(DrawnBucket { bucket, wanted, available, drawn: own_rows.len() });
-            rows.extend(own_rows);
+        let mut rows = Vec::new();
+        let mut buckets = Vec::new();
+        let pools = self.buckets.iter().zip(self.by_bucket);
+        for ((bucket, mut pool), wanted) in pools.zip(wanted_rows) {
+            let available = pool.len();
+            pool.shuffle(&mut rng);
+            pool.truncate(wanted);
+            buckets.push(DrawnBucket { bucket, wanted, available, drawn: pool.len() });
+            rows.extend(pool);
         }
         rows.shuffle(&mut rng);
         Ok(Drawn { rows, buckets, left_out: self.left_out })
     }
 }
 
-/// The same for the same sentence in any sheet. The letter keeps spreadsheets from reading a
-/// number.
+/// Returns the id of a sentence, the same in any sheet. It begins with a letter, since a spreadsheet
+/// would reformat a number.
 fn id(sentence: &str) -> String {
     format!("s{}", &blake3::hash(sentence.as_bytes()).to_hex()[..12])
 }
 
-/// The words whose count decided.
+/// Returns the query whose count decided the verdict.
 fn query(verdict: &Verdict) -> String {
     let decided = verdict.lookups.iter().find(|lookup| lookup.count.occurrences == verdict.count);
     decided.map_or_else(String::new, |lookup| lookup.query.to_string())
@@ -271,7 +274,7 @@ mod tests {
     }
 
     fn draw(lines: &[String], per_bucket: &[usize], seed: u64) -> Result<Drawn, DrawError> {
-        let mut pool = Pool::new(Buckets::default());
+        let mut pool = SentencePool::new(CountBuckets::default());
         pool.add(file(lines).path())?;
         pool.draw(per_bucket, seed)
     }
@@ -288,7 +291,7 @@ mod tests {
             drawn
                 .rows
                 .iter()
-                .all(|row| row.bucket.holds(row.count) && row.query == "Rome AND Italy")
+                .all(|row| row.bucket.contains(row.count) && row.query == "Rome AND Italy")
         );
         assert!(!drawn.rows.is_sorted_by_key(|row| row.count), "one bucket after the other");
 
@@ -335,9 +338,9 @@ mod tests {
         );
         let uncounted = [format!("{}\n", json!({"question": "q"}))];
         let error = draw(&uncounted, &[1], 1).unwrap_err().to_string();
-        assert!(error.contains(" holds no sentence that a count decided; "), "{error}");
+        assert!(error.contains(" has no sentence with a count; "), "{error}");
         let folder = tempfile::tempdir().unwrap();
-        let error = Pool::new(Buckets::default()).add(folder.path()).unwrap_err();
+        let error = SentencePool::new(CountBuckets::default()).add(folder.path()).unwrap_err();
         assert!(error.to_string().contains("traces.jsonl"), "{error}");
     }
 }

@@ -1,26 +1,26 @@
-//! What people say of a sentence.
+//! Labels that people give to sentences, and their agreement.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// One person's word on one sentence.
+/// One person's judgement of one sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Label {
-    /// All that it states is true.
+pub enum TruthLabel {
+    /// Everything that the sentence states is true.
     Correct,
-    /// Something that it states is false.
+    /// Something that the sentence states is false.
     Incorrect,
-    /// Nobody can say.
+    /// The truth of the sentence cannot be determined.
     Unclear,
 }
 
-impl Label {
+impl TruthLabel {
     const ALL: [Self; 3] = [Self::Correct, Self::Incorrect, Self::Unclear];
 
-    /// As it is written in a sheet.
+    /// Returns the word for the label in a sheet.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -31,17 +31,16 @@ impl Label {
     }
 }
 
-/// Its word.
-impl fmt::Display for Label {
+impl fmt::Display for TruthLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
 }
 
-impl FromStr for Label {
+impl FromStr for TruthLabel {
     type Err = ();
 
-    /// The word or its first letter, in any case.
+    /// Parses the word or its first letter, in any case.
     fn from_str(text: &str) -> Result<Self, ()> {
         let text = text.trim().to_lowercase();
         Self::ALL
@@ -51,53 +50,63 @@ impl FromStr for Label {
     }
 }
 
-/// The label that most people gave; unclear where there are several. `None` of nobody.
+/// Returns the label of the majority; unclear for a tie. `None` without labels.
 #[must_use]
-pub fn majority(labels: &[Label]) -> Option<Label> {
-    let votes = |label: Label| labels.iter().filter(|&&given| given == label).count();
-    let most = Label::ALL.into_iter().map(votes).max().filter(|&most| most > 0)?;
-    let mut winners = Label::ALL.into_iter().filter(|&label| votes(label) == most);
-    let first = winners.next()?;
-    Some(if winners.next().is_some() { Label::Unclear } else { first })
+pub fn majority(labels: &[TruthLabel]) -> Option<TruthLabel> {
+    let votes = count_votes(labels);
+    let most_votes = *votes.iter().max()?;
+    if most_votes == 0 {
+        return None;
+    }
+    let mut winners =
+        TruthLabel::ALL.into_iter().zip(votes).filter(|(_, number)| *number == most_votes);
+    let (first, _) = winners.next()?;
+    Some(if winners.next().is_some() { TruthLabel::Unclear } else { first })
 }
 
-/// How far people agree who labelled the same sentences.
+/// Counts each label, in the order of [`TruthLabel::ALL`].
+fn count_votes(labels: &[TruthLabel]) -> [usize; 3] {
+    TruthLabel::ALL.map(|label| labels.iter().filter(|&&vote| vote == label).count())
+}
+
+/// Agreement of people who labelled the same sentences.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Agreement {
+pub struct RaterAgreement {
     /// Sentences with two labels or more.
     pub sentences: usize,
-    /// Share of the pairs of labels of a sentence that are equal, on average.
+    /// Share of a sentence's pairs of labels that are equal, mean over the sentences, 0 to 1.
     pub share: f64,
-    /// Fleiss' κ: 0 where they agree as often as by chance, 1 where always; `None` where all labels
-    /// are the same.
+    /// Fleiss' κ: 0 for agreement by chance, 1 for full agreement; `None` if all labels are the
+    /// same.
     pub kappa: Option<f64>,
 }
 
-/// `None` where no sentence has two labels.
+/// Measures the agreement on sentences with two labels or more; `None` if there are none.
 #[must_use]
-pub fn agreement<'a>(sentences: impl Iterator<Item = &'a [Label]>) -> Option<Agreement> {
-    let several: Vec<&[Label]> = sentences.filter(|labels| labels.len() > 1).collect();
+pub fn agreement<'a>(sentences: impl Iterator<Item = &'a [TruthLabel]>) -> Option<RaterAgreement> {
+    let several: Vec<&[TruthLabel]> = sentences.filter(|labels| labels.len() > 1).collect();
     if several.is_empty() {
         return None;
     }
-    let votes = |labels: &[Label]| {
-        Label::ALL.map(|label| labels.iter().filter(|&&given| given == label).count() as f64)
-    };
-    let equal_pairs = |labels: &&[Label]| {
-        let n = labels.len() as f64;
-        votes(labels).iter().map(|count| count * (count - 1.0)).sum::<f64>() / (n * (n - 1.0))
-    };
-    let share = several.iter().map(equal_pairs).sum::<f64>() / several.len() as f64;
-    let all = votes(&several.concat());
-    let total: f64 = all.iter().sum();
-    let by_chance: f64 = all.iter().map(|count| (count / total).powi(2)).sum();
+    let share =
+        several.iter().map(|labels| equal_pairs(labels)).sum::<f64>() / several.len() as f64;
+    let votes = count_votes(&several.concat()).map(|number| number as f64);
+    let total: f64 = votes.iter().sum();
+    let by_chance: f64 = votes.iter().map(|number| (number / total).powi(2)).sum();
     let kappa = (by_chance < 1.0).then(|| (share - by_chance) / (1.0 - by_chance));
-    Some(Agreement { sentences: several.len(), share, kappa })
+    Some(RaterAgreement { sentences: several.len(), share, kappa })
+}
+
+/// Returns the share of pairs of labels that are equal.
+fn equal_pairs(labels: &[TruthLabel]) -> f64 {
+    let n = labels.len() as f64;
+    let votes = count_votes(labels).map(|number| number as f64);
+    votes.iter().map(|number| number * (number - 1.0)).sum::<f64>() / (n * (n - 1.0))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Label::{Correct, Incorrect, Unclear};
+    use super::TruthLabel::{Correct, Incorrect, Unclear};
     use super::*;
 
     #[test]
@@ -108,7 +117,7 @@ mod tests {
             assert_eq!(text.parse(), Ok(label));
         }
         for text in ["", "corect", "true", "correct?"] {
-            assert!(text.parse::<Label>().is_err(), "{text}");
+            assert!(text.parse::<TruthLabel>().is_err(), "{text}");
         }
     }
 
@@ -122,7 +131,7 @@ mod tests {
 
     #[test]
     fn kappa_measures_agreement_beyond_chance() {
-        let of = |sentences: &[&[Label]]| agreement(sentences.iter().copied());
+        let of = |sentences: &[&[TruthLabel]]| agreement(sentences.iter().copied());
         assert_eq!(of(&[&[Correct], &[]]), None);
         let same = of(&[&[Correct, Correct], &[Correct, Correct, Correct]]).unwrap();
         assert_eq!((same.sentences, same.share, same.kappa), (2, 1.0, None));
@@ -133,6 +142,6 @@ mod tests {
             &[Incorrect, Correct],
             &[Incorrect, Incorrect],
         ]);
-        assert_eq!(coins, Some(Agreement { sentences: 4, share: 0.5, kappa: Some(0.0) }));
+        assert_eq!(coins, Some(RaterAgreement { sentences: 4, share: 0.5, kappa: Some(0.0) }));
     }
 }

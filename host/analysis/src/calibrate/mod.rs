@@ -1,9 +1,9 @@
-//! Does a count, or the reward that a rule makes of it, say anything about truth? (paper, §Reward
-//! Signal Calibration)
+//! Calibration of counts and rewards against the truth of sentences (paper, §Reward Signal
+//! Calibration).
 //!
 //! ```text
 //! traces ─▶ draw ─▶ sheet ─▶ a person's labels ─▶ table ─▶ suggest
-//! policy ─▶ sample ─▶ audit      the same without a person, where the truth is known
+//! policy ─▶ sample ─▶ audit      without a person, if the truth is known
 //! ```
 
 pub mod annotated;
@@ -17,13 +17,16 @@ pub mod sheet;
 pub mod suggest;
 pub mod table;
 
-pub use annotated::{Annotated, read_peoples_sheets, read_sheets};
-pub use audit::{Finding, RuleAudit, audit};
-pub use bucket::{Bucket, BucketError, Buckets};
-pub use draw::{DrawError, Drawn, Pool};
-pub use label::{Agreement, Label};
-pub use ranking::{Auc, Evidence, Interval, Outcome};
-pub use sample::{Judged, SampleError, SamplePlan, Sampled};
-pub use sheet::{Row, SheetError, write_sheet};
+pub use annotated::{Annotated, read_sheets, read_sheets_of_people};
+pub use audit::{AuditFinding, RuleAudit, audit};
+pub use bucket::{BucketError, CountBucket, CountBuckets};
+pub use draw::{DrawError, Drawn, SentencePool};
+pub use label::{RaterAgreement, TruthLabel};
+pub use ranking::{Auc, Interval, RewardedSentence, SampleSize};
+pub use sample::{SampleError, SamplePlan, Sampled, ScoredSentence};
+pub use sheet::{SheetError, SheetRow, write_sheet};
 pub use suggest::{Suggestion, suggest};
-pub use table::{BucketShare, Calibration, Order, Point, Share, TableError, Trend, calibrate};
+pub use table::{
+    BucketShare, Calibration, CorrectShare, ReliabilityPoint, ShareOrder, TableError, Trend,
+    calibrate,
+};

@@ -1,4 +1,4 @@
-//! Are true sentences paid more than false ones? Statistics of rewards and truths.
+//! Rank statistics of rewards and truth: does a true sentence have a higher reward than a false one?
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,47 +9,46 @@ use serde::Serialize;
 
 /// Draws of the bootstrap.
 const DRAWS: usize = 2_000;
-/// An interval leaves out this share of the draws on either side.
+/// Share of the draws that an interval excludes on either side.
 const TAIL: f64 = 0.025;
 
-/// True sentences, and as many false ones, below which nothing is concluded.
+/// Minimum number of true sentences, and of false ones, for a conclusion.
 ///
 /// With 30 of each, an AUC of one half has a standard error of √(61 / (12 · 30 · 30)) = 0.075
 /// (Mann–Whitney), so an interval of ±0.15. The paper's 700 labels give its rule an AUC of 0.754:
-/// with fewer sentences not even that could be told from chance.
+/// with fewer sentences not even that could be distinguished from chance.
 pub const MIN_SENTENCES: usize = 30;
-/// Questions that these must come from, the true ones and the false ones each. The interval draws
-/// questions: among fewer, the draws are too much alike, and the interval is too narrow.
+/// Minimum number of questions, of the true sentences and of the false ones. The bootstrap draws
+/// questions: with fewer, the draws are too similar, and the interval is too narrow.
 pub const MIN_QUESTIONS: usize = 10;
 
-/// What one sentence earned, and whether it is true.
+/// Reward and truth of one sentence.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Outcome {
-    /// Sentences of one question are not independent of each other.
+pub struct RewardedSentence {
+    /// Index of the question. Sentences of one question are not independent.
     pub question: usize,
-    /// Finite.
+    /// Reward by the rule; finite.
     pub reward: f32,
-    /// All that it states.
+    /// True if everything that the sentence states is true.
     pub is_true: bool,
 }
 
-/// The probability that a true sentence earns more than a false one, ties counted half: the area
+/// Probability that a true sentence has a higher reward than a false one, ties counted half: the area
 /// under the ROC curve, or Mann–Whitney's U as a share of all pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Auc {
-    /// Of all pairs.
+    /// Share of all pairs, 0 to 1.
     pub value: f64,
-    /// `None` where there is too little to conclude anything: [`Evidence::is_enough`].
+    /// 95 % interval; `None` with too few sentences (see [`SampleSize::is_enough`]).
     pub interval: Option<Interval>,
 }
 
-/// A 95 % interval of the bootstrap: questions are drawn with replacement, each with all its
-/// sentences.
+/// 95 % interval of the bootstrap: questions are drawn with replacement, each with all its sentences.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
@@ -62,41 +61,42 @@ impl fmt::Display for Auc {
     }
 }
 
-/// The sentences that a comparison rests on.
+/// Numbers of sentences and questions in a comparison.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Evidence {
-    /// True sentences.
+pub struct SampleSize {
+    /// Number of true sentences.
     pub truths: usize,
-    /// Questions that they answer.
+    /// Number of questions with a true sentence.
     pub questions_with_truths: usize,
-    /// False sentences.
+    /// Number of false sentences.
     pub falsehoods: usize,
-    /// Questions that they answer.
+    /// Number of questions with a false sentence.
     pub questions_with_falsehoods: usize,
 }
 
-impl Evidence {
-    /// Returns how many sentences there are, and of how many questions.
+impl SampleSize {
+    /// Counts the sentences, and their questions.
     #[must_use]
-    pub fn of(outcomes: &[Outcome]) -> Self {
-        let [mut of_truths, mut of_falsehoods] = [BTreeSet::new(), BTreeSet::new()];
+    pub fn count(outcomes: &[RewardedSentence]) -> Self {
+        let mut with_truths = BTreeSet::new();
+        let mut with_falsehoods = BTreeSet::new();
         let mut evidence = Self::default();
         for outcome in outcomes {
             if outcome.is_true {
                 evidence.truths += 1;
-                of_truths.insert(outcome.question);
+                with_truths.insert(outcome.question);
             } else {
                 evidence.falsehoods += 1;
-                of_falsehoods.insert(outcome.question);
+                with_falsehoods.insert(outcome.question);
             }
         }
-        evidence.questions_with_truths = of_truths.len();
-        evidence.questions_with_falsehoods = of_falsehoods.len();
+        evidence.questions_with_truths = with_truths.len();
+        evidence.questions_with_falsehoods = with_falsehoods.len();
         evidence
     }
 
-    /// Returns whether that is enough for an interval and a verdict: [`MIN_SENTENCES`] and
-    /// [`MIN_QUESTIONS`].
+    /// True if there are [`MIN_SENTENCES`] and [`MIN_QUESTIONS`] of each kind, enough for an interval
+    /// and a conclusion.
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.truths.min(self.falsehoods) >= MIN_SENTENCES
@@ -104,114 +104,154 @@ impl Evidence {
     }
 }
 
-/// False and true sentences of each reward, lowest first.
+/// Outcomes by question, each with the rank of its reward.
 struct Ranking {
-    outcomes: Vec<Outcome>,
-    /// Of each outcome, the place of its reward.
+    outcomes: Vec<RewardedSentence>,
+    /// Rank of each outcome's reward among the distinct rewards, lowest first.
     levels: Vec<usize>,
     num_levels: usize,
 }
 
-/// `[false, true]` of each reward.
+/// Numbers of `[false, true]` sentences of each distinct reward, lowest first.
 type Histogram = Vec<[u64; 2]>;
 
 impl Ranking {
-    fn of(outcomes: &[Outcome]) -> Self {
-        let mut outcomes = outcomes.to_vec();
-        outcomes.sort_by_key(|outcome| outcome.question);
-        let mut rewards: Vec<f32> = outcomes.iter().map(|outcome| outcome.reward + 0.0).collect(); // −0 is 0
+    fn new(outcomes: &[RewardedSentence]) -> Self {
+        let mut by_question = outcomes.to_vec();
+        by_question.sort_by_key(|outcome| outcome.question);
+        // + 0 turns −0 into 0.
+        let mut rewards: Vec<f32> = outcomes.iter().map(|outcome| outcome.reward + 0.0).collect();
         rewards.sort_by(f32::total_cmp);
         rewards.dedup();
-        let level = |outcome: &Outcome| rewards.partition_point(|&reward| reward < outcome.reward);
-        Self { levels: outcomes.iter().map(level).collect(), num_levels: rewards.len(), outcomes }
+        let mut levels = Vec::with_capacity(by_question.len());
+        for outcome in &by_question {
+            levels.push(rewards.partition_point(|&reward| reward < outcome.reward));
+        }
+        Self { outcomes: by_question, levels, num_levels: rewards.len() }
     }
 
     fn histogram(&self) -> Histogram {
         let mut histogram = vec![[0; 2]; self.num_levels];
-        self.outcomes.iter().zip(&self.levels).for_each(|(outcome, &level)| {
+        for (outcome, &level) in self.outcomes.iter().zip(&self.levels) {
             histogram[level][usize::from(outcome.is_true)] += 1;
-        });
+        }
         histogram
     }
 
-    /// Histograms of as many questions, drawn with replacement.
-    fn draws(&self, seed: u64) -> impl Iterator<Item = Histogram> {
-        let pairs: Vec<(&Outcome, usize)> =
-            self.outcomes.iter().zip(self.levels.iter().copied()).collect();
-        let questions: Vec<Vec<(usize, usize)>> = pairs
-            .chunk_by(|one, other| one.0.question == other.0.question)
-            .map(|own| {
-                own.iter().map(|(outcome, level)| (*level, usize::from(outcome.is_true))).collect()
-            })
-            .collect();
+    /// Returns the histograms of [`DRAWS`] draws of as many questions, with replacement.
+    fn bootstrap(&self, seed: u64) -> Vec<Histogram> {
+        // Of each question, the histogram cells of its sentences.
+        let mut questions: Vec<Vec<(usize, usize)>> = Vec::new();
+        let mut last_question = None;
+        for (outcome, &level) in self.outcomes.iter().zip(&self.levels) {
+            if last_question != Some(outcome.question) {
+                last_question = Some(outcome.question);
+                questions.push(Vec::new());
+            }
+            let cells = questions.last_mut().expect("pushed above");
+            cells.push((level, usize::from(outcome.is_true)));
+        }
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        (0..DRAWS).map(move |_| {
+        let mut histograms = Vec::with_capacity(DRAWS);
+        for _ in 0..DRAWS {
             let mut histogram = vec![[0; 2]; self.num_levels];
             for _ in 0..questions.len() {
-                let drawn = &questions[rng.random_range(0..questions.len())];
-                drawn.iter().for_each(|&(level, is_true)| histogram[level][is_true] += 1);
+                for &(level, is_true) in &questions[rng.random_range(0..questions.len())] {
+                    histogram[level][is_true] += 1;
+                }
             }
-            histogram
-        })
+            histograms.push(histogram);
+        }
+        histograms
     }
 }
 
-/// See [`Auc`]; `None` unless there are true sentences and false ones. `seed` decides the draws of
-/// the interval.
+/// Computes the [`Auc`]; `None` unless there are true sentences and false ones. `seed` determines the
+/// draws of the bootstrap.
 #[must_use]
-pub fn auc(outcomes: &[Outcome], seed: u64) -> Option<Auc> {
-    let ranking = Ranking::of(outcomes);
+pub fn auc(outcomes: &[RewardedSentence], seed: u64) -> Option<Auc> {
+    let ranking = Ranking::new(outcomes);
     let value = area(&ranking.histogram())?;
-    let draws = || ranking.draws(seed).filter_map(|histogram| area(&histogram));
-    Some(Auc { value, interval: Evidence::of(outcomes).is_enough().then(|| Interval::of(draws())) })
+    let mut interval = None;
+    if SampleSize::count(outcomes).is_enough() {
+        let histograms = ranking.bootstrap(seed);
+        interval = Some(Interval::new(histograms.iter().filter_map(|drawn| area(drawn)).collect()));
+    }
+    Some(Auc { value, interval })
 }
 
-/// The same over the pairs of sentences that answer one question, which are what GRPO compares;
-/// `None` where no question has a true sentence and a false one.
-#[must_use]
-pub fn auc_within_questions(outcomes: &[Outcome], seed: u64) -> Option<Auc> {
-    let ranking = Ranking::of(outcomes);
-    let of_question = |own: &[Outcome]| {
-        let histogram = Ranking::of(own).histogram();
+/// Pairs of a true and a false sentence, and in how many the true one has the higher reward.
+#[derive(Clone, Copy, Default)]
+struct PairCount {
+    won: f64,
+    pairs: f64,
+}
+
+impl PairCount {
+    /// Counts the pairs of one question; `None` if there are none.
+    fn new(outcomes: &[RewardedSentence]) -> Option<Self> {
+        let histogram = Ranking::new(outcomes).histogram();
         let [falsehoods, truths] = totals(&histogram);
-        area(&histogram).map(|area| (area * falsehoods * truths, falsehoods * truths))
-    };
-    let (mut questions, mut compared) = (Vec::new(), Vec::new());
-    for own in ranking.outcomes.chunk_by(|one, other| one.question == other.question) {
-        if let Some(won_and_pairs) = of_question(own) {
-            questions.push(won_and_pairs);
-            compared.extend_from_slice(own);
+        let area = area(&histogram)?;
+        Some(Self { won: area * falsehoods * truths, pairs: falsehoods * truths })
+    }
+
+    fn add(&mut self, other: Self) {
+        self.won += other.won;
+        self.pairs += other.pairs;
+    }
+
+    fn share(self) -> f64 {
+        self.won / self.pairs
+    }
+}
+
+/// Computes the [`Auc`] over the pairs of sentences that answer one question, which GRPO compares;
+/// `None` if no question has a true sentence and a false one.
+#[must_use]
+pub fn auc_within_questions(outcomes: &[RewardedSentence], seed: u64) -> Option<Auc> {
+    let ranking = Ranking::new(outcomes);
+    let mut questions = Vec::new();
+    let mut compared = Vec::new();
+    let mut total = PairCount::default();
+    for group in ranking.outcomes.chunk_by(|one, other| one.question == other.question) {
+        if let Some(pairs) = PairCount::new(group) {
+            questions.push(pairs);
+            compared.extend_from_slice(group);
+            total.add(pairs);
         }
     }
     if questions.is_empty() {
         return None;
     }
-    let share = |drawn: &mut dyn Iterator<Item = &(f64, f64)>| {
-        let (won, pairs) = drawn.fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
-        won / pairs
-    };
-    let interval = || {
+    let mut interval = None;
+    if SampleSize::count(&compared).is_enough() {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut draw = || &questions[rng.random_range(0..questions.len())];
-        Interval::of((0..DRAWS).map(|_| share(&mut (0..questions.len()).map(|_| draw()))))
-    };
-    let value = share(&mut questions.iter());
-    Some(Auc { value, interval: Evidence::of(&compared).is_enough().then(interval) })
+        let mut shares = Vec::with_capacity(DRAWS);
+        for _ in 0..DRAWS {
+            let mut drawn = PairCount::default();
+            for _ in 0..questions.len() {
+                drawn.add(questions[rng.random_range(0..questions.len())]);
+            }
+            shares.push(drawn.share());
+        }
+        interval = Some(Interval::new(shares));
+    }
+    Some(Auc { value: total.share(), interval })
 }
 
 impl Interval {
-    fn of(draws: impl Iterator<Item = f64>) -> Self {
-        let mut drawn: Vec<f64> = draws.collect();
-        drawn.sort_by(f64::total_cmp);
-        let cut = (TAIL * drawn.len() as f64) as usize;
-        let (low, high) = match drawn.as_slice() {
-            [] => (0.0, 1.0),
-            drawn => (drawn[cut], drawn[drawn.len() - 1 - cut]),
-        };
-        Self { low, high }
+    fn new(mut draws: Vec<f64>) -> Self {
+        draws.sort_by(f64::total_cmp);
+        let cut = (TAIL * draws.len() as f64) as usize;
+        if draws.is_empty() {
+            return Self { low: 0.0, high: 1.0 };
+        }
+        Self { low: draws[cut], high: draws[draws.len() - 1 - cut] }
     }
 }
 
+/// Returns the area under the ROC curve; `None` without pairs.
 fn area(histogram: &[[u64; 2]]) -> Option<f64> {
     let totals = totals(histogram);
     let mut falsehoods_below = 0.0;
@@ -225,17 +265,19 @@ fn area(histogram: &[[u64; 2]]) -> Option<f64> {
 }
 
 fn totals(histogram: &[[u64; 2]]) -> [f64; 2] {
-    [0, 1].map(|which| histogram.iter().map(|level| level[which]).sum::<u64>() as f64)
+    [0, 1].map(|is_true| histogram.iter().map(|level| level[is_true]).sum::<u64>() as f64)
 }
 
-/// Spearman's ρ of reward and truth, ties at their mean rank; `None` where all rewards or all
+/// Computes Spearman's ρ of reward and truth, ties at their mean rank; `None` if all rewards or all
 /// truths are the same.
 #[must_use]
-pub fn rank_correlation(outcomes: &[Outcome]) -> Option<f64> {
-    let histogram = Ranking::of(outcomes).histogram();
+pub fn rank_correlation(outcomes: &[RewardedSentence]) -> Option<f64> {
+    let histogram = Ranking::new(outcomes).histogram();
     let [falsehoods, truths] = totals(&histogram);
     let mean_rank = (falsehoods + truths + 1.0) / 2.0;
-    let (mut below, mut covariance, mut variance) = (0.0, 0.0, 0.0);
+    let mut below = 0.0;
+    let mut covariance = 0.0;
+    let mut variance = 0.0;
     for [false_here, true_here] in histogram.iter().map(|level| level.map(|number| number as f64)) {
         let number = false_here + true_here;
         let from_mean = below + (number + 1.0) / 2.0 - mean_rank;
@@ -243,8 +285,8 @@ pub fn rank_correlation(outcomes: &[Outcome]) -> Option<f64> {
         variance += number * from_mean * from_mean;
         below += number;
     }
-    let of_truth = falsehoods * truths / (falsehoods + truths);
-    let product = variance * of_truth;
+    let variance_of_truth = falsehoods * truths / (falsehoods + truths);
+    let product = variance * variance_of_truth;
     (product > 0.0).then(|| covariance / product.sqrt())
 }
 
@@ -255,8 +297,8 @@ pub(super) mod tests {
     use super::*;
 
     /// One sentence of each question.
-    pub fn outcomes(all: &[(f32, bool)]) -> Vec<Outcome> {
-        let outcome = |(question, &(reward, is_true)): (usize, &(f32, bool))| Outcome {
+    pub fn outcomes(all: &[(f32, bool)]) -> Vec<RewardedSentence> {
+        let outcome = |(question, &(reward, is_true)): (usize, &(f32, bool))| RewardedSentence {
             question,
             reward,
             is_true,
@@ -282,15 +324,12 @@ pub(super) mod tests {
 
     #[test]
     fn auc_within_questions_ignores_question_difficulty() {
-        // Famous questions earn more and are answered right more often; within a question, the
-        // false sentence earns more.
-        let famous = [(0.1, true), (0.1, true), (0.2, false)].map(|(reward, is_true)| Outcome {
-            question: 1,
-            reward,
-            is_true,
-        });
+        // Famous questions have higher rewards and more true answers; within a question, the false
+        // sentence has the higher reward.
+        let famous = [(0.1, true), (0.1, true), (0.2, false)]
+            .map(|(reward, is_true)| RewardedSentence { question: 1, reward, is_true });
         let obscure = [(-0.3, true), (-0.2, false), (-0.2, false)]
-            .map(|(reward, is_true)| Outcome { question: 2, reward, is_true });
+            .map(|(reward, is_true)| RewardedSentence { question: 2, reward, is_true });
         let all = [famous, obscure].concat();
         assert!(auc(&all, 1).unwrap().value > auc_within_questions(&all, 1).unwrap().value);
         assert_eq!(auc_within_questions(&all, 1), Some(Auc { value: 0.0, interval: None }));
@@ -361,7 +400,7 @@ pub(super) mod tests {
                 .for_each(|(n, outcome)| outcome.question = n / 2 % questions);
             let intervals = [auc(&all, 1), auc_within_questions(&all, 1)]
                 .map(|auc| auc.unwrap().interval.is_some());
-            assert_eq!(intervals, [Evidence::of(&all).is_enough(); 2]);
+            assert_eq!(intervals, [SampleSize::count(&all).is_enough(); 2]);
             intervals[0]
         };
         assert_eq!([is_enough(30, 10), is_enough(29, 10), is_enough(30, 9)], [true, false, false]);
@@ -370,8 +409,8 @@ pub(super) mod tests {
             .iter_mut()
             .filter(|outcome| outcome.is_true)
             .for_each(|outcome| outcome.question = 0);
-        let Evidence { truths, questions_with_truths, falsehoods, questions_with_falsehoods } =
-            Evidence::of(&one_sided);
+        let SampleSize { truths, questions_with_truths, falsehoods, questions_with_falsehoods } =
+            SampleSize::count(&one_sided);
         assert_eq!(
             (truths, questions_with_truths, falsehoods, questions_with_falsehoods),
             (30, 1, 30, 30)
@@ -388,7 +427,7 @@ pub(super) mod tests {
                 .flat_map(|truth| of(false).map(move |other| if truth > other { 1.0 } else if truth == other { 0.5 } else { 0.0 }))
                 .collect();
             let expected = (!pairs.is_empty()).then(|| pairs.iter().sum::<f64>() / pairs.len() as f64);
-            let got = area(&Ranking::of(&outcomes(&all)).histogram());
+            let got = area(&Ranking::new(&outcomes(&all)).histogram());
             prop_assert_eq!(got.is_some(), expected.is_some());
             if let (Some(got), Some(expected)) = (got, expected) {
                 prop_assert!((got - expected).abs() < 1e-12);

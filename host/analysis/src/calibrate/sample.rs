@@ -1,5 +1,5 @@
-//! Sentences whose truth is known: what a policy says of a known world, or what a person has
-//! labelled.
+//! Sentences whose truth is known: a policy's answers about a known world, or sentences that a person
+//! has labelled.
 
 use std::collections::HashMap;
 
@@ -10,61 +10,62 @@ use corver_core::{
 };
 
 use super::annotated::Annotated;
-use super::label::Label;
+use super::label::TruthLabel;
 use corver_eval::Truth;
 use corver_runs::data_order::seed_of_step;
 
-/// Completions that a rule is asked about at once.
-const TOGETHER: usize = 256;
+/// Number of completions that a rule scores in one batch.
+const BATCH: usize = 256;
 
-/// Why there are no judged sentences.
+/// Error of sampling or scoring sentences.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SampleError {
     /// The policy could not be sampled.
     #[error("answering the questions")]
     Sample(#[source] BoxError),
-    /// The extractor failed.
-    #[error("extracting the triplets of what was answered")]
+    /// The extractor failed on the sentences.
+    #[error("extracting the triplets of the answers")]
     Extract(#[source] BoxError),
-    /// The rule or a verifier failed.
-    #[error("judging the sentences")]
-    Judge(#[source] BoxError),
+    /// The rule or a backend failed.
+    #[error("scoring the sentences")]
+    Score(#[source] BoxError),
 }
 
-/// How a policy is sampled.
+/// Settings for sampling a policy.
 #[derive(Debug, Clone, Copy)]
 pub struct SamplePlan<'a> {
-    /// How completions are drawn.
+    /// Settings of the sampler.
     pub sampling: Sampling,
-    /// Completions decoded together.
+    /// Number of completions decoded together.
     pub batch: usize,
-    /// How they are cut into sentences.
+    /// Version of the split into sentences.
     pub compatibility: Compatibility,
-    /// Knows what is true.
+    /// Source of the truth of sentences.
     pub truth: &'a dyn Truth,
-    /// Decides every draw.
+    /// Seed of the sampling.
     pub seed: u64,
 }
 
-/// Completions with their triplets; of some sentences it is known whether they are true.
+/// Completions with triplets and, for some sentences, the truth.
 #[derive(Debug, Default)]
 pub struct Sampled {
     questions: Vec<Question>,
-    said: Vec<Said>,
+    completions: Vec<SampledCompletion>,
 }
 
-/// One completion.
+/// Completion with the truth of its sentences.
 #[derive(Debug)]
-struct Said {
+struct SampledCompletion {
     question: usize,
     text: String,
     sentences: Vec<Sentence>,
+    /// Truth of each sentence; `None` if it is unknown.
     truths: Vec<Option<bool>>,
 }
 
-impl Said {
-    fn completion<'a>(&'a self, questions: &'a [Question]) -> Completion<'a> {
+impl SampledCompletion {
+    fn as_completion<'a>(&'a self, questions: &'a [Question]) -> Completion<'a> {
         let Question { question, golds, title, evidence, .. } = &questions[self.question];
         Completion {
             question,
@@ -77,25 +78,25 @@ impl Said {
     }
 }
 
-/// A sentence whose truth is known, and what a rule says of it.
+/// Sentence whose truth is known, with a rule's verdict.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Judged<'a> {
-    /// Number of its question.
+pub struct ScoredSentence<'a> {
+    /// Index of the question.
     pub question: usize,
-    /// Its text.
+    /// Text of the sentence.
     pub sentence: &'a str,
-    /// All that it states.
+    /// True if everything that the sentence states is true.
     pub is_true: bool,
-    /// The rule's word.
+    /// Verdict of the rule.
     pub verdict: Verdict,
 }
 
 impl Sampled {
-    /// Answers questions as training does, and extracts the triplets of all that is said.
-    /// `progress` is given the number of questions answered.
+    /// Samples completions as training does, and extracts the triplets of their sentences. `progress`
+    /// receives the number of questions answered.
     ///
     /// # Errors
-    /// Where policy or extractor fail.
+    /// If the policy or the extractor fails.
     pub fn draw(
         policy: &mut dyn Sampler,
         extractor: &mut dyn Extractor,
@@ -103,62 +104,63 @@ impl Sampled {
         plan: &SamplePlan<'_>,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Self, SampleError> {
-        let mut said = Vec::new();
-        let together = (plan.batch / plan.sampling.num_generations.max(1)).max(1);
-        for (n, batch) in questions.chunks(together).enumerate() {
-            let rollouts =
-                policy.sample(batch, &plan.sampling, seed_of_step(plan.seed, n), &mut |_, _| ());
-            for rollout in rollouts.map_err(SampleError::Sample)? {
+        let mut completions: Vec<SampledCompletion> = Vec::new();
+        let batch_size = (plan.batch / plan.sampling.num_generations.max(1)).max(1);
+        for (n, batch) in questions.chunks(batch_size).enumerate() {
+            let rollouts = policy
+                .sample(batch, &plan.sampling, seed_of_step(plan.seed, n), &mut |_, _| ())
+                .map_err(SampleError::Sample)?;
+            for rollout in rollouts {
                 let sentences = split(&rollout.text, plan.compatibility).sentences;
                 let truths =
                     sentences.iter().map(|sentence| plan.truth.is_true(&sentence.text)).collect();
-                said.push(Said {
-                    question: n * together + rollout.question,
+                completions.push(SampledCompletion {
+                    question: n * batch_size + rollout.question,
                     text: rollout.text,
                     sentences,
                     truths,
                 });
             }
-            progress(n * together + batch.len());
+            progress(n * batch_size + batch.len());
         }
-        let texts: Vec<&str> = said
-            .iter()
-            .flat_map(|said| &said.sentences)
-            .map(|sentence| sentence.text.as_str())
-            .collect();
-        let found = extractor.extract(&texts).map_err(SampleError::Extract)?;
-        let sentences = said.iter_mut().flat_map(|said| &mut said.sentences);
-        sentences.zip(found).for_each(|(sentence, triplets)| sentence.triplets = triplets);
-        Ok(Self { questions, said })
+        let mut texts = Vec::new();
+        for completion in &completions {
+            texts.extend(completion.sentences.iter().map(|sentence| sentence.text.as_str()));
+        }
+        let triplets = extractor.extract(&texts).map_err(SampleError::Extract)?;
+        let sentences = completions.iter_mut().flat_map(|completion| &mut completion.sentences);
+        for (sentence, triplets_of_sentence) in sentences.zip(triplets) {
+            sentence.triplets = triplets_of_sentence;
+        }
+        Ok(Self { questions, completions })
     }
 
-    /// The sentences that people have labelled correct or incorrect, each a completion with the one
-    /// triplet of its row.
+    /// Converts the sentences that people have labelled correct or incorrect, each to a completion with
+    /// the one triplet of its row.
     #[must_use]
-    pub fn labelled(annotated: &Annotated) -> Self {
+    pub fn from_labels(annotated: &Annotated) -> Self {
         let mut sampled = Self::default();
         let mut known: HashMap<&str, usize> = HashMap::new();
         for row in &annotated.rows {
             let is_true = match row.label {
-                Some(Label::Correct) => true,
-                Some(Label::Incorrect) => false,
-                Some(Label::Unclear) | None => continue,
+                Some(TruthLabel::Correct) => true,
+                Some(TruthLabel::Incorrect) => false,
+                Some(TruthLabel::Unclear) | None => continue,
             };
             let question = *known.entry(&row.question).or_insert(sampled.questions.len());
             if question == sampled.questions.len() {
                 let text = row.question.clone();
-                sampled.questions.push(Question {
-                    question: text,
-                    golds: Vec::new(),
-                    ..Question::default()
-                });
+                sampled.questions.push(Question { question: text, ..Question::default() });
             }
-            let (text, triplets) = (row.sentence.clone(), vec![row.triplet.clone()]);
-            let sentence =
-                Sentence { text: text.clone(), section: Section::Body, span: None, triplets };
-            sampled.said.push(Said {
+            let sentence = Sentence {
+                text: row.sentence.clone(),
+                section: Section::Body,
+                span: None,
+                triplets: vec![row.triplet.clone()],
+            };
+            sampled.completions.push(SampledCompletion {
                 question,
-                text,
+                text: row.sentence.clone(),
                 sentences: vec![sentence],
                 truths: vec![Some(is_true)],
             });
@@ -166,42 +168,48 @@ impl Sampled {
         sampled
     }
 
-    /// All sentences, and those whose truth is known.
+    /// Returns the number of sentences, and of those whose truth is known.
     #[must_use]
-    pub fn sentences(&self) -> (usize, usize) {
-        let truths = self.said.iter().flat_map(|said| &said.truths);
+    pub fn num_sentences(&self) -> (usize, usize) {
+        let truths = self.completions.iter().flat_map(|completion| &completion.truths);
         (truths.clone().count(), truths.flatten().count())
     }
 
-    /// The question of this number.
+    /// Returns the text of the question with this index.
     #[must_use]
-    pub fn question(&self, number: usize) -> &str {
-        &self.questions[number].question
+    pub fn question(&self, index: usize) -> &str {
+        &self.questions[index].question
     }
 
-    /// What a rule says of the sentences whose truth is known. It sees whole completions, as in
+    /// Scores the sentences whose truth is known. The rule receives complete completions, as in
     /// training.
     ///
     /// # Errors
-    /// Where the rule or a verifier fails.
-    pub fn judge(
+    /// If the rule or a backend fails.
+    pub fn score(
         &self,
         rule: &mut dyn SentenceScorer,
         backends: &mut Backends<'_>,
-    ) -> Result<Vec<Judged<'_>>, SampleError> {
-        let mut judged = Vec::new();
-        for chunk in self.said.chunks(TOGETHER) {
-            let completions: Vec<Completion<'_>> =
-                chunk.iter().map(|said| said.completion(&self.questions)).collect();
-            let all_verdicts = rule.score(&completions, backends).map_err(SampleError::Judge)?;
-            for (said, verdicts) in chunk.iter().zip(all_verdicts) {
-                let of_sentence = said.sentences.iter().zip(&said.truths).zip(verdicts);
-                judged.extend(of_sentence.filter_map(|((sentence, is_true), verdict)| {
-                    let (question, sentence) = (said.question, sentence.text.as_str());
-                    is_true.map(|is_true| Judged { question, sentence, is_true, verdict })
-                }));
+    ) -> Result<Vec<ScoredSentence<'_>>, SampleError> {
+        let mut scored = Vec::new();
+        for batch in self.completions.chunks(BATCH) {
+            let inputs: Vec<Completion<'_>> =
+                batch.iter().map(|completion| completion.as_completion(&self.questions)).collect();
+            let verdicts = rule.score(&inputs, backends).map_err(SampleError::Score)?;
+            for (completion, verdicts_of_completion) in batch.iter().zip(verdicts) {
+                let sentences = completion.sentences.iter().zip(&completion.truths);
+                for ((sentence, truth), verdict) in sentences.zip(verdicts_of_completion) {
+                    if let Some(is_true) = *truth {
+                        scored.push(ScoredSentence {
+                            question: completion.question,
+                            sentence: &sentence.text,
+                            is_true,
+                            verdict,
+                        });
+                    }
+                }
             }
         }
-        Ok(judged)
+        Ok(scored)
     }
 }

@@ -1,30 +1,29 @@
-//! Settings of the shipped rules that follow from a table.
+//! Suggests settings of the shipped rules from a calibration table.
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::table::{BucketShare, LEVEL, Share, Trend};
+use super::table::{BucketShare, CorrectShare, LEVEL, Trend};
 
-/// The first threshold of `first` is 2 or above: counts of 0 and from 1 on have rewards of their
-/// own.
+/// Lowest threshold of `first`, which has separate rewards for counts of 0 and from 1 on.
 const FIRST_THRESHOLD: u64 = 2;
-/// The rewards of the lowest and the highest tier: the paper's, so that the rule keeps its weight
-/// beside the judge.
+/// Rewards of the lowest and the highest tier: the paper's, so that the rule's weight relative to the
+/// judge does not change.
 const REWARDS: (f64, f64) = (-0.3, 0.1);
 
-/// Settings as a configuration file has them.
+/// Suggested settings, in the form of a configuration file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Suggestion {
-    /// What is set.
+    /// Section `rule` of the settings.
     pub rule: RuleSuggestion,
 }
 
-/// The section `rule`.
+/// Section `rule` of a suggestion.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RuleSuggestion {
-    /// A shipped rule's file.
+    /// File of a shipped rule.
     pub plugin: String,
-    /// Its settings.
+    /// Settings of the rule.
     pub settings: Value,
 }
 
@@ -34,70 +33,78 @@ impl Suggestion {
     }
 }
 
-/// Counts that are paid alike.
+/// Range of counts with one reward.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Tier {
     from: u64,
-    share: Share,
+    share: CorrectShare,
 }
 
-/// Settings of `first` and `calibrated`, in this order. Only `calibrated`'s where the shares do not
-/// rise by more than chance: there is then nothing to pay tiers for.
+/// Suggests settings of `first` and of `calibrated`, in this order. Only of `calibrated` if the shares
+/// do not rise by more than chance, since tiers would then have no effect.
 #[must_use]
 pub fn suggest(buckets: &[BucketShare]) -> Vec<Suggestion> {
     let tiers = tiers(buckets);
-    let of_first = (tiers.len() > 1)
-        .then(|| Suggestion::new("first", json!({ "tiers": step_function(&tiers) })));
-    // The first row begins at 0, whatever the lowest count that was labelled.
-    let row = |(n, bucket): (usize, &BucketShare)| {
-        let from = if n == 0 { 0 } else { bucket.bucket.from };
-        (from, bucket.share.correct, bucket.share.n)
-    };
-    let audit: Vec<(u64, u64, u64)> = buckets.iter().enumerate().map(row).collect();
-    of_first.into_iter().chain([Suggestion::new("calibrated", json!({ "audit": audit }))]).collect()
+    let mut suggestions = Vec::new();
+    if tiers.len() > 1 {
+        suggestions.push(Suggestion::new("first", json!({ "tiers": step_function(&tiers) })));
+    }
+    let mut audit = Vec::with_capacity(buckets.len());
+    for (index, BucketShare { bucket, share }) in buckets.iter().enumerate() {
+        // The first row begins at 0, even if the lowest labelled count is larger.
+        let from = if index == 0 { 0 } else { bucket.from };
+        audit.push((from, share.correct, share.n));
+    }
+    suggestions.push(Suggestion::new("calibrated", json!({ "audit": audit })));
+    suggestions
 }
 
-/// Merges neighbours that fall, or rise by no more than chance, the most alike first, until all
-/// rise.
+/// Merges neighbours whose shares fall, or rise by no more than chance, smallest rise first, until
+/// all rise.
 fn tiers(buckets: &[BucketShare]) -> Vec<Tier> {
     let mut tiers: Vec<Tier> = buckets
         .iter()
         .map(|bucket| Tier { from: bucket.bucket.from, share: bucket.share })
         .collect();
-    let rise = |pair: &[Tier]| {
-        Trend::of(&[pair[0].share, pair[1].share]).unwrap_or(Trend { z: 0.0, p: 1.0 })
-    };
-    loop {
-        let rises = tiers.windows(2).map(rise).enumerate();
-        let Some((place, least)) = rises.min_by(|(_, one), (_, other)| one.z.total_cmp(&other.z))
-        else {
-            break;
-        };
-        if least.z > 0.0 && least.p < LEVEL {
+    while let Some((index, rise)) = smallest_rise(&tiers) {
+        if rise.z > 0.0 && rise.p < LEVEL {
             break;
         }
-        let merged = tiers.remove(place + 1).share;
-        let share = tiers[place].share;
-        tiers[place].share =
-            Share::of(share.correct + merged.correct, share.n + merged.n).unwrap_or(share);
+        let merged = tiers.remove(index + 1).share;
+        let share = tiers[index].share;
+        tiers[index].share =
+            CorrectShare::of_independent(share.correct + merged.correct, share.n + merged.n)
+                .unwrap_or(share);
     }
     tiers
 }
 
-/// The setting `tiers`: rewards rise with the share in a straight line.
+/// Returns the smallest rise between neighbours, and the index of the lower one; `None` for a single
+/// tier.
+fn smallest_rise(tiers: &[Tier]) -> Option<(usize, Trend)> {
+    let mut smallest: Option<(usize, Trend)> = None;
+    for (index, pair) in tiers.windows(2).enumerate() {
+        let rise = Trend::new(&[pair[0].share, pair[1].share]).unwrap_or(Trend { z: 0.0, p: 1.0 });
+        if smallest.is_none_or(|(_, known)| rise.z.total_cmp(&known.z).is_lt()) {
+            smallest = Some((index, rise));
+        }
+    }
+    smallest
+}
+
+/// Returns the setting `tiers`. Rewards rise linearly with the share.
 fn step_function(tiers: &[Tier]) -> Value {
-    let (lowest, highest) = (tiers[0].share.share, tiers[tiers.len() - 1].share.share);
-    let reward = |share: f64| {
-        let reward = REWARDS.0 + (REWARDS.1 - REWARDS.0) * (share - lowest) / (highest - lowest);
-        (100.0 * reward).round() / 100.0 + 0.0 // without −0
-    };
-    let at = |count: u64| {
-        let tier = tiers.iter().rfind(|tier| count >= tier.from).unwrap_or(&tiers[0]);
-        reward(tier.share.share)
-    };
+    let lowest = tiers[0].share.share;
+    let highest = tiers[tiers.len() - 1].share.share;
     let thresholds: Vec<u64> =
         tiers[1..].iter().map(|tier| tier.from).filter(|&from| from >= FIRST_THRESHOLD).collect();
-    let rewards: Vec<f64> = [0, 1].into_iter().chain(thresholds.iter().copied()).map(at).collect();
+    let mut rewards = Vec::with_capacity(thresholds.len() + 2);
+    for count in [0, 1].into_iter().chain(thresholds.iter().copied()) {
+        let tier = tiers.iter().rfind(|tier| count >= tier.from).unwrap_or(&tiers[0]);
+        let position = tier.share.share - lowest;
+        let reward = REWARDS.0 + (REWARDS.1 - REWARDS.0) * position / (highest - lowest);
+        rewards.push((100.0 * reward).round() / 100.0 + 0.0); // + 0 turns −0 into 0
+    }
     json!({ "thresholds": thresholds, "rewards": rewards })
 }
 
@@ -147,7 +154,7 @@ mod tests {
         let fallen = settings(&[(0, 10, 100), (3, 60, 100), (9, 40, 100), (20, 90, 100)]);
         assert_eq!(fallen[0].1["tiers"]["thresholds"], json!([20]));
         let nothing = settings(&[(0, 50, 100), (3, 52, 100), (20, 49, 100)]);
-        assert_eq!(nothing.len(), 1, "no tiers to pay for: {nothing:?}");
+        assert_eq!(nothing.len(), 1, "no tiers: {nothing:?}");
         assert_eq!(settings(&[(3, 5, 10)])[0].1, json!({"audit": [[0, 5, 10]]}));
     }
 }

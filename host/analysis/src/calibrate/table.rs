@@ -1,4 +1,4 @@
-//! P(correct) by count, and whether it rises.
+//! P(correct) by count, with a test of its trend.
 
 use std::collections::BTreeMap;
 
@@ -6,40 +6,41 @@ use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::annotated::Annotated;
-use super::bucket::Bucket;
-use super::label::{Agreement, Label};
+use super::bucket::CountBucket;
+use super::label::{RaterAgreement, TruthLabel};
 use corver_eval::wilson_of;
 
-/// What chance makes less often than this is taken for more than chance.
+/// Significance level: a smaller p is called more than chance.
 pub const LEVEL: f64 = 0.05;
 
-/// A share, and how sure it is.
+/// Share of correct sentences, with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Share {
-    /// All of them.
+pub struct CorrectShare {
+    /// Number of labelled sentences.
     pub n: u64,
-    /// Those that are correct.
+    /// Number of correct sentences.
     pub correct: u64,
-    /// Correct ones of all.
+    /// Share of correct sentences, 0 to 1.
     pub share: f64,
-    /// As many independent sentences would say as much; those of one question are alike.
+    /// Effective sample size: the number of independent sentences with the same variance. Sentences
+    /// of one question are correlated.
     pub effective: f64,
     /// Lower end of Wilson's 95 % interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-impl Share {
-    /// Of independent sentences; `None` of nothing.
+impl CorrectShare {
+    /// Computes the share of independent sentences; `None` without sentences.
     #[must_use]
-    pub fn of(correct: u64, n: u64) -> Option<Self> {
+    pub fn of_independent(correct: u64, n: u64) -> Option<Self> {
         (n > 0).then(|| Self::new(correct, n, n as f64))
     }
 
-    /// Of sentences, each with the number of its question; `None` of nothing. The variance is that
-    /// of the questions' sums, and Wilson's interval that of as many independent sentences as have
-    /// this variance (Korn and Graubard 1998).
+    /// Computes the share of sentences that are clustered by question, each given with the index of its
+    /// question; `None` without sentences. Wilson's interval is that of as many independent sentences
+    /// as have the variance of the questions' sums (Korn and Graubard 1998).
     #[must_use]
     pub fn of_questions(sentences: impl IntoIterator<Item = (usize, bool)>) -> Option<Self> {
         let mut questions: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
@@ -48,18 +49,19 @@ impl Share {
             *correct += u64::from(is_correct);
             *n += 1;
         }
-        let (correct, n) =
-            questions.values().fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
-        let (share, clusters) = (correct as f64 / n as f64, questions.len() as f64);
-        let squares: f64 = questions
-            .values()
-            .map(|&(own_correct, own_n)| (own_correct as f64 - share * own_n as f64).powi(2))
-            .sum();
+        let correct: u64 = questions.values().map(|(correct, _)| correct).sum();
+        let n: u64 = questions.values().map(|(_, n)| n).sum();
+        let share = correct as f64 / n as f64;
+        let clusters = questions.len() as f64;
+        let mut squares = 0.0;
+        for &(question_correct, question_n) in questions.values() {
+            squares += (question_correct as f64 - share * question_n as f64).powi(2);
+        }
         let variance = squares / (n as f64).powi(2) * clusters / (clusters - 1.0);
-        let of_one = share * (1.0 - share);
-        // Where all are alike, or of one question, no variance can be seen.
-        let effective = if of_one > 0.0 && clusters > 1.0 {
-            (of_one / variance).min(n as f64)
+        let variance_of_sentence = share * (1.0 - share);
+        // The variance is unknown if all sentences are alike, or answer one question.
+        let effective = if variance_of_sentence > 0.0 && clusters > 1.0 {
+            (variance_of_sentence / variance).min(n as f64)
         } else {
             clusters
         };
@@ -73,64 +75,71 @@ impl Share {
     }
 }
 
-/// What a reliability plot draws.
+/// Point of a reliability plot.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Point {
-    /// Its place on the axis.
+pub struct ReliabilityPoint {
+    /// Label on the axis.
     pub label: String,
-    /// Its height.
+    /// Height of the point, with its interval.
     #[serde(flatten)]
-    pub share: Share,
+    pub share: CorrectShare,
 }
 
-/// One bucket's sentences.
+/// Share of correct sentences in one bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BucketShare {
-    /// Their counts.
+    /// Range of counts of the bucket.
     #[serde(flatten)]
-    pub bucket: Bucket,
-    /// How many are correct.
+    pub bucket: CountBucket,
+    /// Share of correct sentences, with its uncertainty.
     #[serde(flatten)]
-    pub share: Share,
+    pub share: CorrectShare,
 }
 
 impl BucketShare {
-    /// For a plot, where there is little room.
+    /// Returns the point of a plot, with a short label.
     #[must_use]
-    pub fn point(&self) -> Point {
-        let Bucket { from, to } = self.bucket;
+    pub fn point(&self) -> ReliabilityPoint {
+        let CountBucket { from, to } = self.bucket;
         let label = match to {
             None => format!("{from}+"),
             Some(to) if to == from => from.to_string(),
             Some(to) => format!("{from}–{to}"),
         };
-        Point { label, share: self.share }
+        ReliabilityPoint { label, share: self.share }
     }
 }
 
-/// The Cochran–Armitage test: do the shares rise with the bucket's rank by more than chance? Of two
-/// buckets it is the test of two proportions.
+/// Cochran–Armitage test of a linear trend of the shares with the bucket's rank. For two buckets it is
+/// the test of two proportions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trend {
-    /// Standard normal where nothing rises or falls; positive where the shares rise.
+    /// Test statistic: standard normal without a trend, positive for rising shares.
     pub z: f64,
-    /// Two-sided.
+    /// Two-sided p-value of the test.
     pub p: f64,
 }
 
 impl Trend {
-    /// Of shares in order; `None` where nothing can rise: of one share, and where all are correct
-    /// or none is.
+    /// Tests shares in order; `None` if there is only one, or all sentences have the same label.
     #[must_use]
-    pub fn of(shares: &[Share]) -> Option<Self> {
-        let sum = |of: &dyn Fn(f64, &Share) -> f64| -> f64 {
-            shares.iter().enumerate().map(|(rank, share)| of(rank as f64, share)).sum()
-        };
-        let n = sum(&|_, share| share.effective);
-        let mean = sum(&|_, share| share.share * share.effective) / n;
-        let rise = sum(&|rank, share| rank * share.effective * (share.share - mean));
-        let mean_rank = sum(&|rank, share| rank * share.effective) / n;
-        let spread = sum(&|rank, share| share.effective * (rank - mean_rank).powi(2));
+    pub fn new(shares: &[CorrectShare]) -> Option<Self> {
+        let mut n = 0.0;
+        let mut correct = 0.0;
+        let mut ranks = 0.0;
+        for (rank, share) in shares.iter().enumerate() {
+            n += share.effective;
+            correct += share.share * share.effective;
+            ranks += rank as f64 * share.effective;
+        }
+        let mean = correct / n;
+        let mean_rank = ranks / n;
+        let mut rise = 0.0;
+        let mut spread = 0.0;
+        for (rank, share) in shares.iter().enumerate() {
+            rise += rank as f64 * share.effective * (share.share - mean);
+            spread += share.effective * (rank as f64 - mean_rank).powi(2);
+        }
         let variance = mean * (1.0 - mean) * spread;
         (variance > 0.0).then(|| {
             let z = rise / variance.sqrt();
@@ -139,111 +148,125 @@ impl Trend {
     }
 }
 
-/// Whether shares rise from bucket to bucket.
+/// Order of the shares of neighbouring buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// None has a smaller share than the one before.
-    Kept,
-    /// Some have, by no more than chance.
+pub enum ShareOrder {
+    /// No bucket has a smaller share than the one before.
+    #[serde(rename = "kept")]
+    Rising,
+    /// Some buckets have a smaller share than the one before, by no more than chance.
     Unclear,
-    /// Some have, by more than chance.
+    /// Some buckets have a smaller share than the one before, by more than chance.
     Broken,
 }
 
-/// What the labels say of the counts.
+/// Relation of counts to labels.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Calibration {
-    /// Buckets with a sentence that is correct or incorrect, lowest counts first.
+    /// Buckets with a sentence labelled correct or incorrect, lowest counts first.
     pub buckets: Vec<BucketShare>,
-    /// Whether the shares rise from bucket to bucket.
-    pub order: Order,
-    /// `None` where nothing can rise.
+    /// Order of the shares of the buckets.
+    pub order: ShareOrder,
+    /// Trend of the shares; `None` if there is only one bucket or one label.
     pub trend: Option<Trend>,
-    /// Sentences that nobody can judge; they are in no bucket.
+    /// Number of sentences labelled unclear; they are in no bucket.
     pub unclear: u64,
-    /// Sentences without a label.
+    /// Number of sentences without a label.
     pub unlabelled: u64,
-    /// Sentences whose label a model gave, or one of the labels.
+    /// Number of sentences with a model's label.
     pub by_model: u64,
-    /// Where several people labelled the same sentences.
-    pub agreement: Option<Agreement>,
+    /// Agreement of people; `None` if no sentence has two labels.
+    pub agreement: Option<RaterAgreement>,
 }
 
 impl Calibration {
-    /// Whether the shares rise with the count, in a sentence.
+    /// Describes the trend and the order of the shares in a sentence.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn summary(&self) -> String {
         let Some(Trend { z, p }) = self.trend else {
-            return "nothing can rise: there is one bucket alone, or one label".to_owned();
+            return "no trend can be tested: there is only one bucket, or one label".to_owned();
         };
         let direction = if z < 0.0 { "fall" } else { "rise" };
         let chance = if p < LEVEL { "by more than" } else { "by no more than" };
-        let p = match p {
+        let p_text = match p {
             p if p < 1e-99 => "p < 1e-99".to_owned(),
             p if p < 1e-3 => format!("p = {p:.1e}"),
             p => format!("p = {p:.3}"),
         };
         let order = match self.order {
-            Order::Kept => "no bucket has a smaller share than the one before",
-            Order::Unclear => {
+            ShareOrder::Rising => "no bucket has a smaller share than the one before",
+            ShareOrder::Unclear => {
                 "some have a smaller share than the one before, by no more than chance"
             }
-            Order::Broken => "some have a smaller share than the one before, by more than chance",
+            ShareOrder::Broken => {
+                "some have a smaller share than the one before, by more than chance"
+            }
         };
         format!(
-            "the shares {direction} with the count {chance} chance (Cochran–Armitage, {p}); {order}"
+            "the shares {direction} with the count {chance} chance (Cochran–Armitage, {p_text}); \
+             {order}"
         )
     }
 }
 
-/// Why there is no table.
+/// Error of a calibration table.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// No label says anything.
+    /// No sentence is labelled correct or incorrect.
     #[error(
-        "none of the {sentences} sentences is labelled correct or incorrect; write one of the two into the column `label`"
+        "none of the {sentences} sentences is labelled correct or incorrect; write one of the two \
+         into the column `label`"
     )]
     NoLabels {
-        /// All of the sheets.
+        /// Number of sentences in the sheets.
         sentences: usize,
     },
-    /// Buckets of different draws.
+    /// The sheets were drawn with different buckets.
     #[error(
-        "the buckets {one} and {other} overlap; read sheets together that were drawn with the same buckets"
+        "the buckets {lower} and {higher} overlap; read sheets together that were drawn with the \
+         same buckets"
     )]
     Overlap {
-        /// The lower one.
-        one: Bucket,
-        /// The higher one.
-        other: Bucket,
+        /// Bucket that begins first.
+        lower: CountBucket,
+        /// Bucket that overlaps it.
+        higher: CountBucket,
     },
 }
 
 /// Counts the labels by bucket.
 ///
 /// # Errors
-/// Where no label says anything, or buckets overlap.
+/// If no sentence is labelled correct or incorrect, or buckets overlap.
 pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
     let rows = &annotated.rows;
-    let mut all: Vec<Bucket> = rows.iter().map(|row| row.bucket).collect();
-    all.sort_unstable();
-    all.dedup();
-    if let Some(pair) = all.windows(2).find(|pair| pair[0].holds(pair[1].from)) {
-        return Err(TableError::Overlap { one: pair[0], other: pair[1] });
+    // Correct and incorrect sentences of each bucket, lowest counts first.
+    let mut by_bucket: BTreeMap<CountBucket, (u64, u64)> = BTreeMap::new();
+    let mut unclear = 0;
+    let mut unlabelled = 0;
+    for row in rows {
+        let (correct, incorrect) = by_bucket.entry(row.bucket).or_default();
+        match row.label {
+            Some(TruthLabel::Correct) => *correct += 1,
+            Some(TruthLabel::Incorrect) => *incorrect += 1,
+            Some(TruthLabel::Unclear) => unclear += 1,
+            None => unlabelled += 1,
+        }
     }
-    let number = |bucket: Option<Bucket>, label: Option<Label>| {
-        rows.iter()
-            .filter(|row| row.label == label && bucket.is_none_or(|bucket| row.bucket == bucket))
-            .count() as u64
-    };
-    let share = |bucket: Bucket| {
-        let [correct, incorrect] =
-            [Label::Correct, Label::Incorrect].map(|label| number(Some(bucket), Some(label)));
-        Share::of(correct, correct + incorrect).map(|share| BucketShare { bucket, share })
-    };
-    let buckets: Vec<BucketShare> = all.into_iter().filter_map(share).collect();
+    let ranges: Vec<CountBucket> = by_bucket.keys().copied().collect();
+    for pair in ranges.windows(2) {
+        if pair[0].contains(pair[1].from) {
+            return Err(TableError::Overlap { lower: pair[0], higher: pair[1] });
+        }
+    }
+    let mut buckets = Vec::new();
+    for (bucket, (correct, incorrect)) in by_bucket {
+        if let Some(share) = CorrectShare::of_independent(correct, correct + incorrect) {
+            buckets.push(BucketShare { bucket, share });
+        }
+    }
     if buckets.is_empty() {
         return Err(TableError::NoLabels { sentences: rows.len() });
     }
@@ -251,49 +274,51 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
         order: order(&buckets),
         trend: trend(&buckets),
         buckets,
-        unclear: number(None, Some(Label::Unclear)),
-        unlabelled: number(None, None),
+        unclear,
+        unlabelled,
         by_model: annotated.by_model,
         agreement: annotated.agreement,
     })
 }
 
-/// Whether the shares rise from bucket to bucket.
+/// Compares the shares of neighbouring buckets.
 #[must_use]
-pub fn order(buckets: &[BucketShare]) -> Order {
-    let falls = buckets.windows(2).filter(|pair| pair[1].share.share < pair[0].share.share);
-    let by_more_than_chance =
-        |pair: &[BucketShare]| trend(pair).is_some_and(|trend| trend.p < LEVEL);
-    falls
-        .map(by_more_than_chance)
-        .map(|more| if more { Order::Broken } else { Order::Unclear })
-        .max()
-        .unwrap_or(Order::Kept)
+pub fn order(buckets: &[BucketShare]) -> ShareOrder {
+    let mut order = ShareOrder::Rising;
+    for pair in buckets.windows(2) {
+        if pair[1].share.share < pair[0].share.share {
+            let is_significant = trend(pair).is_some_and(|trend| trend.p < LEVEL);
+            order =
+                order.max(if is_significant { ShareOrder::Broken } else { ShareOrder::Unclear });
+        }
+    }
+    order
 }
 
-/// See [`Trend`].
+/// Tests the shares of buckets for a trend; see [`Trend::new`].
 #[must_use]
 pub fn trend(buckets: &[BucketShare]) -> Option<Trend> {
-    Trend::of(&buckets.iter().map(|bucket| bucket.share).collect::<Vec<_>>())
+    let shares: Vec<CorrectShare> = buckets.iter().map(|bucket| bucket.share).collect();
+    Trend::new(&shares)
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::sheet::{Row, tests::row};
+    use super::super::sheet::{SheetRow, tests::row};
     use super::*;
 
-    /// A sheet with so many correct sentences of all, by count.
+    /// Returns a sheet from rows of (count, correct sentences, all sentences).
     pub fn annotated(table: &[(u64, u64, u64)]) -> Annotated {
-        let label = |correct| if correct { Label::Correct } else { Label::Incorrect };
+        let label = |correct| if correct { TruthLabel::Correct } else { TruthLabel::Incorrect };
         let all = table
             .iter()
             .flat_map(|&(count, correct, of)| (0..of).map(move |n| (count, label(n < correct))));
-        let rows: Vec<Row> =
+        let rows: Vec<SheetRow> =
             all.enumerate().map(|(n, (count, label))| row(n, count, Some(label))).collect();
         Annotated { rows, ..Annotated::default() }
     }
 
-    /// The paper's (Tab. calibration).
+    /// Counts of the paper (Tab. calibration).
     pub const PAPER: [(u64, u64, u64); 5] =
         [(0, 48, 200), (3, 53, 100), (9, 70, 100), (10, 73, 100), (20, 162, 200)];
 
@@ -305,7 +330,7 @@ pub(super) mod tests {
             .buckets
             .iter()
             .map(|row| {
-                let Share { n, correct, share, low, high, .. } = row.share;
+                let CorrectShare { n, correct, share, low, high, .. } = row.share;
                 (row.bucket.to_string(), n, correct, percent(share), percent(low), percent(high))
             })
             .collect();
@@ -327,7 +352,7 @@ pub(super) mod tests {
                 high
             ))
         );
-        assert_eq!(calibration.order, Order::Kept);
+        assert_eq!(calibration.order, ShareOrder::Rising);
         let trend = calibration.trend.unwrap();
         // z² is the χ² of Armitage (1955), here from his formula in Python.
         assert!((trend.z * trend.z - 140.266_375).abs() < 1e-6 && trend.p < 1e-30, "{trend:?}");
@@ -335,34 +360,38 @@ pub(super) mod tests {
 
     #[test]
     fn trend_of_two_buckets_equals_proportion_test() {
-        let share = |correct, n| Share::of(correct, n).unwrap();
-        let trend = Trend::of(&[share(53, 100), share(70, 100)]).unwrap();
+        let share = |correct, n| CorrectShare::of_independent(correct, n).unwrap();
+        let trend = Trend::new(&[share(53, 100), share(70, 100)]).unwrap();
         let expected = 0.17 / (0.615f64 * 0.385 * 0.02).sqrt();
         assert!(
             (trend.z - expected).abs() < 1e-12 && (trend.p - 0.013_5).abs() < 1e-3,
             "{trend:?}"
         );
-        assert!(Trend::of(&[share(70, 100), share(53, 100)]).unwrap().z < 0.0);
+        assert!(Trend::new(&[share(70, 100), share(53, 100)]).unwrap().z < 0.0);
         for flat in
             [&[][..], &[share(1, 2)], &[share(3, 3), share(2, 2)], &[share(0, 3), share(0, 2)]]
         {
-            assert_eq!(Trend::of(flat), None, "{flat:?}");
+            assert_eq!(Trend::new(flat), None, "{flat:?}");
         }
-        assert_eq!(Trend::of(&[share(1, 2), share(1, 2)]).unwrap(), Trend { z: 0.0, p: 1.0 });
+        assert_eq!(Trend::new(&[share(1, 2), share(1, 2)]).unwrap(), Trend { z: 0.0, p: 1.0 });
     }
 
     #[test]
     fn insignificant_fall_leaves_order_unclear() {
         let of = |table: &[(u64, u64, u64)]| calibrate(&annotated(table)).unwrap().order;
-        assert_eq!(of(&[(0, 50, 100), (3, 45, 100), (9, 90, 100)]), Order::Unclear);
-        assert_eq!(of(&[(0, 50, 100), (3, 45, 100), (9, 90, 100), (20, 50, 100)]), Order::Broken);
-        assert_eq!(of(&[(0, 50, 100), (3, 50, 100)]), Order::Kept);
+        assert_eq!(of(&[(0, 50, 100), (3, 45, 100), (9, 90, 100)]), ShareOrder::Unclear);
+        assert_eq!(
+            of(&[(0, 50, 100), (3, 45, 100), (9, 90, 100), (20, 50, 100)]),
+            ShareOrder::Broken
+        );
+        assert_eq!(of(&[(0, 50, 100), (3, 50, 100)]), ShareOrder::Rising);
     }
 
     #[test]
     fn clustered_sentences_reduce_effective_sample_size() {
-        let of =
-            |sentences: &[(usize, bool)]| Share::of_questions(sentences.iter().copied()).unwrap();
+        let of = |sentences: &[(usize, bool)]| {
+            CorrectShare::of_questions(sentences.iter().copied()).unwrap()
+        };
         let alone: Vec<(usize, bool)> = (0..100).map(|n| (n, n % 4 > 0)).collect();
         // Exact but for k / (k − 1).
         assert!(
@@ -379,12 +408,13 @@ pub(super) mod tests {
         );
         assert_eq!(of(&[(1, true), (1, true), (2, true)]).effective, 2.0);
         assert_eq!(of(&[(1, true), (1, false)]).effective, 1.0);
-        assert_eq!(Share::of_questions([]), None);
+        assert_eq!(CorrectShare::of_questions([]), None);
     }
 
     #[test]
     fn unlabelled_sentences_enter_no_bucket() {
-        let labels = [Some(Label::Unclear), None, Some(Label::Correct), Some(Label::Unclear)];
+        let labels =
+            [Some(TruthLabel::Unclear), None, Some(TruthLabel::Correct), Some(TruthLabel::Unclear)];
         let rows =
             labels.iter().enumerate().map(|(n, &label)| row(n, 3 * n as u64, label)).collect();
         let calibration = calibrate(&Annotated { rows, ..Annotated::default() }).unwrap();
@@ -399,7 +429,7 @@ pub(super) mod tests {
         none.rows.iter_mut().for_each(|row| row.label = None);
         assert_eq!(calibrate(&none), Err(TableError::NoLabels { sentences: 2 }));
         let mut mixed = annotated(&PAPER);
-        mixed.rows[0].bucket = Bucket { from: 0, to: Some(2) };
+        mixed.rows[0].bucket = CountBucket { from: 0, to: Some(2) };
         assert!(matches!(calibrate(&mixed), Err(TableError::Overlap { .. })));
     }
 }

@@ -1,26 +1,26 @@
-//! How far two judges agree, beyond what they would by chance.
+//! Agreement of two judges beyond chance.
 
 use serde::{Serialize, Serializer};
 
-use super::{Judged, Subject};
+use super::{JudgeSubject, JudgedSubject};
 
-/// The two-sided 95 % quantile of the normal distribution.
+/// Two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
 /// Cohen's κ with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Kappa {
-    /// (observed − expected) / (1 − expected).
+    /// κ: (observed − expected agreement) / (1 − expected agreement).
     pub value: f64,
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
-/// Cohen's κ of a table of counts; rows are one judge's labels, columns the other's. `None` where
-/// nothing was judged, or all agree on one label: chance alone explains that. The variance is the
-/// large-sample one of Fleiss, Cohen and Everitt (1969).
+/// Computes Cohen's κ of a table of counts; rows are one judge's labels, columns the other's. `None`
+/// for an empty table, or if all labels are the same, which chance alone explains. The variance is
+/// the large-sample one of Fleiss, Cohen and Everitt (1969).
 #[must_use]
 pub fn kappa<const K: usize>(table: &[[usize; K]; K]) -> Option<Kappa> {
     let total = table.iter().flatten().sum::<usize>() as f64;
@@ -30,48 +30,49 @@ pub fn kappa<const K: usize>(table: &[[usize; K]; K]) -> Option<Kappa> {
         std::array::from_fn(|column| (0..K).map(|row| share(row, column)).sum());
     let observed: f64 = (0..K).map(|label| share(label, label)).sum();
     let expected: f64 = (0..K).map(|label| rows[label] * columns[label]).sum();
-    let left = 1.0 - expected;
-    if total == 0.0 || left < 1e-12 {
+    let not_expected = 1.0 - expected;
+    if total == 0.0 || not_expected < 1e-12 {
         return None;
     }
-    let value = (observed - expected) / left;
+    let value = (observed - expected) / not_expected;
     let miss = 1.0 - value;
-    let agreed: f64 = (0..K)
-        .map(|label| share(label, label) * (1.0 - (rows[label] + columns[label]) * miss).powi(2))
-        .sum();
-    let disputed: f64 = (0..K)
-        .flat_map(|row| {
-            (0..K).filter(move |&column| column != row).map(move |column| (row, column))
-        })
-        .map(|(row, column)| share(row, column) * (columns[row] + rows[column]).powi(2))
-        .sum();
+    let mut agreed = 0.0;
+    let mut disputed = 0.0;
+    for row in 0..K {
+        agreed += share(row, row) * (1.0 - (rows[row] + columns[row]) * miss).powi(2);
+        for column in 0..K {
+            if column != row {
+                disputed += share(row, column) * (columns[row] + rows[column]).powi(2);
+            }
+        }
+    }
     let variance = (agreed + miss * miss * disputed - (value - expected * miss).powi(2))
-        / (total * left * left);
+        / (total * not_expected * not_expected);
     let half = Z * variance.max(0.0).sqrt();
     Some(Kappa { value, low: (value - half).max(-1.0), high: (value + half).min(1.0) })
 }
 
-/// Of what both judges labelled.
+/// Agreement of two judges on the items that both labelled.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Agreement<const K: usize> {
-    /// Rows: the other judge; columns: the model; both in the order that was given.
-    #[serde(serialize_with = "rows")]
+pub struct JudgeAgreement<const K: usize> {
+    /// Counts; rows are labels of the other judge, columns of the model, both in the given order.
+    #[serde(serialize_with = "serialize_rows")]
     pub table: [[usize; K]; K],
-    /// Share with the same label; 0 of none.
+    /// Share of items with the same label, 0 to 1; 0 without items.
     pub agreement: f64,
-    /// See [`kappa`].
+    /// Cohen's κ; `None` if it is undefined (see [`kappa`]).
     pub kappa: Option<Kappa>,
 }
 
-impl<const K: usize> Agreement<K> {
-    /// Counts the labels of both, in the order of `labels`; what has another label from either is
+impl<const K: usize> JudgeAgreement<K> {
+    /// Counts the labels of both judges, in the order of `labels`. Items with another label are
     /// left out.
     #[must_use]
-    pub fn of<S: Subject>(labels: [S::Label; K], judged: &[Judged<'_, S>]) -> Self {
-        let place = |label: S::Label| labels.iter().position(|known| *known == label);
+    pub fn count<S: JudgeSubject>(labels: [S::Label; K], judged: &[JudgedSubject<'_, S>]) -> Self {
+        let index_of = |label: S::Label| labels.iter().position(|known| *known == label);
         let mut table = [[0; K]; K];
-        for (other, model) in judged.iter().filter_map(Judged::labels) {
-            if let Some((row, column)) = place(other).zip(place(model)) {
+        for (other, model) in judged.iter().filter_map(JudgedSubject::labels) {
+            if let (Some(row), Some(column)) = (index_of(other), index_of(model)) {
                 table[row][column] += 1;
             }
         }
@@ -80,15 +81,15 @@ impl<const K: usize> Agreement<K> {
         Self { table, agreement: same as f64 / labelled.max(1) as f64, kappa: kappa(&table) }
     }
 
-    /// How many have a label from both.
+    /// Returns the number of items in the table.
     #[must_use]
     pub fn labelled(&self) -> usize {
         self.table.iter().flatten().sum()
     }
 }
 
-/// serde knows arrays of a length that is known when it is built itself.
-fn rows<const K: usize, S: Serializer>(
+/// Serialises the table row by row: serde does not implement arrays of generic length.
+fn serialize_rows<const K: usize, S: Serializer>(
     table: &[[usize; K]; K],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {

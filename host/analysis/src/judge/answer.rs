@@ -1,4 +1,4 @@
-//! Graded answers, beside the string match.
+//! Graded answers as items of a judge, compared with the string match.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,41 +8,41 @@ use corver_core::response::AnswerRule;
 use corver_core::{Label, Question};
 use serde::Serialize;
 
-use super::Subject;
+use super::JudgeSubject;
 use corver_eval::{GradedAnswer, GradedError, read_graded};
 
-/// The order of rows and columns where both judges' labels are counted.
+/// Order of rows and columns in a table of both judges' labels.
 pub const LABELS: [Label; 3] = [Label::Good, Label::Bad, Label::NotAttempted];
 
-/// Why answers cannot be judged.
+/// Error of reading answers to judge.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// Answers that cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     Graded(#[from] GradedError),
-    /// A file without answers, or with one to a question whose gold is not known.
+    /// The file has no answers, or one to a question without a known gold.
     #[error("{0}")]
     InvalidAnswers(String),
 }
 
-/// An answer to judge.
+/// Graded answer as an item to judge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Item {
-    /// What was asked.
+    /// Question that was answered.
     pub question: String,
-    /// Every spelling that counts as right.
+    /// Accepted answers to the question.
     pub golds: Vec<String>,
-    /// What stands in the answer block; empty where there is none.
+    /// Text of the answer block; empty if there is none.
     pub answer: String,
-    /// All that was generated.
+    /// Completion that contains the answer.
     #[serde(skip)]
     pub completion: String,
-    /// What the string match made of it.
+    /// Label of the string match.
     pub string_match: Label,
 }
 
-impl Subject for Item {
+impl JudgeSubject for Item {
     type Label = Label;
     const FIELDS: &'static [&'static str] = &["question", "golds", "answer", "completion"];
     const SHOWN: &'static [&'static str] = &["answer", "completion"];
@@ -66,34 +66,36 @@ impl Subject for Item {
     }
 }
 
-/// Reads graded answers, with the golds of their questions. Where several questions have the same
-/// words (in PopQA, about people of the same name), the first answer is to the first of them, and
-/// so on.
+/// Reads graded answers, with the golds of their questions. If several questions have the same text
+/// (in PopQA, about people of the same name), their answers are assigned in order.
 ///
 /// # Errors
-/// A file that cannot be read, a line that is no answer, or one whose question is not among
-/// `questions` or has no gold.
+/// If the file cannot be read, has no answers, or has one whose question is not among `questions` or
+/// has no gold.
 pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, AnswerError> {
     let mut golds: HashMap<&str, Vec<&[String]>> = HashMap::new();
     for question in questions.iter().filter(|question| !question.golds.is_empty()) {
         golds.entry(&question.question).or_default().push(&question.golds);
     }
-    let mut asked: HashMap<String, usize> = HashMap::new();
+    // Of each text, the number of its questions whose answers have begun.
+    let mut num_answered: HashMap<String, usize> = HashMap::new();
     let mut items = Vec::new();
     for (index, answer) in read_graded::<GradedAnswer>(path)?.into_iter().enumerate() {
-        let Some(alike) = golds.get(answer.question.as_str()) else {
+        let Some(candidates) = golds.get(answer.question.as_str()) else {
             return Err(AnswerError::InvalidAnswers(format!(
-                "{}:{}: no gold is known for {:?}; --questions names the file that was asked",
+                "{}:{}: no gold is known for {:?}; --questions names the file \
+                 with the questions",
                 path.display(),
                 index + 1,
                 answer.question
             )));
         };
-        let times = asked.entry(answer.question.clone()).or_default();
-        *times += usize::from(answer.sample.is_none_or(|sample| sample == 0));
-        let own_golds = alike[times.saturating_sub(1).min(alike.len() - 1)];
+        let number = num_answered.entry(answer.question.clone()).or_default();
+        // Further samples answer the same question.
+        *number += usize::from(answer.sample.is_none_or(|sample| sample == 0));
+        let index = number.saturating_sub(1).min(candidates.len() - 1);
         items.push(Item {
-            golds: own_golds.to_vec(),
+            golds: candidates[index].to_vec(),
             answer: AnswerRule::Paper.extract(&answer.completion).to_owned(),
             question: answer.question,
             completion: answer.completion,
@@ -101,7 +103,7 @@ pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, Answ
         });
     }
     if items.is_empty() {
-        let problem = format!("{} holds no answer", path.display());
+        let problem = format!("{} has no answers", path.display());
         return Err(AnswerError::InvalidAnswers(problem));
     }
     Ok(items)

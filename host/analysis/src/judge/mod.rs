@@ -1,6 +1,6 @@
-//! A second opinion: what a chat model says of graded answers, or of sentences that people label,
-//! and how far it agrees with the string match, or with the people. For validation alone; no reward
-//! comes from here (paper, App. “Optional LLM judge”).
+//! A chat model as a second judge of graded answers, or of sentences that people label, with its
+//! agreement with the string match or with the people. For validation only; it gives no reward
+//! (paper, App. “Optional LLM judge”).
 
 pub mod agreement;
 pub mod answer;
@@ -13,51 +13,52 @@ use std::fmt::Display;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use agreement::{Agreement, Kappa, kappa};
+pub use agreement::{JudgeAgreement, Kappa, kappa};
 pub use answer::{AnswerError, Item, read_items};
 pub use prompt::{JudgeSettings, PromptError};
 pub use sentence::{SentenceFindings, by_count};
 
-/// What a model is asked about, one at a time.
-pub trait Subject: Serialize {
-    /// What can be said of it.
+/// Item that a model labels.
+pub trait JudgeSubject: Serialize {
+    /// Label of an item.
     type Label: Copy + PartialEq + Display + Sync + Serialize + DeserializeOwned;
-    /// What a prompt may hold in braces.
+    /// Names of fields that a prompt may have in braces.
     const FIELDS: &'static [&'static str];
-    /// A prompt holds one of these, or the model sees nothing to judge.
+    /// Fields of which a prompt must have one, so that the model sees the item.
     const SHOWN: &'static [&'static str];
-    /// What a judge must be able to say: that it is right, and that it is wrong.
+    /// Labels that a judge must be able to give: one for right, and one for wrong.
     const NEEDED: [Self::Label; 2];
 
-    /// What stands in a prompt in place of one of the fields.
+    /// Returns the text that replaces a field in a prompt.
     fn field(&self, name: &str) -> Cow<'_, str>;
-    /// What the other judge says of it; `None` of nothing.
+    /// Returns the label of the other judge; `None` if there is none.
     fn label(&self) -> Option<Self::Label>;
-    /// Whether the label can differ from another: “nobody can say” differs from none.
+    /// True if the label is a decision that another can contradict; “unclear” is none.
     fn is_decided(label: Self::Label) -> bool;
 }
 
-/// One subject with both opinions.
+/// Item with the labels of both judges.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Judged<'a, S: Subject> {
-    /// With the other judge's.
+pub struct JudgedSubject<'a, S: JudgeSubject> {
+    /// Item with the other judge's label.
     #[serde(flatten)]
     pub subject: &'a S,
-    /// What the model says; `None` where its reply is no label.
+    /// Label of the model; `None` if its reply is no label.
     pub model: Option<S::Label>,
-    /// Its reply.
+    /// Reply of the model.
     pub reply: &'a str,
 }
 
-impl<S: Subject> Judged<'_, S> {
-    /// Both labels, the model's second, where both are decided.
+impl<S: JudgeSubject> JudgedSubject<'_, S> {
+    /// Returns both labels, the model's second; `None` unless both are decided.
     #[must_use]
     pub fn labels(&self) -> Option<(S::Label, S::Label)> {
-        let decided = |label: &S::Label| S::is_decided(*label);
-        self.subject.label().filter(decided).zip(self.model.filter(decided))
+        let other = self.subject.label()?;
+        let model = self.model?;
+        (S::is_decided(other) && S::is_decided(model)).then_some((other, model))
     }
 
-    /// Whether both are decided, and not alike.
+    /// True if both labels are decided and differ.
     #[must_use]
     pub fn is_disputed(&self) -> bool {
         self.labels().is_some_and(|(other, model)| other != model)

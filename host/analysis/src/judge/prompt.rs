@@ -1,4 +1,4 @@
-//! What a chat model is asked, and what its reply means.
+//! Prompts for a judge, and the labels in its replies.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -7,34 +7,34 @@ use corver_core::{ChatPrompt, ChatRole, Message};
 use corver_settings::is_temperature;
 use serde::{Deserialize, Serialize};
 
-use super::Subject;
+use super::JudgeSubject;
 
-/// Why a judge cannot be used.
+/// Error of a judge's settings.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PromptError(String);
 
-/// A judge: its prompt, and the words that it may reply with.
+/// Settings of a judge: its prompt, and the words that it may reply with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JudgeSettings<L> {
-    /// Said before the prompt; empty says nothing.
+    /// System message; empty if there is none.
     #[serde(default)]
     pub system: String,
-    /// With the subject's fields, in braces, where these go.
+    /// Prompt, with the names of the item's fields in braces.
     pub prompt: String,
-    /// 0: the most probable reply, as far as the endpoint keeps to it.
+    /// Temperature, 0 to 2. 0 is the most probable reply, as far as the endpoint is deterministic.
     #[serde(default)]
     pub temperature: f32,
-    /// Longest reply, in tokens.
+    /// Longest reply, in tokens; 1 or more.
     #[serde(default = "one_word")]
     pub max_tokens: u32,
-    /// Word → label. A reply is one of the words, in capitals or not; punctuation around it does
-    /// not count.
+    /// Label of each word. A reply is one of the words, in any case; punctuation around it is
+    /// ignored.
     pub labels: BTreeMap<String, L>,
 }
 
-/// Tokens for a word of any language.
+/// Returns a number of tokens that suffices for a word of any language.
 fn one_word() -> u32 {
     16
 }
@@ -44,11 +44,11 @@ fn in_braces(field: &str) -> String {
 }
 
 impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
-    /// Refuses a judge that cannot judge.
+    /// Checks the settings.
     ///
     /// # Errors
-    /// What it lacks.
-    pub fn check<S: Subject<Label = L>>(&self) -> Result<(), PromptError> {
+    /// If a value is out of range, the prompt does not show the item, or a needed label has no word.
+    pub fn check<S: JudgeSubject<Label = L>>(&self) -> Result<(), PromptError> {
         if !is_temperature(f64::from(self.temperature)) {
             return Err(PromptError("the judge's `temperature` must be from 0 to 2".to_owned()));
         }
@@ -62,24 +62,25 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
                 shown.join(" or ")
             )));
         }
-        let missing =
-            S::NEEDED.into_iter().find(|label| !self.labels.values().any(|known| known == label));
-        match missing {
-            Some(missing) => Err(PromptError(format!(
-                "no word of the judge's `labels` means {missing}; there must be one for right and \
-                 one for wrong"
-            ))),
-            None => Ok(()),
+        for label in S::NEEDED {
+            if !self.labels.values().any(|known| *known == label) {
+                return Err(PromptError(format!(
+                    "no word of the judge's `labels` means {label}; there must be one for right \
+                     and one for wrong"
+                )));
+            }
         }
+        Ok(())
     }
 
-    /// What the model is asked about one subject.
+    /// Returns the prompt for an item.
     #[must_use]
-    pub fn prompt_for<S: Subject<Label = L>>(&self, subject: &S) -> ChatPrompt {
-        let system = Some(self.system.clone()).filter(|system| !system.is_empty());
-        let system = system.map(|content| Message { role: ChatRole::System, content });
-        let user = Message { role: ChatRole::User, content: self.filled_in(subject) };
-        let messages = system.into_iter().chain([user]).collect();
+    pub fn prompt_for<S: JudgeSubject<Label = L>>(&self, subject: &S) -> ChatPrompt {
+        let mut messages = Vec::new();
+        if !self.system.is_empty() {
+            messages.push(Message { role: ChatRole::System, content: self.system.clone() });
+        }
+        messages.push(Message { role: ChatRole::User, content: self.render(subject) });
         ChatPrompt {
             messages,
             temperature: self.temperature,
@@ -89,37 +90,34 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
         }
     }
 
-    /// The prompt with a subject's fields. What stands in braces in a subject stays as it is.
-    fn filled_in<S: Subject<Label = L>>(&self, subject: &S) -> String {
-        let (mut prompt, mut rest) = (String::new(), self.prompt.as_str());
-        while let Some(at) = rest.find('{') {
-            let (before, from) = rest.split_at(at);
-            prompt.push_str(before);
-            let field = S::FIELDS
-                .iter()
-                .find_map(|field| Some((field, from.strip_prefix(&in_braces(field))?)));
+    /// Renders the prompt with an item's fields. Braces inside a field are not substituted.
+    fn render<S: JudgeSubject<Label = L>>(&self, subject: &S) -> String {
+        let mut prompt = String::new();
+        let mut rest = self.prompt.as_str();
+        while let Some(brace) = rest.find('{') {
+            prompt.push_str(&rest[..brace]);
+            rest = &rest[brace..];
+            let field = S::FIELDS.iter().find(|field| rest.starts_with(&in_braces(field)));
             match field {
-                Some((field, after)) => {
+                Some(field) => {
                     prompt.push_str(&subject.field(field));
-                    rest = after;
+                    rest = &rest[in_braces(field).len()..];
                 }
                 None => {
                     prompt.push('{');
-                    rest = &from[1..];
+                    rest = &rest[1..];
                 }
             }
         }
         prompt + rest
     }
 
-    /// What a reply means; `None` where it is no label. Nothing is guessed.
+    /// Parses a reply; `None` if it is not exactly one of the words.
     #[must_use]
-    pub fn read(&self, reply: &str) -> Option<L> {
+    pub fn parse_reply(&self, reply: &str) -> Option<L> {
         let word = reply.trim_matches(|c: char| !c.is_alphanumeric());
-        self.labels
-            .iter()
-            .find(|(known, _)| known.eq_ignore_ascii_case(word))
-            .map(|(_, label)| *label)
+        let (_, label) = self.labels.iter().find(|(known, _)| known.eq_ignore_ascii_case(word))?;
+        Some(*label)
     }
 }
 
@@ -155,20 +153,20 @@ mod tests {
             completion: String::new(),
             string_match: Label::Good,
         };
-        let asked = judge("Q {question} G {golds} A {answer} {x} {").prompt_for(&item);
+        let prompt = judge("Q {question} G {golds} A {answer} {x} {").prompt_for(&item);
         let user = |content: &str| Message { role: ChatRole::User, content: content.into() };
-        assert_eq!(asked.messages, [user("Q who {answer}? G a; b A {golds} {x} {")]);
-        let told = JudgeSettings {
+        assert_eq!(prompt.messages, [user("Q who {answer}? G a; b A {golds} {x} {")]);
+        let with_system = JudgeSettings {
             system: "Be strict.".into(),
             temperature: 0.5,
             max_tokens: 4,
             ..judge("{answer}")
         };
-        let asked = told.prompt_for(&item);
+        let prompt = with_system.prompt_for(&item);
         let system = Message { role: ChatRole::System, content: "Be strict.".into() };
-        assert_eq!(asked.messages, [system, user("{golds}")]);
+        assert_eq!(prompt.messages, [system, user("{golds}")]);
         assert_eq!(
-            (asked.temperature, asked.top_p, asked.max_tokens, asked.seed),
+            (prompt.temperature, prompt.top_p, prompt.max_tokens, prompt.seed),
             (0.5, 1.0, 4, None)
         );
     }
@@ -176,26 +174,28 @@ mod tests {
     #[test]
     fn judge_reply_parses_to_label_or_none() {
         let judge = judge("{answer}");
-        assert_eq!(judge.read(" Correct.\n"), Some(Label::Good));
-        assert_eq!(judge.read("**INCORRECT**"), Some(Label::Bad));
-        assert_eq!(judge.read("not_attempted"), Some(Label::NotAttempted));
+        assert_eq!(judge.parse_reply(" Correct.\n"), Some(Label::Good));
+        assert_eq!(judge.parse_reply("**INCORRECT**"), Some(Label::Bad));
+        assert_eq!(judge.parse_reply("not_attempted"), Some(Label::NotAttempted));
         for other in ["", "CORRECT, since Paris is", "It is correct", "NOT CORRECT"] {
-            assert_eq!(judge.read(other), None, "{other}");
+            assert_eq!(judge.parse_reply(other), None, "{other}");
         }
     }
 
     #[test]
     fn incomplete_judge_settings_are_rejected() {
-        let told = |judge: &JudgeSettings<Label>| judge.check::<Item>().unwrap_err().to_string();
+        let error = |judge: &JudgeSettings<Label>| judge.check::<Item>().unwrap_err().to_string();
         assert!(judge("{answer}").check::<Item>().is_ok());
-        assert!(told(&judge("{question}")).contains("write {answer} or {completion}"));
+        assert!(error(&judge("{question}")).contains("write {answer} or {completion}"));
         assert!(
-            told(&JudgeSettings { temperature: f32::NAN, ..judge("{answer}") })
+            error(&JudgeSettings { temperature: f32::NAN, ..judge("{answer}") })
                 .contains("temperature")
         );
-        assert!(told(&JudgeSettings { max_tokens: 0, ..judge("{answer}") }).contains("max_tokens"));
+        assert!(
+            error(&JudgeSettings { max_tokens: 0, ..judge("{answer}") }).contains("max_tokens")
+        );
         let mut mild = judge("{answer}");
         mild.labels.remove("INCORRECT");
-        assert!(told(&mild).contains("means BAD"));
+        assert!(error(&mild).contains("means BAD"));
     }
 }

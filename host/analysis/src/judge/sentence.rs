@@ -1,88 +1,100 @@
-//! Sentences of a calibration sheet, beside the people who labelled it. The model is shown the
-//! sentence and nothing else.
+//! Sentences of a calibration sheet as items of a judge, compared with the people who labelled it. The
+//! prompt shows only the sentence.
 
 use std::borrow::Cow;
 
 use serde::Serialize;
 
-use super::{Agreement, Judged, Subject};
-use crate::calibrate::{Annotated, Calibration, Label, Row, TableError, calibrate};
+use super::{JudgeAgreement, JudgeSubject, JudgedSubject};
+use crate::calibrate::{Annotated, Calibration, SheetRow, TableError, TruthLabel, calibrate};
 
-impl Subject for Row {
-    type Label = Label;
+impl JudgeSubject for SheetRow {
+    type Label = TruthLabel;
     const FIELDS: &'static [&'static str] = &["sentence"];
     const SHOWN: &'static [&'static str] = Self::FIELDS;
-    const NEEDED: [Label; 2] = [Label::Correct, Label::Incorrect];
+    const NEEDED: [TruthLabel; 2] = [TruthLabel::Correct, TruthLabel::Incorrect];
 
     fn field(&self, _: &str) -> Cow<'_, str> {
         self.sentence.as_str().into()
     }
 
-    fn label(&self) -> Option<Label> {
+    fn label(&self) -> Option<TruthLabel> {
         self.label
     }
 
-    fn is_decided(label: Label) -> bool {
-        label != Label::Unclear
+    fn is_decided(label: TruthLabel) -> bool {
+        label != TruthLabel::Unclear
     }
 }
 
-/// What a model says of a sheet.
+/// Labels of a model for a sheet, compared with those of people.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SentenceFindings {
-    /// Sentences that it calls correct.
+    /// Number of sentences that the model labels correct.
     pub affirmed: usize,
-    /// Sentences that it calls incorrect.
+    /// Number of sentences that the model labels incorrect.
     pub rejected: usize,
-    /// Its labels by count, as if a person had given them: P(affirmed).
+    /// Calibration with the model's labels: P(affirmed) by count; `None` without labels.
     pub affirmed_by_count: Option<Calibration>,
-    /// The people's labels by count: P(correct). `None` where they gave none that says anything.
+    /// Calibration with the people's labels: P(correct) by count; `None` without labels.
     pub correct_by_count: Option<Calibration>,
-    /// Its labels of the sentences that people found wrong, by count: the share that it affirms all
-    /// the same.
+    /// Share that the model affirms of the sentences that people label incorrect, by count; `None`
+    /// without such sentences.
     pub missed_by_count: Option<Calibration>,
-    /// Of sentences that both call correct or incorrect. `None` where there is none.
+    /// Agreement on sentences that both label correct or incorrect; `None` if there are none.
     #[serde(flatten)]
-    pub agreement: Option<Agreement<2>>,
-    /// Sentences that people labelled unclear: they are neither in the table nor in κ.
+    pub agreement: Option<JudgeAgreement<2>>,
+    /// Number of sentences that people label unclear; they are neither in the table nor in κ.
     pub unclear: usize,
 }
 
 impl SentenceFindings {
-    /// Counts both judges' labels.
+    /// Counts the labels of both judges.
     ///
     /// # Errors
-    /// Where the buckets of the sheets overlap.
-    pub fn of(judged: &[Judged<'_, Row>]) -> Result<Self, TableError> {
-        let model = |label| judged.iter().filter(|one| one.model == Some(label)).count();
-        let of_model = |one: &Judged<'_, Row>| (one.subject.clone(), one.model);
-        let people = |label| judged.iter().filter(move |one| one.subject.label == Some(label));
-        let agreement = Agreement::of(Row::NEEDED, judged);
+    /// If the buckets of the sheets overlap.
+    pub fn new(judged: &[JudgedSubject<'_, SheetRow>]) -> Result<Self, TableError> {
+        let mut affirmed = 0;
+        let mut rejected = 0;
+        let mut unclear = 0;
+        let mut by_model = Vec::with_capacity(judged.len());
+        let mut by_people = Vec::with_capacity(judged.len());
+        let mut incorrect_by_model = Vec::new();
+        for item in judged {
+            let row = item.subject;
+            affirmed += usize::from(item.model == Some(TruthLabel::Correct));
+            rejected += usize::from(item.model == Some(TruthLabel::Incorrect));
+            unclear += usize::from(row.label == Some(TruthLabel::Unclear));
+            by_model.push((row.clone(), item.model));
+            by_people.push((row.clone(), row.label));
+            if row.label == Some(TruthLabel::Incorrect) {
+                incorrect_by_model.push((row.clone(), item.model));
+            }
+        }
+        let agreement = JudgeAgreement::count(SheetRow::NEEDED, judged);
         Ok(Self {
-            affirmed: model(Label::Correct),
-            rejected: model(Label::Incorrect),
-            affirmed_by_count: by_count(judged.iter().map(of_model))?,
-            correct_by_count: by_count(
-                judged.iter().map(|one| (one.subject.clone(), one.subject.label)),
-            )?,
-            missed_by_count: by_count(people(Label::Incorrect).map(of_model))?,
-            unclear: people(Label::Unclear).count(),
-            agreement: Some(agreement).filter(|agreement| agreement.labelled() > 0),
+            affirmed,
+            rejected,
+            affirmed_by_count: by_count(by_model)?,
+            correct_by_count: by_count(by_people)?,
+            missed_by_count: by_count(incorrect_by_model)?,
+            unclear,
+            agreement: (agreement.labelled() > 0).then_some(agreement),
         })
     }
 }
 
-/// The calibration that the rows have with these labels; `None` where no label says anything.
+/// Returns the calibration of rows with these labels; `None` if no label is correct or incorrect.
 ///
 /// # Errors
-/// Where buckets overlap.
+/// If buckets overlap.
 pub fn by_count(
-    labelled: impl IntoIterator<Item = (Row, Option<Label>)>,
+    labelled: impl IntoIterator<Item = (SheetRow, Option<TruthLabel>)>,
 ) -> Result<Option<Calibration>, TableError> {
-    let rows = labelled.into_iter().map(|(row, label)| Row { label, ..row }).collect();
+    let rows = labelled.into_iter().map(|(row, label)| SheetRow { label, ..row }).collect();
     match calibrate(&Annotated { rows, ..Annotated::default() }) {
         Err(TableError::NoLabels { .. }) => Ok(None),
-        calibrated => calibrated.map(Some),
+        result => result.map(Some),
     }
 }
 
@@ -92,30 +104,33 @@ mod tests {
     use super::*;
     use crate::calibrate::sheet::tests::row;
 
-    const LABELS: [Option<Label>; 4] =
-        [Some(Label::Correct), Some(Label::Incorrect), Some(Label::Unclear), None];
+    const LABELS: [Option<TruthLabel>; 4] =
+        [Some(TruthLabel::Correct), Some(TruthLabel::Incorrect), Some(TruthLabel::Unclear), None];
 
-    /// So many sentences of each count, by the people's label (row) and the model's (column), in
-    /// the order of `LABELS`.
+    /// Returns the findings for numbers of sentences of each count, by the people's label (row) and
+    /// the model's (column), in the order of `LABELS`.
     fn findings(sheet: &[(u64, [[usize; 4]; 4])]) -> SentenceFindings {
         let mut rows = Vec::new();
         for (count, table) in sheet {
-            for (people, model) in (0..16).map(|place| (place / 4, place % 4)) {
-                let one = |n| (row(n, *count, LABELS[people]), LABELS[model]);
-                rows.extend((0..table[people][model]).map(one));
+            for (people, models) in table.iter().enumerate() {
+                for (model, &number) in models.iter().enumerate() {
+                    for n in 0..number {
+                        rows.push((row(n, *count, LABELS[people]), LABELS[model]));
+                    }
+                }
             }
         }
         let judged: Vec<_> = rows
             .iter()
-            .map(|(subject, model)| Judged { subject, model: *model, reply: "" })
+            .map(|(subject, model)| JudgedSubject { subject, model: *model, reply: "" })
             .collect();
-        SentenceFindings::of(&judged).unwrap()
+        SentenceFindings::new(&judged).unwrap()
     }
 
     #[test]
     fn sentence_judge_findings_match_paper_counts() {
         // 152 of 200 sentences of count 0 are wrong, and 25 of these are affirmed (App. case
-        // study); the rest is made up.
+        // study); the other numbers are invented.
         let zero = [[40, 8, 0, 0], [25, 127, 0, 0], [3, 2, 0, 0], [1, 0, 0, 1]];
         let many = [[9, 1, 1, 1], [4, 6, 0, 2], [0; 4], [0; 4]];
         let found = findings(&[(0, zero), (20, many)]);
@@ -156,7 +171,8 @@ mod tests {
     fn sentence_judge_prompt_contains_only_sentence() {
         let prompt = "{question} {sentence} {golds}".to_owned();
         let labels =
-            [("YES".to_owned(), Label::Correct), ("NO".to_owned(), Label::Incorrect)].into();
+            [("YES".to_owned(), TruthLabel::Correct), ("NO".to_owned(), TruthLabel::Incorrect)]
+                .into();
         let judge = JudgeSettings {
             system: String::new(),
             prompt,
@@ -164,8 +180,8 @@ mod tests {
             max_tokens: 16,
             labels,
         };
-        assert!(judge.check::<Row>().is_ok());
-        let asked = judge.prompt_for(&row(1, 0, None)).messages;
-        assert_eq!(asked[0].content, "{question} Sentence 1. {golds}");
+        assert!(judge.check::<SheetRow>().is_ok());
+        let messages = judge.prompt_for(&row(1, 0, None)).messages;
+        assert_eq!(messages[0].content, "{question} Sentence 1. {golds}");
     }
 }

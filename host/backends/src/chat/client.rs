@@ -1,4 +1,4 @@
-//! Asking.
+//! Requests to a chat endpoint: batching, retries, the cache and the cost ceiling.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -6,211 +6,242 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use corver_core::{BoxError, ChatModel, ChatPrompt, ChatReply, Usage};
-use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each, excerpt};
+use corver_http::{
+    AttemptError, Client, FirstFailure, RequestError, RetryPolicy, excerpt, for_each_concurrent,
+};
 use corver_settings::{ChatSettings, is_temperature, is_top_p};
 
-use crate::chat::kept::{self, Kept, Said};
-use crate::chat::settings::{self, Model};
-use crate::chat::wire::{Completion, Request};
-use crate::chat::{ChatError, Spent};
+use crate::chat::cache::{self, EndpointReply, ReplyCache};
+use crate::chat::settings::{self, EndpointModel};
+use crate::chat::wire::{CompletionRequest, CompletionResponse};
+use crate::chat::{ChatError, Spending};
 
-/// A chat model, and one job's account of what it cost.
+/// A client of a chat endpoint, with the account of what its replies cost.
 #[derive(Debug)]
-pub struct Chat {
+pub struct ChatClient {
     client: Client,
-    patience: Patience,
+    patience: RetryPolicy,
     /// The endpoint's name for the model.
     model: String,
     settings: ChatSettings,
     section: &'static str,
-    kept: Kept,
+    cache: ReplyCache,
 }
 
-impl Chat {
-    /// Prepares to ask. `section` is where the settings stand, for messages. Replies are kept in
-    /// the file `kept`; nothing is sent yet.
+/// The replies of a batch, by prompt.
+struct ReplyBatch {
+    finished: usize,
+    replies: Vec<Option<ChatReply>>,
+}
+
+impl ChatClient {
+    /// Checks the settings and opens the cache file `cache`; sends nothing. `section` is the name
+    /// of the settings' section, for messages.
     ///
     /// # Errors
-    /// Where a setting, the key or the file cannot be used.
+    /// Fails if a setting, the key or the cache file cannot be used.
     pub fn open(
         settings: ChatSettings,
         section: &'static str,
-        kept: &Path,
+        cache: &Path,
     ) -> Result<Self, ChatError> {
-        let Model { endpoint, name } = settings::check(&settings, section)?;
+        let EndpointModel { endpoint, name } = settings::check(&settings, section)?;
         let url = format!("{}/chat/completions", endpoint.trim_end_matches('/'));
         let key = settings::key(&settings, &endpoint, section)?;
         let timeout = Duration::from_secs_f64(settings.timeout_s);
-        let client = Client::new(&url, settings.connections, timeout, key.as_ref())?;
+        let client = Client::new(&url, settings.connections, timeout, key.as_ref())
+            .map_err(|error| ChatError::InvalidArgument(error.to_string()))?;
         let patience = Patience::new(
             Duration::from_secs_f64(settings.patience_s),
             settings.requests_per_second,
         );
-        Ok(Self { client, patience, kept: Kept::open(kept)?, model: name, settings, section })
+        Ok(Self {
+            client,
+            patience,
+            cache: ReplyCache::open(cache)?,
+            model: name,
+            settings,
+            section,
+        })
     }
 
-    /// Asks every prompt, as many at a time as there are connections; equal prompts are asked once.
-    /// A reply that `accepts` does not take is asked for once more. Replies come in the order of
-    /// the prompts; what they took is told once, however often they are asked for. `progress` is
-    /// given the number of prompts that have a reply.
+    /// Returns a reply to every prompt, in order, with up to `connections` requests in flight.
+    ///
+    /// Equal prompts share one request. A reply that `accepts` rejects is requested once more. The
+    /// usage of a reply is reported with its first return alone. `progress` gets the number of
+    /// prompts that have a reply.
     ///
     /// # Errors
-    /// The first failure. The replies that came before it are kept, and are not asked for again.
-    pub fn ask_all(
+    /// Returns the first failure. Earlier replies are cached, and are not requested again.
+    pub fn reply_all(
         &self,
         prompts: &[ChatPrompt],
         accepts: impl Fn(&str) -> bool + Sync,
         progress: impl Fn(usize) + Sync,
     ) -> Result<Vec<ChatReply>, ChatError> {
-        prompts.iter().try_for_each(check)?;
+        for prompt in prompts {
+            check(prompt)?;
+        }
         let distinct = self.distinct(prompts);
-        // What was paid for before counts before anything more is paid for.
+        // Charge all cached replies before the first request, so that the ceiling takes them into
+        // account wherever they are among the prompts.
         for (request, _) in &distinct {
-            if self.known(request, 0)?.is_some_and(|first| !accepts(&first)) {
-                self.known(request, 1)?;
+            if self.cached(request, 0)?.is_some_and(|first| !accepts(&first)) {
+                self.cached(request, 1)?;
             }
         }
-        let replies = Mutex::new((0, vec![None; prompts.len()]));
-        each(distinct, self.settings.connections, |(request, places), failure| {
-            let Some(mut reply) = self.ask_twice(&request, &accepts, failure)? else {
+        let batch = Mutex::new(ReplyBatch { finished: 0, replies: vec![None; prompts.len()] });
+        each(distinct, self.settings.connections, |(request, indices), failure| {
+            let Some(mut reply) = self.accepted_reply(&request, &accepts, failure)? else {
                 return Ok(());
             };
-            let mut replies = replies.lock().expect("no thread panics with it");
-            replies.0 += places.len();
-            for place in places {
-                replies.1[place] = Some(reply.clone());
+            let mut batch = batch.lock().expect("no thread panics with it");
+            batch.finished += indices.len();
+            for index in indices {
+                batch.replies[index] = Some(reply.clone());
                 reply.usage = Usage::default();
             }
-            progress(replies.0);
+            progress(batch.finished);
             Ok(())
         })?;
-        let (_, replies) = replies.into_inner().expect("no thread panics with it");
-        Ok(replies
+        let batch = batch.into_inner().expect("no thread panics with it");
+        Ok(batch
+            .replies
             .into_iter()
-            .map(|reply| reply.expect("a batch without a failure is whole"))
+            .map(|reply| reply.expect("a batch without a failure is complete"))
             .collect())
     }
 
-    /// What the replies to this value's prompts took, those kept from before included.
+    /// Returns the cost so far of this client's prompts, including their cached replies.
     #[must_use]
-    pub fn spent(&self) -> Spent {
-        self.kept.spent()
+    pub fn spending(&self) -> Spending {
+        self.cache.spending()
     }
 
-    /// Each request once, with the places where it stands.
-    fn distinct<'a>(&'a self, prompts: &'a [ChatPrompt]) -> Vec<(Request<'a>, Vec<usize>)> {
-        let mut distinct: Vec<(Request<'_>, Vec<usize>)> = Vec::new();
-        let mut known: HashMap<String, usize> = HashMap::new();
-        for (place, prompt) in prompts.iter().enumerate() {
-            let request = Request::new(&self.model, prompt);
-            let number = *known.entry(self.key(&request, 0)).or_insert(distinct.len());
+    /// Returns each distinct request once, with the indices of its prompts.
+    fn distinct<'a>(
+        &'a self,
+        prompts: &'a [ChatPrompt],
+    ) -> Vec<(CompletionRequest<'a>, Vec<usize>)> {
+        let mut distinct: Vec<(CompletionRequest<'_>, Vec<usize>)> = Vec::new();
+        let mut numbers: HashMap<String, usize> = HashMap::new();
+        for (index, prompt) in prompts.iter().enumerate() {
+            let request = CompletionRequest::new(&self.model, prompt);
+            let number = *numbers.entry(self.key(&request, 0)).or_insert(distinct.len());
             if number == distinct.len() {
                 distinct.push((request, Vec::new()));
             }
-            distinct[number].1.push(place);
+            distinct[number].1.push(index);
         }
         distinct
     }
 
-    fn key(&self, request: &Request<'_>, attempt: u32) -> String {
-        kept::key(self.client.url(), request, attempt)
+    fn key(&self, request: &CompletionRequest<'_>, attempt: u32) -> String {
+        cache::key(self.client.url(), request, attempt)
     }
 
-    fn known(&self, request: &Request<'_>, attempt: u32) -> Result<Option<String>, ChatError> {
-        self.kept.get(&self.key(request, attempt)).map(|said| self.counted(said)).transpose()
-    }
-
-    /// The first reply, or the second where the first is not accepted. `None` where another request
-    /// of the batch failed.
-    fn ask_twice(
+    fn cached(
         &self,
-        request: &Request<'_>,
-        accepts: impl Fn(&str) -> bool,
-        failure: &FirstFailure<ChatError>,
-    ) -> Result<Option<ChatReply>, ChatError> {
-        match self.ask(request, 0, failure)? {
-            Some(first) if !accepts(&first.content) => {
-                let both = |second: ChatReply| ChatReply {
-                    usage: sum(first.usage, second.usage),
-                    ..second
-                };
-                Ok(self.ask(request, 1, failure)?.map(both))
-            }
-            first => Ok(first),
+        request: &CompletionRequest<'_>,
+        attempt: u32,
+    ) -> Result<Option<String>, ChatError> {
+        match self.cache.get(&self.key(request, attempt)) {
+            Some(reply) => self.content(reply).map(Some),
+            None => Ok(None),
         }
     }
 
-    fn ask(
+    /// Returns the first reply, or the second if `accepts` rejects the first. `None`: another
+    /// request of the batch failed.
+    fn accepted_reply(
         &self,
-        request: &Request<'_>,
+        request: &CompletionRequest<'_>,
+        accepts: impl Fn(&str) -> bool,
+        failure: &FirstFailure<ChatError>,
+    ) -> Result<Option<ChatReply>, ChatError> {
+        let Some(first) = self.reply_to(request, 0, failure)? else { return Ok(None) };
+        if accepts(&first.content) {
+            return Ok(Some(first));
+        }
+        let Some(second) = self.reply_to(request, 1, failure)? else { return Ok(None) };
+        let usage = sum(first.usage, second.usage);
+        Ok(Some(ChatReply { usage, ..second }))
+    }
+
+    fn reply_to(
+        &self,
+        request: &CompletionRequest<'_>,
         attempt: u32,
         failure: &FirstFailure<ChatError>,
     ) -> Result<Option<ChatReply>, ChatError> {
-        let content = match self.known(request, attempt)? {
-            Some(known) => known,
+        let content = match self.cached(request, attempt)? {
+            Some(content) => content,
             None => {
                 self.check_ceiling()?;
                 let answer = self
                     .patience
                     .ask(self.client.url(), failure, || exchange(&self.client, request));
-                let Some(said) = answer.map_err(|unanswered| self.failed(unanswered))? else {
+                let Some(reply) = answer.map_err(|unanswered| self.no_reply(unanswered))? else {
                     return Ok(None);
                 };
-                self.kept.put(self.key(request, attempt), said.clone())?;
-                self.counted(said)?
+                self.cache.insert(self.key(request, attempt), reply.clone())?;
+                self.content(reply)?
             }
         };
-        Ok(Some(ChatReply { content, usage: self.kept.usage_once(&self.key(request, attempt)) }))
+        let usage = self.cache.take_usage(&self.key(request, attempt));
+        Ok(Some(ChatReply { content, usage }))
     }
 
-    /// A reply's words. Where prices are stated, its tokens must be known.
-    fn counted(&self, said: Said) -> Result<String, ChatError> {
-        match said.usage {
-            None if settings::has_prices(&self.settings) => Err(ChatError::Refused(format!(
+    /// Returns the content of a reply. With prices, a reply without token counts is an error: it
+    /// would escape the ceiling.
+    fn content(&self, reply: EndpointReply) -> Result<String, ChatError> {
+        match reply.usage {
+            None if settings::has_prices(&self.settings) => Err(ChatError::NoReply(format!(
                 "{} does not say how many tokens it used, so they cannot be counted at the \
                      prices of {}.prices",
                 self.client.url(),
                 self.section
             ))),
-            _ => Ok(said.content),
+            _ => Ok(reply.content),
         }
     }
 
     fn check_ceiling(&self) -> Result<(), ChatError> {
-        let cost = self.spent().cost(self.settings.prices);
+        let cost = self.spending().cost(self.settings.prices);
         match self.settings.max_cost {
             Some(max_cost) if cost >= max_cost => {
-                Err(ChatError::Ceiling { section: self.section, cost, max_cost })
+                Err(ChatError::CostCeiling { section: self.section, cost, max_cost })
             }
             _ => Ok(()),
         }
     }
 
-    fn failed(&self, unanswered: Unanswered) -> ChatError {
+    fn no_reply(&self, unanswered: Unanswered) -> ChatError {
         let url = self.client.url();
-        match unanswered {
+        ChatError::NoReply(match unanswered {
             Unanswered::Refused(message) => {
-                ChatError::Refused(format!("{url} refuses the model {}: {message}", self.model))
+                format!("{url} refuses the model {}: {message}", self.model)
             }
-            Unanswered::GaveUp { attempts, seconds, last } => ChatError::GaveUp(format!(
-                "{url} did not answer in {attempts} attempts and {seconds:.0} s; at last: {last}"
-            )),
-        }
+            Unanswered::GaveUp { attempts, seconds, last } => format!(
+                "{url} did not answer in {attempts} attempts and {seconds:.0} s; the last \
+                 failure: {last}"
+            ),
+        })
     }
 }
 
-impl ChatModel for Chat {
+impl ChatModel for ChatClient {
     fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
-        Ok(self.ask_all(prompts, |_| true, |_| ())?)
+        Ok(self.reply_all(prompts, |_| true, |_| ())?)
     }
 
-    /// Counts towards the ceiling.
+    /// Counts the usage towards the cost ceiling.
     fn add_prior_usage(&mut self, usage: Usage) {
-        self.kept.add_before(usage);
+        self.cache.add_prior_usage(usage);
     }
 }
 
-/// Refuses what an endpoint would refuse, or misunderstand.
+/// Rejects prompts that an endpoint would reject or misinterpret.
 fn check(prompt: &ChatPrompt) -> Result<(), ChatError> {
     let ChatPrompt { messages, temperature, top_p, max_tokens, .. } = prompt;
     let checks = [
@@ -219,12 +250,13 @@ fn check(prompt: &ChatPrompt) -> Result<(), ChatError> {
         (is_top_p(f64::from(*top_p)), "top_p", "above 0 and at most 1"),
         (*max_tokens > 0, "max_tokens", "at least 1"),
     ];
-    match checks.into_iter().find(|(good, ..)| !good) {
-        Some((_, part, expected)) => {
-            Err(ChatError::InvalidArgument(format!("a prompt's {part} must be {expected}")))
+    for (is_valid, part, expected) in checks {
+        if !is_valid {
+            let problem = format!("a prompt's {part} must be {expected}");
+            return Err(ChatError::InvalidArgument(problem));
         }
-        None => Ok(()),
     }
+    Ok(())
 }
 
 fn sum(one: Usage, other: Usage) -> Usage {
@@ -234,24 +266,23 @@ fn sum(one: Usage, other: Usage) -> Usage {
     }
 }
 
-fn exchange(client: &Client, request: &Request<'_>) -> Result<Said, Failure> {
+fn exchange(client: &Client, request: &CompletionRequest<'_>) -> Result<EndpointReply, Failure> {
     let answer = client.post(request)?;
-    // “Too many requests” is also said where the money is used up; waiting does not help then.
+    // OpenAI answers 429 also if the quota is used up; a retry does not help then.
     let is_out_of_money = answer.error_code().is_some_and(|code| code == "insufficient_quota");
-    if let Some(passing) = answer.passing().filter(|_| !is_out_of_money) {
+    if let Some(passing) = answer.transient_error().filter(|_| !is_out_of_money) {
         return Err(passing);
     }
     if !answer.is_success() {
-        return Err(answer.refusal());
+        return Err(AttemptError::Refused(answer.refusal_message()));
     }
-    let completion: Option<Completion> = serde_json::from_slice(&answer.body).ok();
-    let Some((choice, usage)) =
-        completion.and_then(|mut whole| Some((whole.choices.pop()?, whole.usage)))
-    else {
-        return Err(Failure::passing(format!(
-            "this is not a chat completion: {}",
-            excerpt(&answer.body)
-        )));
-    };
-    Ok(Said { content: choice.message.content.unwrap_or_default(), usage })
+    // A proxy's error page may come with status 200: anything but a completion is transient.
+    let response: Option<CompletionResponse> = serde_json::from_slice(&answer.body).ok();
+    if let Some(CompletionResponse { mut choices, usage }) = response
+        && let Some(choice) = choices.pop()
+    {
+        return Ok(EndpointReply { content: choice.message.content.unwrap_or_default(), usage });
+    }
+    let problem = format!("this is not a chat completion: {}", excerpt(&answer.body));
+    Err(Failure::passing(problem))
 }

@@ -1,30 +1,30 @@
-//! What replies cost.
+//! The cost of replies.
 
 use corver_core::Usage;
 use corver_settings::ChatPrices;
 use serde::Serialize;
 
-/// Replies that were paid for.
+/// Number and tokens of some replies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Paid {
-    /// How many.
+pub struct ReplyTotals {
+    /// Number of replies in total.
     pub replies: u64,
-    /// Tokens of their prompts.
+    /// Tokens of the prompts.
     pub prompt_tokens: u64,
-    /// Their own tokens.
+    /// Tokens of the replies.
     pub completion_tokens: u64,
 }
 
-/// What the replies of a job took.
+/// Replies that a job used, by whether it requested them itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Spent {
-    /// Those that this job asked for.
-    pub now: Paid,
-    /// Those that were in the cache, and what [`corver_core::ChatModel::add_prior_usage`] was told.
-    pub before: Paid,
+pub struct Spending {
+    /// Replies that this job requested.
+    pub now: ReplyTotals,
+    /// Replies from the cache, and the usage of earlier processes of the same run.
+    pub before: ReplyTotals,
 }
 
-impl Paid {
+impl ReplyTotals {
     pub(crate) fn add(&mut self, usage: Usage) {
         let Usage { prompt_tokens, completion_tokens } = usage;
         self.replies += 1;
@@ -32,7 +32,7 @@ impl Paid {
         self.completion_tokens += completion_tokens;
     }
 
-    /// In the currency of the prices.
+    /// Returns the cost, in the currency of the prices.
     #[must_use]
     pub fn cost(&self, prices: ChatPrices) -> f64 {
         (self.prompt_tokens as f64 * prices.prompt
@@ -41,8 +41,8 @@ impl Paid {
     }
 }
 
-impl Spent {
-    /// Both, in the currency of the prices.
+impl Spending {
+    /// Returns the cost of all replies, cached ones included, in the currency of the prices.
     #[must_use]
     pub fn cost(&self, prices: ChatPrices) -> f64 {
         self.now.cost(prices) + self.before.cost(prices)

@@ -1,54 +1,44 @@
-//! Errors of asking an endpoint.
+//! Errors of a chat endpoint.
 
 use std::path::PathBuf;
 
-use corver_http::{TokenError, UrlError};
 use corver_settings::InvalidSetting;
 
-/// Every failure of a [`Chat`](crate::chat::Chat). Replies that came before it are kept.
+/// A failure of a [`ChatClient`](crate::chat::ChatClient). Replies that came before it are cached.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChatError {
     /// A setting with a value that cannot work.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// An address of the endpoint that cannot be used.
-    #[error(transparent)]
-    Url(#[from] UrlError),
-    /// A key that cannot be used.
-    #[error(transparent)]
-    Key(#[from] TokenError),
-    /// A key that everyone on the way would see, or a prompt that no model can answer.
+    /// An address or key that cannot be used, or a prompt that no model can answer.
     #[error("{0}")]
     InvalidArgument(String),
-    /// An endpoint that will not answer, or does not count tokens that are to be paid for; asking
-    /// again is of no use.
+    /// A refusal, a reply without the tokens that its price depends on, or no usable reply within
+    /// the patience that the settings allow.
     #[error("{0}")]
-    Refused(String),
-    /// An endpoint that gave no usable answer for as long as one is waited for.
-    #[error("{0}")]
-    GaveUp(String),
+    NoReply(String),
     /// A cost that has reached its ceiling.
     #[error(
-        "{cost:.4} is spent of at most {max_cost} ({section}.max_cost); a higher ceiling goes on (a run, with --resume), and nothing is \
-         asked twice"
+        "{cost:.4} is spent of at most {max_cost} ({section}.max_cost); raise the ceiling to \
+         continue (a run: with --resume), no request is sent twice"
     )]
-    Ceiling {
-        /// Name of the section of the settings.
+    CostCeiling {
+        /// Section of the settings that sets the ceiling.
         section: &'static str,
-        /// Cost so far, of earlier processes too.
+        /// Cost so far, including that of earlier processes.
         cost: f64,
-        /// Cost allowed.
+        /// Ceiling, in the currency of the prices.
         max_cost: f64,
     },
-    /// A file of replies that cannot be used.
-    #[error("cannot {action} the replies kept in {}: {source}", path.display())]
+    /// A cache file that cannot be read or written.
+    #[error("failed to {action} the cached replies in {}: {source}", path.display())]
     Io {
         /// Verb of the call: "open", "create", …
         action: &'static str,
-        /// Path of the file.
+        /// Path of the cache file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }

@@ -1,16 +1,17 @@
 //! A chat model behind an OpenAI-compatible endpoint: OpenAI's own, vLLM, llama.cpp, Ollama and
 //! many more.
 //!
-//! [`Chat`] is a [`corver_core::ChatModel`]. It asks for many replies at a time, patiently, keeps every one on disk, and stops where a ceiling of cost is reached.
+//! [`ChatClient`] is a [`corver_core::ChatModel`]. It sends requests concurrently, retries
+//! transient errors, caches every reply on disk, and stops at a cost ceiling.
 
+mod cache;
 mod client;
 mod cost;
 mod error;
-mod kept;
 mod settings;
 mod wire;
 
-pub use client::Chat;
+pub use client::ChatClient;
 pub use corver_settings::{ChatPrices, ChatSettings};
-pub use cost::{Paid, Spent};
+pub use cost::{ReplyTotals, Spending};
 pub use error::ChatError;

@@ -1,4 +1,4 @@
-//! Checks of the settings of a chat model, and its key.
+//! Checks of a chat endpoint's settings, and its API key.
 
 use corver_http::{Host, Token};
 use corver_settings::{ChatSettings, InvalidSetting};
@@ -8,8 +8,8 @@ use crate::chat::ChatError;
 /// The host whose key is in `OPENAI_API_KEY`.
 const OPENAI: &str = "api.openai.com";
 
-/// Endpoint and name of the model.
-pub(crate) struct Model {
+/// The address of an API, and the model to use there.
+pub(crate) struct EndpointModel {
     pub(crate) endpoint: String,
     pub(crate) name: String,
 }
@@ -19,8 +19,8 @@ pub(crate) fn has_prices(settings: &ChatSettings) -> bool {
     settings.prices.prompt > 0.0 || settings.prices.completion > 0.0
 }
 
-/// Returns the model that is named, and refuses values that cannot work.
-pub(crate) fn check(settings: &ChatSettings, section: &str) -> Result<Model, ChatError> {
+/// Checks the settings and returns the configured model.
+pub(crate) fn check(settings: &ChatSettings, section: &str) -> Result<EndpointModel, ChatError> {
     if let Some(problem) = corver_settings::check(section, settings).into_iter().next() {
         return Err(problem.into());
     }
@@ -38,17 +38,18 @@ pub(crate) fn check(settings: &ChatSettings, section: &str) -> Result<Model, Cha
         .model
         .clone()
         .ok_or_else(|| not_set("model", "the name of a model of the endpoint"))?;
-    Ok(Model { endpoint, name })
+    Ok(EndpointModel { endpoint, name })
 }
 
-/// Returns the key, if the endpoint may have one.
+/// Returns the configured key, if any. Refuses to send one unencrypted over a network.
 pub(crate) fn key(
     settings: &ChatSettings,
     endpoint: &str,
     section: &'static str,
 ) -> Result<Option<Token>, ChatError> {
-    let host = Host::of(endpoint)?;
-    let key = Token::load(settings.key_file.as_deref(), variable_for(settings, &host))?;
+    let host = Host::of(endpoint).map_err(|error| ChatError::InvalidArgument(error.to_string()))?;
+    let key = Token::load(settings.key_file.as_deref(), variable_for(settings, &host))
+        .map_err(|error| ChatError::InvalidArgument(error.to_string()))?;
     if key.is_some() && !host.is_encrypted && !host.is_loopback() {
         return Err(ChatError::InvalidArgument(format!(
             "the key ({section}.key_file, {section}.key_variable) would go to {endpoint} \
@@ -69,7 +70,7 @@ mod tests {
     #[test]
     fn openai_key_variable_applies_only_to_openai() {
         let variable = |settings: &ChatSettings, url: &str| {
-            variable_for(settings, &Host::of(url).unwrap()).map(str::to_owned)
+            variable_for(settings, &Host::from_url(url).unwrap()).map(str::to_owned)
         };
         let default = ChatSettings::default();
         assert_eq!(

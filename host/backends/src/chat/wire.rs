@@ -1,23 +1,23 @@
-//! The JSON of the chat completions API, as much as is used of it.
+//! The part of the chat completions API's JSON that this crate uses.
 
 use corver_core::{ChatPrompt, Message, Usage};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Serialize)]
-pub(crate) struct Request<'a> {
+pub(crate) struct CompletionRequest<'a> {
     model: &'a str,
     messages: &'a [Message],
     temperature: f32,
-    /// Left out where it says nothing: not every endpoint knows it.
+    /// Omitted if it has no effect: not every endpoint knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f32>,
     max_tokens: u32,
-    /// As `top_p`.
+    /// Omitted if not set: not every endpoint knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u32>,
 }
 
-impl<'a> Request<'a> {
+impl<'a> CompletionRequest<'a> {
     pub(crate) fn new(model: &'a str, prompt: &'a ChatPrompt) -> Self {
         let ChatPrompt { messages, temperature, top_p, max_tokens, seed } = prompt;
         let top_p = Some(*top_p).filter(|&mass| mass < 1.0);
@@ -33,18 +33,18 @@ impl<'a> Request<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Completion {
-    pub(crate) choices: Vec<Choice>,
+pub(crate) struct CompletionResponse {
+    pub(crate) choices: Vec<CompletionChoice>,
     pub(crate) usage: Option<Usage>,
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Choice {
-    pub(crate) message: Content,
+pub(crate) struct CompletionChoice {
+    pub(crate) message: ChoiceMessage,
 }
 
-/// `null` where a model refuses.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Content {
+pub(crate) struct ChoiceMessage {
+    /// `None` (`null`) if the model refuses.
     pub(crate) content: Option<String>,
 }

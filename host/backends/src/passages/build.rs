@@ -1,15 +1,15 @@
-//! Making passages: documents are read and cut on all cores, the library indexes them on all cores,
-//! and in the end it merges what it wrote into one segment, in the order of the documents. So the
-//! same index gives the same passages, in the same order, whatever the number of cores.
+//! Building passages. Documents are read, cut and indexed on all cores; at the end the search
+//! library merges its segments into one, in the order of the documents. So the same index gives
+//! the same passages in the same order for any number of cores.
 //!
-//! Everything is written into a folder beside the target, the manifest last, and then renamed: a
-//! build that was killed leaves nothing that opens. The next one begins anew.
+//! All files are written into a folder next to the target, the manifest last, and the folder is
+//! then renamed. A killed build leaves nothing that can be opened; the next build starts afresh.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use corver_corpus::{Corpus, Document};
+use corver_corpus::{Document, TextIndex};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use tantivy::directory::MmapDirectory;
 use tantivy::indexer::NoMergePolicy;
@@ -20,53 +20,56 @@ use tantivy::{
 use crate::passages::cut::cut;
 use crate::passages::manifest::MANIFEST;
 use crate::passages::schema::{Fields, NUMBER, key, tokenizers};
-use crate::passages::{PassageError, PassageManifest, Place};
+use crate::passages::{PassageError, PassageLocation, PassageManifest};
 
-/// Documents are read together until they hold so many tokens.
+/// Tokens of a batch of documents, at least; the last batch may have fewer.
 const BATCH_TOKENS: u64 = 1 << 20;
-/// Threads that index, at most: the library's own limit.
+/// Most indexing threads: the library's own limit.
 const MAX_THREADS: usize = 8;
-/// Memory of a thread that indexes, before it writes a segment.
+/// Memory in which an indexing thread collects documents before it writes a segment.
 const THREAD_BYTES: usize = 128 << 20;
-/// Files of the library that only its writers use.
+/// Files that only the library's writers use, which finished passages do not need.
 const WRITERS_FILES: [&str; 3] = [".tantivy-writer.lock", ".tantivy-meta.lock", ".managed.json"];
 
-/// How passages are made.
+/// Options of [`build`]. The default is passages of 100 words, without progress.
 #[derive(Clone, Copy)]
-pub struct BuildOptions<'a> {
-    /// Words of a passage, at most.
+pub struct PassageOptions<'a> {
+    /// Longest passage, words; 1 or more.
     pub words: usize,
-    /// Told how many documents were read, and of how many.
+    /// Called with the number of documents read so far, and of all documents.
     pub progress: Option<&'a dyn Fn(u64, u64)>,
 }
 
-/// Passages of 100 words.
-impl Default for BuildOptions<'_> {
+impl Default for PassageOptions<'_> {
     fn default() -> Self {
         Self { words: 100, progress: None }
     }
 }
 
-/// Makes the passages of an index, and replaces older ones.
+/// Builds the passages of an index, and replaces older ones.
 ///
 /// # Errors
-/// Where the index cannot be read, something else lies in the place of the passages, another
-/// process makes them, or they cannot be written.
-pub fn build(place: &Place, options: &BuildOptions<'_>) -> Result<PassageManifest, PassageError> {
-    let BuildOptions { words, progress } = *options;
+/// Fails if the index cannot be read, the folder has other content, another process is building
+/// these passages, or they cannot be written.
+pub fn build(
+    location: &PassageLocation,
+    options: &PassageOptions<'_>,
+) -> Result<PassageManifest, PassageError> {
+    let PassageOptions { words, progress } = *options;
     if words == 0 {
         let problem = format!("a passage of {words} words: it must have at least 1");
         return Err(PassageError::InvalidArgument(problem));
     }
-    let corpus = Corpus::open(place.index())?;
-    let mut manifest = PassageManifest::new(corver_corpus::fingerprint(place.index())?, words);
-    check_target(place.folder())?;
-    let unfinished = Unfinished::create(place.folder())?;
+    let corpus = Corpus::open(location.index())?;
+    let mut manifest = PassageManifest::new(corver_corpus::fingerprint(location.index())?, words);
+    check_target(location.folder())?;
+    let unfinished = UnfinishedPassages::create(location.folder())?;
 
     let failed = |action| {
-        move |source| PassageError::Write { action, path: place.folder().to_owned(), source }
+        let path = location.folder().to_owned();
+        move |source| PassageError::Write { action, path, source }
     };
-    let writer = Writer::create(&unfinished.path).map_err(failed("create"))?;
+    let writer = PassageWriter::create(&unfinished.path).map_err(failed("create"))?;
     let total = corpus.index().info().documents;
     let mut documents = corpus.index().documents();
     loop {
@@ -74,11 +77,11 @@ pub fn build(place: &Place, options: &BuildOptions<'_>) -> Result<PassageManifes
         if batch.is_empty() {
             break;
         }
-        let read: Vec<Titled> = batch
+        let texts: Vec<TitledText> = batch
             .par_iter()
-            .map(|document| Titled::read(&corpus, document))
+            .map(|document| TitledText::read(&corpus, document))
             .collect::<Result<_, _>>()?;
-        for document in &read {
+        for document in &texts {
             manifest.documents += 1;
             manifest.titled += u64::from(!document.title.is_empty());
             for passage in cut(&document.text, words) {
@@ -86,22 +89,24 @@ pub fn build(place: &Place, options: &BuildOptions<'_>) -> Result<PassageManifes
                 manifest.passages += 1;
             }
         }
-        progress.inspect(|report| report(manifest.documents, total));
+        if let Some(report) = progress {
+            report(manifest.documents, total);
+        }
     }
-    corpus.index().check_sizes()?; // a truncated file reads as zeros
+    // The files are mapped: one that is truncated while it is read gives zeros, not an error.
+    corpus.index().check_sizes()?;
     writer.finish().map_err(failed("write"))?;
     unfinished.finish(&mut manifest)?;
     tracing::info!(documents = manifest.documents, passages = manifest.passages, "made passages");
     Ok(manifest)
 }
 
-/// Refuses to replace what is no passages.
+/// Refuses to replace a folder that contains anything but passages.
 fn check_target(target: &Path) -> Result<(), PassageError> {
-    let is_empty =
-        |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    let is_empty = fs::read_dir(target).is_ok_and(|mut entries| entries.next().is_none());
     match fs::symlink_metadata(target) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        _ if target.join(MANIFEST).is_file() || is_empty(target) => Ok(()),
+        _ if target.join(MANIFEST).is_file() || is_empty => Ok(()),
         _ => Err(PassageError::InvalidArgument(format!(
             "{} exists and holds no passages: remove it, or put the passages elsewhere",
             target.display()
@@ -109,11 +114,12 @@ fn check_target(target: &Path) -> Result<(), PassageError> {
     }
 }
 
-/// The next documents; none at the end.
+/// Returns the next documents, or none at the end.
 fn next_batch(
     documents: &mut impl Iterator<Item = Result<Document, corver_corpus::Error>>,
 ) -> Result<Vec<Document>, corver_corpus::Error> {
-    let (mut batch, mut tokens) = (Vec::new(), 0);
+    let mut batch = Vec::new();
+    let mut tokens = 0;
     while tokens < BATCH_TOKENS
         && let Some(document) = documents.next().transpose()?
     {
@@ -123,37 +129,38 @@ fn next_batch(
     Ok(batch)
 }
 
-/// A document as it is indexed.
-struct Titled {
-    /// Empty where it has none.
+/// The title and text of a document.
+struct TitledText {
+    /// Title; empty if the document has none.
     title: String,
     text: String,
 }
 
-impl Titled {
+impl TitledText {
     fn read(corpus: &Corpus, document: &Document) -> Result<Self, corver_corpus::Error> {
         let metadata = corpus.index().document_metadata(document)?;
-        let title = metadata.as_deref().and_then(title).unwrap_or_default();
+        let title = metadata.as_deref().and_then(title_in).unwrap_or_default();
         Ok(Self { title, text: corpus.text(document)? })
     }
 }
 
-/// The title in a document's metadata.
-fn title(metadata: &str) -> Option<String> {
+/// Returns the title in a document's metadata.
+fn title_in(metadata: &str) -> Option<String> {
     let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
     metadata["metadata"]["title"].as_str().map(str::to_owned)
 }
 
-/// The library's writer.
-struct Writer {
+/// The search library's writer.
+struct PassageWriter {
     index: Index,
     inner: IndexWriter,
     fields: Fields,
 }
 
-impl Writer {
+impl PassageWriter {
     fn create(folder: &Path) -> Result<Self, TantivyError> {
         let fields = Fields::default();
+        // Sorted by number, the merged segment does not depend on the threads' timing.
         let in_order = IndexSortByField { field: NUMBER.to_owned(), order: Order::Asc };
         let settings = IndexSettings { sort_by_field: Some(in_order), ..IndexSettings::default() };
         let index = Index::builder()
@@ -163,6 +170,7 @@ impl Writer {
         let index = index.open_or_create(MmapDirectory::open(folder)?)?;
         let threads = rayon::current_num_threads().clamp(1, MAX_THREADS);
         let inner = index.writer_with_num_threads(threads, threads * THREAD_BYTES)?;
+        // `finish` merges all segments together; merging some of them earlier is wasted work.
         inner.set_merge_policy(Box::new(NoMergePolicy));
         Ok(Self { index, inner, fields })
     }
@@ -189,17 +197,17 @@ impl Writer {
     }
 }
 
-/// The folder of a build, locked.
-struct Unfinished {
+/// The locked folder of a build that is in progress.
+struct UnfinishedPassages {
     path: PathBuf,
     target: PathBuf,
     is_finished: bool,
-    /// Unlocked when it is closed.
+    /// Handle that holds the lock until it is closed.
     _lock: File,
 }
 
-impl Unfinished {
-    /// An empty folder beside the target.
+impl UnfinishedPassages {
+    /// Creates or empties the folder next to the target, and locks it.
     fn create(target: &Path) -> Result<Self, PassageError> {
         let mut name = target.file_name().unwrap_or_default().to_owned();
         name.push(".unfinished");
@@ -218,7 +226,7 @@ impl Unfinished {
         Ok(Self { path, target: target.to_owned(), is_finished: false, _lock: lock })
     }
 
-    /// Puts it in the place of what was there.
+    /// Writes the manifest, and replaces the target by this folder.
     fn finish(mut self, manifest: &mut PassageManifest) -> Result<(), PassageError> {
         for name in WRITERS_FILES {
             let path = self.path.join(name);
@@ -231,7 +239,7 @@ impl Unfinished {
         }
         manifest.write(&self.path)?;
         if self.target.exists() {
-            // The manifest first, so that what is left if this is killed does not open.
+            // The manifest first: if this is killed, the rest of the folder cannot be opened.
             let old = self.target.join(MANIFEST);
             let removed = fs::remove_file(&old).and_then(|()| fs::remove_dir_all(&self.target));
             match removed {
@@ -248,13 +256,17 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
-    /// A build that failed leaves nothing.
+impl Drop for UnfinishedPassages {
+    /// Removes the folder of a failed build.
     fn drop(&mut self) {
         if !self.is_finished
             && let Err(error) = fs::remove_dir_all(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "an unfinished folder stays behind");
+            tracing::warn!(
+                path = %self.path.display(),
+                %error,
+                "failed to remove the folder of an unfinished build"
+            );
         }
     }
 }

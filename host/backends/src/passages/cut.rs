@@ -1,21 +1,22 @@
 //! Cutting documents into passages.
 
-/// Passages of at most `words` words, which are what stands between spaces; as few as it takes, and
-/// as equal in length as can be, so that no document ends in a passage of one word. The space
-/// within a passage stays as it is. `words` is at least 1.
+/// Cuts a text into the fewest passages of at most `words` words, as equal in length as possible,
+/// so that no document ends in a passage of one word. A word is a run of characters without white
+/// space; white space within a passage is preserved. `words` is at least 1.
 pub(crate) fn cut(text: &str, words: usize) -> Vec<&str> {
-    let spans: Vec<(usize, usize)> = text
-        .split_whitespace()
-        .map(|word| {
-            let start = word.as_ptr() as usize - text.as_ptr() as usize;
-            (start, start + word.len())
-        })
-        .collect();
-    let passages = spans.len().div_ceil(words);
-    let cut = |passage: usize| passage * spans.len() / passages;
-    (0..passages)
-        .map(|passage| &text[spans[cut(passage)].0..spans[cut(passage + 1) - 1].1])
-        .collect()
+    let mut spans = Vec::new();
+    for word in text.split_whitespace() {
+        let start = word.as_ptr() as usize - text.as_ptr() as usize;
+        spans.push((start, start + word.len()));
+    }
+    let number = spans.len().div_ceil(words);
+    let mut passages = Vec::with_capacity(number);
+    for passage in 0..number {
+        let first = passage * spans.len() / number;
+        let end = (passage + 1) * spans.len() / number;
+        passages.push(&text[spans[first].0..spans[end - 1].1]);
+    }
+    passages
 }
 
 #[cfg(test)]
@@ -36,10 +37,17 @@ mod tests {
         #[test]
         fn cutting_preserves_every_word(text in "[a ü\n]{0,60}", words in 1_usize..9) {
             let passages = cut(&text, words);
-            let lengths: Vec<usize> = passages.iter().map(|passage| passage.split_whitespace().count()).collect();
-            prop_assert!(lengths.iter().all(|&length| (1..=words).contains(&length)), "{lengths:?}");
-            prop_assert!(lengths.iter().max().unwrap_or(&0) - lengths.iter().min().unwrap_or(&0) <= 1, "{lengths:?}");
-            let again: Vec<&str> = passages.iter().flat_map(|passage| passage.split_whitespace()).collect();
+            let mut lengths = Vec::new();
+            let mut again = Vec::new();
+            for passage in passages {
+                lengths.push(passage.split_whitespace().count());
+                again.extend(passage.split_whitespace());
+            }
+            let longest = lengths.iter().max().unwrap_or(&0);
+            let shortest = lengths.iter().min().unwrap_or(longest);
+            let all_in_range = lengths.iter().all(|&length| (1..=words).contains(&length));
+            prop_assert!(all_in_range, "{lengths:?}");
+            prop_assert!(longest - shortest <= 1, "{lengths:?}");
             prop_assert_eq!(again, text.split_whitespace().collect::<Vec<_>>());
         }
     }

@@ -1,4 +1,4 @@
-//! `corver-passages.json`: what finished passages say about themselves.
+//! `corver-passages.json`: the manifest of finished passages.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -6,40 +6,39 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::passages::{PassageError, Place};
+use crate::passages::{PassageError, PassageLocation};
 
-/// The manifest's file name. It is written last: its presence says that the passages are complete.
+/// File name of the manifest. It is written last: passages that have it are complete.
 pub(crate) const MANIFEST: &str = "corver-passages.json";
 
 const FORMAT: &str = "corver-passages";
 const VERSION: u32 = 1;
 
-/// The content of the manifest.
+/// Origin, options, sizes and files of an index's passages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PassageManifest {
     format: String,
     version: u32,
-    /// Fingerprint of the index that they were made from.
+    /// Fingerprint of the index that the passages were cut from.
     pub index: String,
-    /// Words of a passage, at most.
+    /// Longest passage, words; 1 or more.
     pub words: usize,
-    /// Documents of the index.
+    /// Number of documents of the index.
     pub documents: u64,
-    /// Those that have a title.
+    /// Number of documents that have a title.
     pub titled: u64,
-    /// Passages.
+    /// Number of passages.
     pub passages: u64,
-    /// Every other file of the folder, and its size in bytes.
+    /// Size in bytes of every other file of the folder, by name.
     pub files: BTreeMap<String, u64>,
 }
 
 impl PassageManifest {
     pub(crate) fn new(index: String, words: usize) -> Self {
-        let (format, version) = (FORMAT.to_owned(), VERSION);
         Self {
-            format,
-            version,
+            format: FORMAT.to_owned(),
+            version: VERSION,
             index,
             words,
             documents: 0,
@@ -49,19 +48,20 @@ impl PassageManifest {
         }
     }
 
-    /// Reads the manifest of passages that are complete and of this program's version. Checks that
-    /// every file is there and as long as it was, and that the index is still the same.
+    /// Reads the manifest, and checks the version, the size of every file and that the index is
+    /// still the same.
     ///
     /// # Errors
-    /// Where one of that is not so.
-    pub fn load(place: &Place) -> Result<Self, PassageError> {
+    /// Fails if the manifest cannot be read or a check fails. The message names the command that
+    /// builds the passages.
+    pub fn load(location: &PassageLocation) -> Result<Self, PassageError> {
         #[derive(Deserialize)]
-        struct Header {
+        struct PassageHeader {
             format: String,
             version: u32,
         }
 
-        let folder = place.folder();
+        let folder = location.folder();
         let path = folder.join(MANIFEST);
         let json = match std::fs::read(&path) {
             Ok(json) => json,
@@ -69,56 +69,57 @@ impl PassageManifest {
                 return Err(PassageError::InvalidPassages(format!(
                     "there are no passages in {}: make them with `{}`",
                     folder.display(),
-                    place.remedy()
+                    location.build_command()
                 )));
             }
             Err(e) => return Err(PassageError::io("read", &path)(e)),
         };
-        let unreadable = |error: serde_json::Error| place.damaged(format!("{MANIFEST}: {error}"));
-        // The header first: a later version may have fields that this one would only call unknown.
-        let header: Header = serde_json::from_slice(&json).map_err(unreadable)?;
+        let unreadable =
+            |error: serde_json::Error| location.damaged(format!("{MANIFEST}: {error}"));
+        // The header first: with fields of a later version, the error would be about an unknown
+        // field, not about the version.
+        let header: PassageHeader = serde_json::from_slice(&json).map_err(unreadable)?;
         if header.format != FORMAT || header.version != VERSION {
             return Err(PassageError::InvalidPassages(format!(
                 "the passages in {} are {} version {}, but this program reads {FORMAT} version \
-                 {VERSION}: make them anew with `{}`",
+                 {VERSION}: make them again with `{}`",
                 folder.display(),
                 header.format,
                 header.version,
-                place.remedy()
+                location.build_command()
             )));
         }
         let manifest: Self = serde_json::from_slice(&json).map_err(unreadable)?;
-        if corver_corpus::fingerprint(place.index())? != manifest.index {
+        if corver_corpus::fingerprint(location.index())? != manifest.index {
             return Err(PassageError::InvalidPassages(format!(
-                "the passages in {} were made from another index than {} is now: make them anew \
-                 with `{}`",
+                "the passages in {} were made from another index than {} is now: make them \
+                 again with `{}`",
                 folder.display(),
-                place.index().display(),
-                place.remedy()
+                location.index().display(),
+                location.build_command()
             )));
         }
         for (name, &expected) in &manifest.files {
             match std::fs::metadata(folder.join(name)) {
                 Ok(file) if file.len() == expected => {}
                 Ok(file) => {
-                    return Err(place.damaged(format!(
+                    return Err(location.damaged(format!(
                         "{name} has {} bytes instead of {expected}",
                         file.len()
                     )));
                 }
-                Err(error) => return Err(place.damaged(format!("{name}: {error}"))),
+                Err(error) => return Err(location.damaged(format!("{name}: {error}"))),
             }
         }
         Ok(manifest)
     }
 
-    /// Writes it into a folder whose other files are whole.
+    /// Lists the files of a finished folder, and adds the manifest to them.
     pub(crate) fn write(&mut self, folder: &Path) -> Result<(), PassageError> {
-        let listing = |source| PassageError::io("list", folder)(source);
         self.files.clear();
-        for entry in std::fs::read_dir(folder).map_err(listing)? {
-            let entry = entry.map_err(listing)?;
-            let size = entry.metadata().map_err(listing)?.len();
+        for entry in std::fs::read_dir(folder).map_err(PassageError::io("list", folder))? {
+            let entry = entry.map_err(PassageError::io("list", folder))?;
+            let size = entry.metadata().map_err(PassageError::io("list", folder))?.len();
             self.files.insert(entry.file_name().to_string_lossy().into_owned(), size);
         }
         let path = folder.join(MANIFEST);

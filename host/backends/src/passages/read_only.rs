@@ -1,5 +1,5 @@
-//! The library's folder, never written to: it would put a lock file into every index that it opens,
-//! which a folder on a read-only file system refuses.
+//! A directory for the search library that writes nothing. The library's own puts a lock file into
+//! each index that it opens, which fails on a read-only file system.
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
@@ -11,7 +11,7 @@ use tantivy::directory::{
     DirectoryLock, FileHandle, Lock, MmapDirectory, WatchCallback, WatchHandle, WritePtr,
 };
 
-/// Finished passages never change, so that their readers need no lock.
+/// A read-only folder of finished passages. They never change, so readers need no lock.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadOnly(pub(crate) MmapDirectory);
 

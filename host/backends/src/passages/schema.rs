@@ -1,4 +1,4 @@
-//! What the library keeps of a passage.
+//! The search index's fields, and its words.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use tantivy::schema::{
 };
 use tantivy::tokenizer::{LowerCaser, SimpleTokenizer, TextAnalyzer, TokenizerManager};
 
-/// The analyzer's name in the index.
+/// Name of the analyzer in the index.
 const WORDS: &str = "words";
-/// The library's own: the whole field is one term.
+/// The library's analyzer that makes the entire field one term.
 const RAW: &str = "raw";
-/// The passages are sorted by it.
+/// Name of the field by which the passages are sorted.
 pub(crate) const NUMBER: &str = "number";
 
-/// The fields of a passage.
+/// The schema, and the fields of a passage.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields {
     pub(crate) schema: Schema,
-    /// Its number: documents in the order of the index, and their passages in that of the text.
+    /// Number of the passage, in the order of the index's documents and of their text.
     pub(crate) number: Field,
-    /// The title in small letters, for searches in one document.
+    /// The document's title in lower case, for searches by title. Absent if there is no title.
     pub(crate) key: Field,
-    /// The document's title, as it is shown.
+    /// The document's title. Absent if there is none.
     pub(crate) title: Field,
-    /// Its text.
+    /// The text of the passage.
     pub(crate) text: Field,
 }
 
@@ -45,7 +45,7 @@ impl Default for Fields {
     }
 }
 
-/// The key of a title.
+/// Returns the form in which titles are compared.
 pub(crate) fn key(title: &str) -> String {
     title.to_lowercase()
 }
@@ -60,7 +60,7 @@ fn analyzer() -> TextAnalyzer {
     TextAnalyzer::builder(SimpleTokenizer::default()).filter(LowerCaser).build()
 }
 
-/// The words of a query, and how often each stands in it.
+/// Returns the distinct words of a query, and the number of times that each occurs.
 pub(crate) fn words(query: &str) -> BTreeMap<String, u32> {
     let mut words = BTreeMap::new();
     analyzer()

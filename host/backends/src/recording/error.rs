@@ -1,35 +1,38 @@
-//! Errors of recording answers, and of using a recording.
+//! Errors of making and replaying recordings.
 
 use std::path::{Path, PathBuf};
 
-/// Every failure of this crate.
+/// A failure to record or to replay.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
-    /// A recording that exists already, which is not overwritten.
-    #[error("the recording {} exists already: delete it, or take its answers with --replay", path.display())]
+    /// A recording that already exists and is not overwritten.
+    #[error(
+        "the recording {} exists already: delete it, or take its answers with --replay",
+        path.display()
+    )]
     Exists {
         /// Path of the recording.
         path: PathBuf,
     },
     /// A recording that cannot be read or written.
-    #[error("cannot {action} the recording {}: {source}", path.display())]
+    #[error("failed to {action} the recording {}: {source}", path.display())]
     Io {
         /// Verb of the call: "read" or "write".
         action: &'static str,
         /// Path of the recording.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// A recording with a line that is no answer, with two answers to one question, or without the
-    /// one that is asked for.
+    /// A recording with a malformed line, with two replies to one request, or without the requested
+    /// reply.
     #[error("{0}")]
     InvalidRecording(String),
 }
 
 impl RecordingError {
-    /// For `map_err` on system calls.
+    /// Returns a function for `map_err` that adds verb and path to an operating system error.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }

@@ -6,76 +6,73 @@ use corver_core::{ChatPrompt, Exchange, Lookup, NliPair, Query, Search, Usage};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-/// So much of a question is shown in a message.
+/// Longest text that a message quotes, characters.
 const SHOWN_CHARS: usize = 200;
 
-/// A question with its answer.
+/// A request with its reply.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
-pub(crate) enum Line {
+pub(crate) enum RecordedLine {
     Count(Lookup),
-    Exchange(Exchanged),
+    Exchange(RecordedExchange),
 }
 
-/// Of another kind than counts.
+/// A request other than for a count, with its reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Exchanged {
+pub(crate) struct RecordedExchange {
     #[serde(flatten)]
     pub(crate) exchange: Exchange,
-    /// What a chat took.
-    #[serde(default, skip_serializing_if = "is_nothing")]
+    /// Tokens of a chat; zero, and omitted, for other kinds.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) usage: Usage,
 }
 
-fn is_nothing(usage: &Usage) -> bool {
+fn is_zero(usage: &Usage) -> bool {
     *usage == Usage::default()
 }
 
-impl Line {
+impl RecordedLine {
     pub(crate) fn exchange(exchange: Exchange) -> Self {
-        Self::Exchange(Exchanged { exchange, usage: Usage::default() })
+        Self::Exchange(RecordedExchange { exchange, usage: Usage::default() })
     }
 
     pub(crate) fn parse(text: &[u8]) -> serde_json::Result<Self> {
+        // Deriving an untagged enum would lose serde's message about the malformed field.
         #[derive(Deserialize)]
-        struct Kind {
+        struct KindField {
             kind: Option<IgnoredAny>,
         }
 
-        let Kind { kind } = serde_json::from_slice(text)?;
+        let KindField { kind } = serde_json::from_slice(text)?;
         match kind {
             Some(_) => serde_json::from_slice(text).map(Self::Exchange),
             None => serde_json::from_slice(text).map(Self::Count),
         }
     }
 
-    /// What was asked, for messages.
-    pub(crate) fn question(&self) -> String {
+    /// Returns the request, as messages show it.
+    pub(crate) fn request(&self) -> String {
         match self {
-            Self::Count(Lookup { query, .. }) => Asked::Query(query).to_string(),
-            Self::Exchange(Exchanged { exchange, .. }) => match exchange {
-                Exchange::Nli { pair, .. } => Asked::Pair(pair).to_string(),
-                Exchange::Chat { prompt, .. } => Asked::Prompt(prompt).to_string(),
-                Exchange::Passages { search, .. } => Asked::Search(search).to_string(),
+            Self::Count(Lookup { query, .. }) => ShownRequest::Query(query).to_string(),
+            Self::Exchange(RecordedExchange { exchange, .. }) => match exchange {
+                Exchange::Nli { pair, .. } => ShownRequest::Pair(pair).to_string(),
+                Exchange::Chat { prompt, .. } => ShownRequest::Prompt(prompt).to_string(),
+                Exchange::Passages { search, .. } => ShownRequest::Search(search).to_string(),
             },
         }
     }
 }
 
-/// A question as messages show it.
-pub(crate) enum Asked<'a> {
+/// A request as messages show it.
+pub(crate) enum ShownRequest<'a> {
     Query(&'a Query),
     Pair(&'a NliPair),
     Prompt(&'a ChatPrompt),
     Search(&'a Search),
 }
 
-impl fmt::Display for Asked<'_> {
+impl fmt::Display for ShownRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let quoted = |text: &str| match text.char_indices().nth(SHOWN_CHARS) {
-            Some((end, _)) => format!("{:?}…", &text[..end]),
-            None => format!("{text:?}"),
-        };
         match self {
             Self::Query(query) => write!(f, "the query {:?}", query.to_string()),
             Self::Pair(NliPair { premise, hypothesis }) => {
@@ -83,24 +80,32 @@ impl fmt::Display for Asked<'_> {
             }
             Self::Prompt(ChatPrompt { messages, temperature, top_p, max_tokens, seed }) => {
                 let last = messages.last().map_or("", |message| &message.content);
-                let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
-                let how = format!(
-                    "temperature {temperature}, top_p {top_p}, at most {max_tokens} tokens{seed}"
-                );
+                let earlier = messages.len().saturating_sub(1);
                 write!(
                     f,
-                    "the reply to {} after {} messages ({how})",
+                    "the reply to {} after {earlier} messages (temperature {temperature}, \
+                     top_p {top_p}, at most {max_tokens} tokens",
                     quoted(last),
-                    messages.len().saturating_sub(1)
-                )
+                )?;
+                if let Some(seed) = seed {
+                    write!(f, ", seed {seed}")?;
+                }
+                write!(f, ")")
             }
             Self::Search(Search { title, query, k }) => {
-                let title = title
-                    .as_deref()
-                    .map(|title| format!(" in {}", quoted(title)))
-                    .unwrap_or_default();
-                write!(f, "the {k} passages of the search {}{title}", quoted(query))
+                write!(f, "the {k} passages of the search {}", quoted(query))?;
+                match title {
+                    Some(title) => write!(f, " in {}", quoted(title)),
+                    None => Ok(()),
+                }
             }
         }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
     }
 }

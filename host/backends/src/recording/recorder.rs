@@ -1,4 +1,4 @@
-//! Writing down.
+//! Recording: a backend that passes requests on and writes the replies to a file.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Write};
@@ -12,93 +12,101 @@ use corver_core::{
 use serde::Serialize;
 
 use crate::recording::RecordingError;
-use crate::recording::answers::{Added, Answers, in_full};
-use crate::recording::line::{Exchanged, Line};
-use crate::recording::replay::{Header, read};
+use crate::recording::line::{RecordedExchange, RecordedLine};
+use crate::recording::replay::{RecordingHeader, read};
+use crate::recording::replies::{Added, RecordedReplies, without_limit};
 
-/// Passes every question on, and writes each answer down once, in a new file. The same is granted
-/// as before.
+/// Returns backends that pass every request to `backends`, and write each reply once to a new
+/// file. They grant the same capabilities.
 ///
 /// # Errors
-/// Where the file exists already or cannot be written.
+/// Fails if the file exists already or cannot be written.
 pub fn record<'a>(path: &Path, backends: Backends<'a>) -> Result<Backends<'a>, RecordingError> {
     let file = File::create_new(path).map_err(|source| match source.kind() {
         ErrorKind::AlreadyExists => RecordingError::Exists { path: path.to_owned() },
         _ => RecordingError::io("write", path)(source),
     })?;
-    let header = Header { corpus: backends.size() };
-    let mut recorder = Recorder::new(path, file, Answers::default(), backends);
+    let header = RecordingHeader { corpus: backends.size() };
+    let mut recorder = Recorder::new(path, file, RecordedReplies::default(), backends);
     recorder.append([header])?;
-    Ok(recorder.into_verifiers())
+    Ok(recorder.into_backends())
 }
 
-/// The same in a file that an earlier process began. What it holds already is not written again.
+/// Does the same as [`record`] with the file of an earlier process. Replies that it has are not
+/// written again.
 ///
 /// # Errors
-/// Where the file cannot be read or written.
-pub fn go_on<'a>(path: &Path, backends: Backends<'a>) -> Result<Backends<'a>, RecordingError> {
+/// Fails if the file cannot be read or written.
+pub fn resume<'a>(path: &Path, backends: Backends<'a>) -> Result<Backends<'a>, RecordingError> {
     let write = RecordingError::io("write", path);
     let file = File::options().append(true).open(path).map_err(&write)?;
-    let whole = whole_lines(path).map_err(RecordingError::io("read", path))?;
-    file.set_len(whole).map_err(write)?;
-    let (_, answers) = read(path)?;
-    let header = Header { corpus: backends.size() };
-    let mut recorder = Recorder::new(path, file, answers, backends);
-    if whole == 0 {
+    let complete = complete_lines(path).map_err(RecordingError::io("read", path))?;
+    file.set_len(complete).map_err(write)?;
+    let (_, replies) = read(path)?;
+    let header = RecordingHeader { corpus: backends.size() };
+    let mut recorder = Recorder::new(path, file, replies, backends);
+    if complete == 0 {
         recorder.append([header])?;
     }
-    Ok(recorder.into_verifiers())
+    Ok(recorder.into_backends())
 }
 
-/// Bytes of the lines that have an end.
-fn whole_lines(path: &Path) -> std::io::Result<u64> {
+/// Returns the number of bytes up to the last line end.
+fn complete_lines(path: &Path) -> std::io::Result<u64> {
     let mut reader = BufReader::new(File::open(path)?);
-    let (mut whole, mut line) = (0, Vec::new());
+    let mut bytes = 0;
+    let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line)? > 0 {
         if line.ends_with(b"\n") {
-            whole += line.len() as u64;
+            bytes += line.len() as u64;
         }
         line.clear();
     }
-    Ok(whole)
+    Ok(bytes)
 }
 
 struct Recorder<'a> {
     inner: Backends<'a>,
     path: PathBuf,
     file: BufWriter<File>,
-    answers: Answers,
+    replies: RecordedReplies,
 }
 
 impl<'a> Recorder<'a> {
-    fn new(path: &Path, file: File, answers: Answers, inner: Backends<'a>) -> Self {
-        Self { inner, path: path.to_owned(), file: BufWriter::new(file), answers }
+    fn new(path: &Path, file: File, replies: RecordedReplies, inner: Backends<'a>) -> Self {
+        Self { inner, path: path.to_owned(), file: BufWriter::new(file), replies }
     }
 
-    fn into_verifiers(self) -> Backends<'a> {
-        let grants = [Capability::Nli, Capability::Chat, Capability::Passages]
-            .map(|verifier| self.inner.grants(verifier));
+    fn into_backends(self) -> Backends<'a> {
+        let has_nli = self.inner.grants(Capability::Nli);
+        let has_chat = self.inner.grants(Capability::Chat);
+        let has_passages = self.inner.grants(Capability::Passages);
         let size = self.inner.size();
-        let shared = Shared { recorder: Arc::new(Mutex::new(self)), size };
+        let shared = SharedRecorder { recorder: Arc::new(Mutex::new(self)), size };
         let mut backends = Backends::counting(shared.clone());
-        if grants[0] {
+        if has_nli {
             backends = backends.with_nli(shared.clone());
         }
-        if grants[1] {
+        if has_chat {
             backends = backends.with_chat(shared.clone());
         }
-        if grants[2] {
+        if has_passages {
             backends = backends.with_passages(shared);
         }
         backends
     }
 
-    /// Writes what is new.
-    fn keep(&mut self, lines: impl IntoIterator<Item = Line>) -> Result<(), RecordingError> {
-        let new = lines
-            .into_iter()
-            .filter(|line| self.answers.add(line) == Added::New)
-            .collect::<Vec<_>>();
+    /// Writes the lines whose requests are new.
+    fn append_new(
+        &mut self,
+        lines: impl IntoIterator<Item = RecordedLine>,
+    ) -> Result<(), RecordingError> {
+        let mut new = Vec::new();
+        for line in lines {
+            if self.replies.add(&line) == Added::New {
+                new.push(line);
+            }
+        }
         self.append(new)
     }
 
@@ -106,41 +114,45 @@ impl<'a> Recorder<'a> {
         &mut self,
         lines: impl IntoIterator<Item = T>,
     ) -> Result<(), RecordingError> {
-        let write = || -> std::io::Result<()> {
-            for line in lines {
-                serde_json::to_writer(&mut self.file, &line)?;
-                self.file.write_all(b"\n")?;
-            }
-            self.file.flush()
-        };
-        write().map_err(RecordingError::io("write", &self.path))
+        write_lines(&mut self.file, lines).map_err(RecordingError::io("write", &self.path))
     }
 }
 
-/// One recorder for all kinds of questions.
+fn write_lines<T: Serialize>(
+    file: &mut BufWriter<File>,
+    lines: impl IntoIterator<Item = T>,
+) -> std::io::Result<()> {
+    for line in lines {
+        serde_json::to_writer(&mut *file, &line)?;
+        file.write_all(b"\n")?;
+    }
+    file.flush()
+}
+
+/// A recorder that the backends of all capabilities share.
 #[derive(Clone)]
-struct Shared<'a> {
+struct SharedRecorder<'a> {
     recorder: Arc<Mutex<Recorder<'a>>>,
     size: CorpusSize,
 }
 
-impl<'a> Shared<'a> {
+impl<'a> SharedRecorder<'a> {
     fn lock(&self) -> MutexGuard<'_, Recorder<'a>> {
-        // A panic may have left an answer out of the file, and no more.
+        // At worst, a panic has left a reply out of the file.
         self.recorder.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-impl Counter for Shared<'_> {
+impl Counter for SharedRecorder<'_> {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let mut recorder = self.lock();
-        let all: Vec<Query> = queries.iter().map(in_full).collect();
-        let counts = recorder.inner.count(&all)?;
-        recorder.keep(
-            all.into_iter()
-                .zip(&counts)
-                .map(|(query, &count)| Line::Count(Lookup { query, count })),
-        )?;
+        let queries: Vec<Query> = queries.iter().map(without_limit).collect();
+        let counts = recorder.inner.count(&queries)?;
+        let mut lines = Vec::with_capacity(counts.len());
+        for (query, &count) in queries.into_iter().zip(&counts) {
+            lines.push(RecordedLine::Count(Lookup { query, count }));
+        }
+        recorder.append_new(lines)?;
         Ok(counts)
     }
 
@@ -149,30 +161,37 @@ impl Counter for Shared<'_> {
     }
 }
 
-impl NliModel for Shared<'_> {
+impl NliModel for SharedRecorder<'_> {
     fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
         let mut recorder = self.lock();
-        let answers = recorder.inner.entail(pairs)?;
-        let line = |(pair, &answer): (&NliPair, &Entailment)| {
-            Line::exchange(Exchange::Nli { pair: pair.clone(), answer })
-        };
-        recorder.keep(pairs.iter().zip(&answers).map(line))?;
-        // Rounding may differ from batch to batch; the rule is given what a replay gives.
-        let recorded =
-            |(pair, answer)| recorder.answers.entailments.get(pair).copied().unwrap_or(answer);
-        Ok(pairs.iter().zip(answers).map(recorded).collect())
+        let mut entailments = recorder.inner.entail(pairs)?;
+        let mut lines = Vec::with_capacity(entailments.len());
+        for (pair, &answer) in pairs.iter().zip(&entailments) {
+            lines.push(RecordedLine::exchange(Exchange::Nli { pair: pair.clone(), answer }));
+        }
+        recorder.append_new(lines)?;
+        // Probabilities differ slightly from batch to batch. Return the recorded ones, so that the
+        // rule gets the same reply as in a replay.
+        for (pair, entailment) in pairs.iter().zip(&mut entailments) {
+            if let Some(recorded) = recorder.replies.entailments.get(pair) {
+                *entailment = *recorded;
+            }
+        }
+        Ok(entailments)
     }
 }
 
-impl ChatModel for Shared<'_> {
+impl ChatModel for SharedRecorder<'_> {
     fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
         let mut recorder = self.lock();
         let replies = recorder.inner.reply(prompts)?;
-        let line = |(prompt, reply): (&ChatPrompt, &ChatReply)| {
+        let mut lines = Vec::with_capacity(replies.len());
+        for (prompt, reply) in prompts.iter().zip(&replies) {
             let exchange = Exchange::Chat { prompt: prompt.clone(), reply: reply.content.clone() };
-            Line::Exchange(Exchanged { exchange, usage: reply.usage })
-        };
-        recorder.keep(prompts.iter().zip(&replies).map(line))?;
+            let usage = reply.usage;
+            lines.push(RecordedLine::Exchange(RecordedExchange { exchange, usage }));
+        }
+        recorder.append_new(lines)?;
         Ok(replies)
     }
 
@@ -181,14 +200,16 @@ impl ChatModel for Shared<'_> {
     }
 }
 
-impl Retriever for Shared<'_> {
+impl Retriever for SharedRecorder<'_> {
     fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let mut recorder = self.lock();
-        let found = recorder.inner.passages(searches)?;
-        let line = |(search, passages): (&Search, &Vec<Passage>)| {
-            Line::exchange(Exchange::Passages { search: search.clone(), found: passages.clone() })
-        };
-        recorder.keep(searches.iter().zip(&found).map(line))?;
-        Ok(found)
+        let passages = recorder.inner.passages(searches)?;
+        let mut lines = Vec::with_capacity(passages.len());
+        for (search, found) in searches.iter().zip(&passages) {
+            let exchange = Exchange::Passages { search: search.clone(), found: found.clone() };
+            lines.push(RecordedLine::exchange(exchange));
+        }
+        recorder.append_new(lines)?;
+        Ok(passages)
     }
 }

@@ -1,4 +1,4 @@
-//! Answering again.
+//! Replaying a recording, and reading its file.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,38 +13,44 @@ use corver_core::{
 use serde::{Deserialize, Serialize};
 
 use crate::recording::RecordingError;
-use crate::recording::answers::{Added, Answers, in_full, key};
-use crate::recording::line::{Asked, Line};
+use crate::recording::line::{RecordedLine, ShownRequest};
+use crate::recording::replies::{Added, RecordedReplies, key, without_limit};
 
 /// The first line of a recording.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Header {
+pub(crate) struct RecordingHeader {
     pub(crate) corpus: CorpusSize,
 }
 
-/// Answers from a recording, and from nothing else. What a reply took is told as it was when it was
-/// recorded, once, so that a replayed run costs what the run did.
+/// A backend that answers from a recording alone.
+///
+/// The usage of a chat reply is returned once, as in the recorded run, so that a replay has the
+/// same cost.
 #[derive(Debug, Clone)]
 pub struct Recording {
     path: PathBuf,
     size: CorpusSize,
-    answers: Arc<Answers>,
-    /// Prompts whose usage was told.
-    told: HashSet<String>,
+    replies: Arc<RecordedReplies>,
+    /// Keys of the prompts whose usage has been returned.
+    charged: HashSet<String>,
 }
 
 impl Recording {
     /// Reads a recording.
     ///
     /// # Errors
-    /// Where the file cannot be read, a line is no question with its answer, or two lines
-    /// contradict each other.
+    /// Fails if the file cannot be read, a line is malformed, or two lines contradict each other.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
-        let (size, answers) = read(path)?;
-        Ok(Self { path: path.to_owned(), size, answers: Arc::new(answers), told: HashSet::new() })
+        let (size, replies) = read(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            size,
+            replies: Arc::new(replies),
+            charged: HashSet::new(),
+        })
     }
 
-    /// Answers questions of every kind; one that it does not hold is an error.
+    /// Returns backends for all capabilities. A request that was not recorded is an error.
     #[must_use]
     pub fn backends(self) -> Backends<'static> {
         Backends::counting(self.clone())
@@ -53,9 +59,9 @@ impl Recording {
             .with_passages(self)
     }
 
-    fn not_held(&self, asked: &Asked<'_>) -> BoxError {
+    fn missing(&self, request: &ShownRequest<'_>) -> BoxError {
         RecordingError::InvalidRecording(format!(
-            "the recording {} does not hold {asked}: record it with --record, where it can be \
+            "the recording {} does not hold {request}: record it with --record, where it can be \
              answered",
             self.path.display()
         ))
@@ -63,27 +69,32 @@ impl Recording {
     }
 }
 
-/// The corpus's size, and every answer. A last line that is torn is left out.
-pub(crate) fn read(path: &Path) -> Result<(CorpusSize, Answers), RecordingError> {
-    let failed = RecordingError::io("read", path);
-    let mut reader = BufReader::new(File::open(path).map_err(&failed)?);
-    let (mut size, mut answers) = (CorpusSize::default(), Answers::default());
+/// Returns the size of the corpus and all replies. A truncated last line is ignored.
+pub(crate) fn read(path: &Path) -> Result<(CorpusSize, RecordedReplies), RecordingError> {
+    let io = RecordingError::io("read", path);
+    let mut reader = BufReader::new(File::open(path).map_err(&io)?);
+    let mut size = CorpusSize::default();
+    let mut replies = RecordedReplies::default();
     let mut text = Vec::new();
     for number in 1.. {
         text.clear();
-        if reader.read_until(b'\n', &mut text).map_err(&failed)? == 0 {
+        if reader.read_until(b'\n', &mut text).map_err(&io)? == 0 {
             break;
         }
         if number == 1
-            && let Ok(header) = serde_json::from_slice::<Header>(&text)
+            && let Ok(header) = serde_json::from_slice::<RecordingHeader>(&text)
         {
             size = header.corpus;
             continue;
         }
-        let line = match Line::parse(&text) {
+        let line = match RecordedLine::parse(&text) {
             Ok(line) => line,
             Err(error) if error.is_eof() && !text.ends_with(b"\n") => {
-                tracing::warn!(path = %path.display(), line = number, "the recording's last line is torn, and left out");
+                tracing::warn!(
+                    path = %path.display(),
+                    line = number,
+                    "ignored the recording's truncated last line"
+                );
                 break;
             }
             Err(error) => {
@@ -95,24 +106,27 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, Answers), RecordingError>
                 )));
             }
         };
-        if answers.add(&line) == Added::Different {
+        if replies.add(&line) == Added::Different {
             return Err(RecordingError::InvalidRecording(format!(
                 "{}:{number}: {} was answered differently before",
                 path.display(),
-                line.question()
+                line.request()
             )));
         }
     }
-    Ok((size, answers))
+    Ok((size, replies))
 }
 
 impl Counter for Recording {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
-        let held = |query: &Query| self.answers.counts.get(&in_full(query)).copied();
-        queries
-            .iter()
-            .map(|query| held(query).ok_or_else(|| self.not_held(&Asked::Query(query))))
-            .collect()
+        let mut counts = Vec::with_capacity(queries.len());
+        for query in queries {
+            match self.replies.counts.get(&without_limit(query)) {
+                Some(count) => counts.push(*count),
+                None => return Err(self.missing(&ShownRequest::Query(query))),
+            }
+        }
+        Ok(counts)
     }
 
     fn size(&self) -> CorpusSize {
@@ -122,11 +136,14 @@ impl Counter for Recording {
 
 impl NliModel for Recording {
     fn entail(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>, BoxError> {
-        let held = |pair: &NliPair| self.answers.entailments.get(pair).copied();
-        pairs
-            .iter()
-            .map(|pair| held(pair).ok_or_else(|| self.not_held(&Asked::Pair(pair))))
-            .collect()
+        let mut entailments = Vec::with_capacity(pairs.len());
+        for pair in pairs {
+            match self.replies.entailments.get(pair) {
+                Some(entailment) => entailments.push(*entailment),
+                None => return Err(self.missing(&ShownRequest::Pair(pair))),
+            }
+        }
+        Ok(entailments)
     }
 }
 
@@ -135,9 +152,11 @@ impl ChatModel for Recording {
         let mut replies = Vec::with_capacity(prompts.len());
         for prompt in prompts {
             let key = key(prompt);
-            let held = self.answers.replies.get(&key);
-            let mut reply = held.cloned().ok_or_else(|| self.not_held(&Asked::Prompt(prompt)))?;
-            if !self.told.insert(key) {
+            let Some(recorded) = self.replies.chats.get(&key) else {
+                return Err(self.missing(&ShownRequest::Prompt(prompt)));
+            };
+            let mut reply = recorded.clone();
+            if !self.charged.insert(key) {
                 reply.usage = Usage::default();
             }
             replies.push(reply);
@@ -148,10 +167,13 @@ impl ChatModel for Recording {
 
 impl Retriever for Recording {
     fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
-        let held = |search: &Search| self.answers.passages.get(search).cloned();
-        searches
-            .iter()
-            .map(|search| held(search).ok_or_else(|| self.not_held(&Asked::Search(search))))
-            .collect()
+        let mut passages = Vec::with_capacity(searches.len());
+        for search in searches {
+            match self.replies.passages.get(search) {
+                Some(found) => passages.push(found.clone()),
+                None => return Err(self.missing(&ShownRequest::Search(search))),
+            }
+        }
+        Ok(passages)
     }
 }

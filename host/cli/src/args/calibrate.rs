@@ -1,4 +1,4 @@
-//! `corver-host calibrate`: what its commands take.
+//! Arguments of `corver-host calibrate`.
 
 use std::path::PathBuf;
 
@@ -14,28 +14,29 @@ pub struct CalibrateArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum CalibrateCommand {
-    /// Draw sentences by how often their entities occur together, into a sheet for a person to
-    /// label.
+    /// Sample sentences stratified by co-occurrence count, into a sheet to label.
     ///
-    /// The sheet is CSV, for any spreadsheet. Fill its column `label` with correct, incorrect or
+    /// The sheet is CSV, for any spreadsheet. Fill the column `label` with correct, incorrect or
     /// unclear (or c, i, u).
     ///
-    ///   corver-host calibrate draw runs/first-001 --out sheet.csv corver-host calibrate draw
-    ///   runs/first-001 --per-bucket 200,100,100,100,200 --out sheet.csv # as the paper did
+    /// Examples:
+    ///   corver-host calibrate draw runs/first-001 --out sheet.csv
+    ///   corver-host calibrate draw runs/first-001 --per-bucket 200,100,100,100,200 \
+    ///     --out sheet.csv  # the paper's sample
     #[command(verbatim_doc_comment)]
     Draw(DrawArgs),
-    /// Read labelled sheets: P(correct) by count, whether it rises, and the settings of rules that
-    /// follow from it.
+    /// Compute P(correct) by count from labelled sheets, and suggest settings of rules.
     ///
-    /// Several people may label the same sentences, each in a copy of the sheet: what most of them
-    /// say counts.
+    /// Several people may label the same sentences, each in a copy of the sheet; the majority
+    /// label counts.
+    #[command(verbatim_doc_comment)]
     Read(ReadArgs),
-    /// Say whether a higher reward means a truer sentence, before anyone trains.
+    /// Measure how well each rule's rewards separate true from false sentences.
     ///
-    /// Where the truth is known, as in the demo, the policy answers the evaluation questions as in
-    /// training, and every rule judges the same sentences. Elsewhere give sheets that people have
-    /// labelled.
+    /// If the truth is known, as in the demo, the policy answers the evaluation questions as in
+    /// training, and every rule scores the same sentences. Otherwise give labelled sheets.
     ///
+    /// Examples:
     ///   corver-host calibrate audit --plugin first.wasm --plugin min.wasm
     ///   corver-host calibrate audit --sheet sheet.csv --plugin first.wasm --index wikipedia
     #[command(verbatim_doc_comment)]
@@ -44,36 +45,36 @@ pub enum CalibrateCommand {
 
 #[derive(Debug, Args)]
 pub struct DrawArgs {
-    /// Folders of runs, or files of traces or answers whose sentences were judged.
+    /// Folders of runs, or files of traces or answers with scored sentences.
     #[arg(required = true)]
     pub runs: Vec<PathBuf>,
-    /// Sentences of each bucket; one number, or one for each.
+    /// Number of sentences per bucket: one for all, or one for each.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "100")]
     pub per_bucket: Vec<usize>,
-    /// New file for the sheet.
+    /// File of the sheet; must not exist.
     #[arg(long, value_name = "FILE.csv")]
     pub out: PathBuf,
     #[command(flatten)]
     pub buckets: BucketArgs,
-    /// Decides which sentences are drawn.
+    /// Random seed of the sample.
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
 }
 
-/// Ranges of counts.
+/// Buckets of co-occurrence counts.
 #[derive(Debug, Args)]
 pub struct BucketArgs {
-    /// Counts from which on a new bucket begins, ascending; the first bucket begins at 0.
+    /// Lower bounds of the buckets after the first, ascending; the first starts at 0.
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "1,5,10,20")]
     pub buckets: Vec<u64>,
 }
 
 #[derive(Debug, Args)]
 pub struct ReadArgs {
-    /// Sheets, as `calibrate draw` writes them, labelled.
+    /// Labelled sheets of `calibrate draw`.
     #[arg(required = true, value_name = "SHEET.csv")]
     pub sheets: Vec<PathBuf>,
-    /// Folder for calibration.json and the suggested settings; earlier results there are replaced.
+    /// Folder for calibration.json and the suggested settings. Existing files are replaced.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
@@ -86,20 +87,25 @@ pub struct AuditArgs {
     pub policy: PolicyArgs,
     #[command(flatten)]
     pub reward: RewardArgs,
-    /// Questions whose truth is known. Default: `question.eval`.
+    /// Questions with known truth. Default: `question.eval`.
     #[arg(long, value_name = "FILE", conflicts_with = "sheet")]
     pub questions: Option<String>,
-    /// Take the sentences and their truth from this labelled sheet; repeatable. Each has the one
-    /// triplet of its row.
+    /// Take sentences, their truth and one triplet each from this labelled sheet. Repeatable.
     #[arg(long, value_name = "SHEET.csv")]
     pub sheet: Vec<PathBuf>,
-    /// Only the first N questions.
+    /// Use only the first N questions.
     #[arg(long, value_name = "N", conflicts_with = "sheet")]
     pub limit: Option<usize>,
-    /// Answers to each question.
-    #[arg(long, value_name = "N", default_value_t = 4, conflicts_with = "sheet", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Number of answers drawn for each question.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 4,
+        conflicts_with = "sheet",
+        value_parser = clap::value_parser!(u16).range(1..)
+    )]
     pub samples: u16,
-    /// Folder of an adapter or a checkpoint to load into the model. Default: the raw model.
+    /// Folder of an adapter or a checkpoint. Default: the raw model.
     #[arg(long, value_name = "DIR", conflicts_with = "sheet")]
     pub adapter: Option<PathBuf>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! What `corver-host check` takes.
+//! Arguments of `corver-host check`.
 
 use std::path::PathBuf;
 
@@ -12,16 +12,17 @@ pub struct CheckArgs {
     /// Text files, each checked as one text. Default: standard input.
     #[arg(value_name = "FILE", conflicts_with = "text")]
     pub files: Vec<PathBuf>,
-    /// The text itself.
+    /// Text to check, instead of a file.
     #[arg(long)]
     pub text: Option<String>,
-    /// The question that the text answers: are its entities rare?
+    /// Question that the text answers; its entities are checked for rarity too.
     #[arg(long)]
     pub question: Option<String>,
-    /// What makes a sentence unsupported: the two-stage test, the rule's reward below 0, or either.
+    /// Criterion for an unsupported sentence: the two-stage test, a negative reward of the rule, or
+    /// either of them.
     #[arg(long, value_enum)]
     pub by: Option<By>,
-    /// Passages of the corpus shown for each claim. Default: 1 where the index is on this machine.
+    /// Corpus passages shown for each claim. Default: 1 if the index is on this machine, else 0.
     #[arg(long, value_name = "N")]
     pub passages: Option<usize>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `corver-host data`: what its commands take.
+//! Arguments of `corver-host data`.
 
 use std::path::PathBuf;
 
@@ -15,25 +15,27 @@ pub struct DataArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum DataCommand {
-    /// Make a pool of question files: sound questions that the corpus speaks of, each once.
+    /// Build a pool of valid, distinct questions whose entities occur in the corpus.
     ///
-    /// Writes questions.jsonl, which `question.train` and `filter --questions` take; dropped.jsonl,
-    /// which says of every other question why it was dropped; and summary.json. Of questions that
-    /// are the same, the one of the earlier file is kept.
+    /// Writes questions.jsonl, for `question.train` and `filter --questions`; dropped.jsonl, with
+    /// the reason for every dropped question; and summary.json. Of duplicates, the one in the
+    /// earliest file is used.
     ///
-    ///   corver-host data pool nq_open#train web_questions#train --not-in nq_open#validation
-    ///   popqa.json --out pool corver-host data pool nq.jsonl --index wikipedia --out pool
+    /// Examples:
+    ///   corver-host data pool nq_open#train web_questions#train \
+    ///     --not-in nq_open#validation popqa.json --out pool
+    ///   corver-host data pool nq.jsonl --index wikipedia --out pool
     #[command(verbatim_doc_comment)]
     Pool(PoolArgs),
-    /// Attach passages of the corpus to questions, as evidence for rules that verify against it
-    /// (fspo, forag).
+    /// Attach corpus passages to questions, as evidence for rules such as fspo and forag.
     ///
-    /// Every question gets the best passages for its words and its first gold, by BM25. One that
-    /// brings evidence keeps its own. The passages are those that `corver-host index passages`
-    /// made.
+    /// Each question gets the passages with the best BM25 score for its words and its first gold.
+    /// A question that has evidence is not changed. `corver-host index passages` makes the
+    /// passages.
     ///
-    ///   corver-host data evidence zone/questions.jsonl --index wikipedia --out
-    ///   zone/with-evidence.jsonl
+    /// Example:
+    ///   corver-host data evidence zone/questions.jsonl --index wikipedia \
+    ///     --out zone/with-evidence.jsonl
     #[command(verbatim_doc_comment)]
     Evidence(EvidenceArgs),
 }
@@ -44,16 +46,21 @@ pub struct EvidenceArgs {
     pub settings: SettingsArgs,
     #[command(flatten)]
     pub corpus: CorpusArgs,
-    /// Question files, or splits of datasets' folders: FOLDER#train.
+    /// Question files, or splits of dataset folders: FOLDER#train.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Folder that holds the passages. Default: the index's own.
+    /// Folder of the passages. Default: next to the index.
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// Passages of a question.
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Number of passages per question.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u32).range(1..=64)
+    )]
     pub k: u32,
-    /// New file of the questions, one JSON object per line.
+    /// Output file, one JSON object per line; must not exist.
     #[arg(long, value_name = "FILE.jsonl")]
     pub out: PathBuf,
 }
@@ -64,29 +71,34 @@ pub struct PoolArgs {
     pub settings: SettingsArgs,
     #[command(flatten)]
     pub corpus: CorpusArgs,
-    /// Question files, or splits of datasets' folders: FOLDER#train.
+    /// Question files, or splits of dataset folders: FOLDER#train.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Evaluation sets: a question that one of them asks is dropped. Repeatable.
+    /// Evaluation sets, whose questions are dropped from the pool. Repeatable.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub not_in: Vec<PathBuf>,
-    /// Questions whose sets of words have at least this Jaccard similarity, and whose golds do not
-    /// contradict, are the same.
-    #[arg(long, value_name = "SHARE", default_value_t = PoolSettings::default().near, value_parser = share)]
+    /// Smallest Jaccard similarity of the word sets of two duplicates; their golds must not
+    /// contradict each other.
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = PoolSettings::default().near,
+        value_parser = parse_share
+    )]
     pub near: f64,
-    /// A question with more characters is dropped.
+    /// Drop questions with more characters.
     #[arg(long, value_name = "N", default_value_t = PoolSettings::default().max_chars)]
     pub max_chars: usize,
-    /// Do not ask the corpus whether it speaks of the questions: no index is needed.
+    /// Do not check that the questions' entities occur in the corpus. No index is needed then.
     #[arg(long)]
     pub no_grounding: bool,
-    /// Folder for the pool. Default: the next free runs/pool-NNN.
+    /// Output folder. Default: the next free runs/pool-NNN.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().map_err(|_| "no number".to_owned())?;
+fn parse_share(text: &str) -> Result<f64, String> {
+    let share = text.parse().map_err(|_| "not a number".to_owned())?;
     if share > 0.0 && share <= 1.0 {
         Ok(share)
     } else {

@@ -1,4 +1,4 @@
-//! `corver-host judge`: what it takes.
+//! Arguments of `corver-host judge`.
 
 use std::path::PathBuf;
 
@@ -6,37 +6,35 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub struct JudgeArgs {
-    /// Graded answers (answers_raw.jsonl or answers_trained.jsonl of a run, or a file of `eval
-    /// --out`), or sheets of sentences (`calibrate draw`), labelled or not. Several are judged as
-    /// one; sheets of the same sentences are several people's.
+    /// Graded answers (answers_*.jsonl of a run, or files of `eval --out`), or sheets of sentences
+    /// (`calibrate draw`), labelled or not. Several files are judged together; sheets of the same
+    /// sentences count as labels of several people.
     #[arg(required = true, value_name = "ANSWERS.jsonl|SHEET.csv")]
     pub files: Vec<PathBuf>,
-    /// The questions that were answered, for their golds; repeatable. Needed for answers; sentences
-    /// are judged without.
+    /// Questions of the answers, with their golds. Repeatable. Not for sheets.
     #[arg(long, value_name = "FILE")]
     pub questions: Vec<PathBuf>,
-    /// TOML file of the judge: prompt, labels, model and prices. Default: configs/judge/answer.toml
-    /// or sentence.toml, which are built in.
+    /// TOML file with the judge's prompt, labels, model and prices. Default: the built-in
+    /// configs/judge/answer.toml or sentence.toml.
     #[arg(long, value_name = "FILE")]
     pub judge: Option<PathBuf>,
-    /// Base of an OpenAI-compatible API, such as http://localhost:8000/v1.
+    /// Base URL of an OpenAI-compatible API, such as http://localhost:8000/v1.
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
-    /// The chat model, by the endpoint's name for it.
+    /// Name of the chat model at the endpoint.
     #[arg(long, value_name = "NAME")]
     pub chat_model: Option<String>,
-    /// File with the API's key. Default: what the environment variable OPENAI_API_KEY holds, if
-    /// anything.
+    /// File with the API key. Default: the environment variable OPENAI_API_KEY.
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Begin no request once so much was spent. Needs prices in the judge's file. What was answered
-    /// is kept.
+    /// Send no more requests after this amount is spent. Needs prices in the judge's file. Replies
+    /// received until then are saved.
     #[arg(long, value_name = "AMOUNT")]
     pub max_cost: Option<f64>,
-    /// Only the first N answers or sentences.
+    /// Use only the first N answers or sentences.
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Folder for what is found. Default: the next free runs/judge-NNN.
+    /// Output folder. Default: the next free runs/judge-NNN.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }

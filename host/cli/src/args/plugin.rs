@@ -1,4 +1,4 @@
-//! `corver-host plugin`: what its commands take.
+//! Arguments of `corver-host plugin`.
 
 use std::path::PathBuf;
 
@@ -14,23 +14,24 @@ pub struct PluginArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
-    /// Start a rule of your own: a project that builds and passes its tests.
+    /// Create a rule's project, ready to build and test.
     New(NewArgs),
-    /// Compile a rule's project to WebAssembly: DIR/NAME.wasm.
+    /// Compile a rule's project to WebAssembly (DIR/NAME.wasm).
     Build {
         /// Folder of the project.
         #[arg(default_value = ".")]
         dir: PathBuf,
     },
-    /// Load a rule as training would, print its name and settings, and try it on unusual sentences.
+    /// Print a rule's name and settings, and test it on unusual input.
     Check(RuleArgs),
-    /// Judge sentences, or grade completions, and show why each earns its reward.
+    /// Run a rule on sentences or completions, and print the rewards with their reasons.
     ///
-    /// The file has one JSON object per line: {"sentence", "triplets": [[head, relation, tail],
-    /// …]}, the sentences of one completion; without "triplets" the extractor finds them. Or
-    /// completions, in the format of `score`; a response rule grades only those.
+    /// The file has one JSON object per line. Either the sentences of one completion,
+    /// {"sentence", "triplets": [[head, relation, tail], …]}; without "triplets", the extractor
+    /// runs. Or completions in the format of `score`; a response rule accepts only these.
+    #[command(verbatim_doc_comment)]
     Run(PluginRunArgs),
-    /// Measure what a rule costs.
+    /// Measure a rule's run time, load time and compile time.
     Bench(RuleArgs),
     /// List the rules that are built.
     List,
@@ -38,17 +39,16 @@ pub enum PluginCommand {
 
 #[derive(Debug, Args)]
 pub struct NewArgs {
-    /// Folder of the project; must not exist. Its last part is the rule's name.
+    /// Folder of the project; must not exist. Its last component is the rule's name.
     pub dir: PathBuf,
     /// Programming language. Python needs componentize-py to build, JavaScript componentize-js;
-    /// rules in either run tens of times slower.
+    /// rules in these run tens of times slower than in Rust.
     #[arg(long, value_enum, default_value_t = Language::Rust)]
     pub lang: Language,
-    /// What it rewards: sentences, by counts, or whole completions, as a judge or a format check.
+    /// Sentence rule, or response rule (answer judge or format check).
     #[arg(long, value_enum, default_value_t = RuleKind::Sentence)]
     pub kind: RuleKind,
-    /// The `sdk` folder of a CorVer checkout. Default: that of the checkout this binary was built
-    /// from.
+    /// The `sdk` folder of a CorVer checkout. Default: in the checkout that built this binary.
     #[arg(long, value_name = "DIR")]
     pub sdk: Option<PathBuf>,
 }
@@ -66,10 +66,10 @@ pub enum RuleKind {
     Response,
 }
 
-/// A rule of either kind with its settings.
+/// A sentence rule or response rule, with its settings.
 #[derive(Debug, Args)]
 pub struct RuleArgs {
-    /// The rule: a path, or a name in plugins/dist. Its settings: --set rule.settings.KEY=VALUE.
+    /// Rule: a path, or a name in plugins/dist. Its settings: --set rule.settings.KEY=VALUE.
     #[arg(value_name = "FILE.wasm")]
     pub plugin: PathBuf,
     #[command(flatten)]

@@ -1,9 +1,9 @@
-//! `corver-host serve`.
+//! Arguments of `corver-host serve`.
 
 use clap::Args;
 use corver_serve::QueueLimits;
 
-use super::index::bytes;
+use super::index::parse_bytes;
 use super::{GraderArgs, RewardArgs, ServerArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
@@ -16,21 +16,20 @@ pub struct ServeArgs {
     pub graders: GraderArgs,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// Completions scored together, and completions of one request, at most.
+    /// Largest number of completions in a batch or in one request.
     #[arg(long, value_name = "N", default_value_t = QueueLimits::default().batch)]
     pub max_batch: usize,
-    /// Completions that are waiting or being scored, at most; beyond that, requests get 503.
+    /// Largest number of completions that are queued or being scored; further requests get 503.
     #[arg(long, value_name = "N", default_value_t = QueueLimits::default().completions)]
     pub queue: usize,
-    /// Bytes of all requests that are waiting or being answered, as 64M, at most; beyond that,
-    /// requests get 503.
-    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64M")]
+    /// Largest total size of open requests, such as 64M; further requests get 503.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "64M")]
     pub queue_bytes: u64,
-    /// What cannot be scored is an error to OpenRLHF too. Else it gets a neutral reward, and
-    /// corver/error is 1 in its logs.
+    /// Return an error to OpenRLHF if a completion cannot be scored. Default: a neutral reward,
+    /// with corver/error = 1 in its logs.
     #[arg(long)]
     pub strict: bool,
-    /// The index's name for clients that count in it. Default: the folder's name.
+    /// Name of the index for clients that request counts. Default: the folder's name.
     #[arg(long)]
     pub name: Option<String>,
 }

@@ -1,35 +1,34 @@
-//! Settings on the command line: files, single settings, and the flags that are short for some of
-//! them.
+//! Settings on the command line: files, single settings, and flags that set common ones.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use corver_settings::Layers;
 
-/// Settings files and single settings, later ones over earlier ones; docs/configuration.md lists
-/// all.
+/// Settings files and single settings; later ones override earlier ones. docs/configuration.md
+/// lists every setting.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SettingsArgs {
-    /// TOML file, or `demo` for the built-in one, which lies beneath the others; repeatable, later
-    /// files override earlier ones. Default: the demo, if the command names no model, corpus,
-    /// questions or other part of your own.
+    /// TOML file of settings, or `demo` for the built-in one. Repeatable; later files override
+    /// earlier ones, and all override `demo`. Default: `demo`, if the command names no model,
+    /// corpus, questions or other part of your own.
     #[arg(long, value_name = "FILE")]
     pub config: Vec<PathBuf>,
-    /// One setting, as section.key=value; repeatable.
+    /// Single setting, as section.key=value. Repeatable.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
 
-/// Flags that are short for settings.
+/// Flags that set settings.
 pub trait Flags {
-    /// Sets what the flags name.
+    /// Writes the given flags into the settings.
     fn apply(&self, layers: &mut Layers);
 }
 
 /// The policy and its device.
 #[derive(Debug, Clone, Default, Args)]
 pub struct PolicyArgs {
-    /// The policy: a Hugging Face folder, or the name of a downloaded model (`policy.model`).
+    /// Policy: a Hugging Face folder, or the name of a downloaded model (`policy.model`).
     #[arg(long, value_name = "DIR|NAME")]
     pub model: Option<String>,
     /// Device of the policy: auto, cpu, cuda or cuda:N (`run.device`; the extractor's is
@@ -45,10 +44,10 @@ impl Flags for PolicyArgs {
     }
 }
 
-/// Corpus and extractor.
+/// Extractor and corpus of the sentence rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct PartArgs {
-    /// The triplet extractor: a Hugging Face folder, or the name of a downloaded model
+    /// Triplet extractor: a Hugging Face folder, or the name of a downloaded model
     /// (`extract.model`).
     #[arg(long, value_name = "DIR|NAME")]
     pub extractor: Option<String>,
@@ -63,11 +62,11 @@ impl Flags for PartArgs {
     }
 }
 
-/// Indexes that counts come from.
+/// Indexes of the corpus.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct CorpusArgs {
-    /// The corpus: an index folder, or URL#NAME of an index on a server; repeatable, counts are
-    /// added (`corpus.index`).
+    /// Corpus: an index folder, or URL#NAME of an index on a server. Repeatable; counts are summed
+    /// (`corpus.index`).
     #[arg(long, value_name = "DIR|URL#NAME")]
     pub index: Vec<String>,
 }
@@ -78,11 +77,11 @@ impl Flags for CorpusArgs {
     }
 }
 
-/// Everything that rewards a sentence.
+/// Rules that reward sentences, with their extractor and corpus.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RewardArgs {
-    /// The reward rule: a path, or a name in plugins/dist. Repeatable; rewards are added:
-    /// a.wasm:0.7, b.wasm:0.3 (`rule.plugin`).
+    /// Reward rule: a path, or a name in plugins/dist. Repeatable; rewards are summed with their
+    /// weights: a.wasm:0.7, b.wasm:0.3 (`rule.plugin`).
     #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
     pub plugin: Vec<String>,
     #[command(flatten)]
@@ -96,15 +95,14 @@ impl Flags for RewardArgs {
     }
 }
 
-/// Rules of whole completions.
+/// Response rules in place of the built-in ones.
 #[derive(Debug, Clone, Default, Args)]
 pub struct GraderArgs {
-    /// A response rule that judges the answers, in place of the built-in string match
-    /// (`judge.plugin`).
+    /// Response rule used as answer judge instead of the built-in string match (`judge.plugin`).
     #[arg(long, value_name = "FILE.wasm")]
     pub judge: Option<String>,
-    /// A response rule that checks the format, in place of the built-in check of think and answer
-    /// blocks (`format.plugin`).
+    /// Response rule used as format check instead of the built-in check of think and answer blocks
+    /// (`format.plugin`).
     #[arg(long, value_name = "FILE.wasm")]
     pub format: Option<String>,
 }
@@ -119,8 +117,7 @@ impl Flags for GraderArgs {
 /// Questions of a training run.
 #[derive(Debug, Clone, Default, Args)]
 pub struct QuestionArgs {
-    /// The questions: a file, a dataset's folder, or a split of it: FOLDER#train
-    /// (`question.train`).
+    /// Questions: a file, a dataset folder, or a split of it, FOLDER#train (`question.train`).
     #[arg(long, value_name = "FILE")]
     pub questions: Option<String>,
 }
@@ -134,10 +131,10 @@ impl Flags for QuestionArgs {
 /// Length and seed of a run.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LengthArgs {
-    /// Optimiser steps (`run.steps`).
+    /// Number of training steps (`run.steps`).
     #[arg(long)]
     pub steps: Option<usize>,
-    /// Seed of every random draw (`run.seed`).
+    /// Random seed (`run.seed`).
     #[arg(long)]
     pub seed: Option<u64>,
 }

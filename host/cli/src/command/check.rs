@@ -1,12 +1,13 @@
-//! `corver-host check`: texts → the sentences that the corpus does not support.
+//! `corver-host check`: finds the sentences that the corpus does not support.
 
 use std::io::Read;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use corver_reward::Scorer;
-use corver_reward::check::{Checked, CheckedClaim, CheckedSentence, QuestionCheck, Status, Text};
+use corver_reward::check::{
+    CheckedClaim, CheckedSentence, CheckedText, QuestionCheck, Status, Text,
+};
 use corver_reward::config::{self, RewardConfig};
 
 use super::index::count::origin;
@@ -15,7 +16,7 @@ use crate::args::CheckArgs;
 use crate::output::{self, Tone};
 use crate::settings;
 
-/// Some sentence is unsupported.
+/// Exit code if at least one sentence is unsupported.
 const UNSUPPORTED: u8 = 3;
 
 pub fn run(args: &CheckArgs, json: bool) -> Result<ExitCode> {
@@ -24,45 +25,45 @@ pub fn run(args: &CheckArgs, json: bool) -> Result<ExitCode> {
     let (settings, reward) = config::resolve::<RewardConfig>(settings)?;
     let texts = texts(args)?;
     let mut scorer = Scorer::open(&reward, &settings)?;
-    let passages = args.passages.unwrap_or(usize::from(scorer.has_text()));
+    let passages = args.passages.unwrap_or(usize::from(scorer.has_passages()));
     let checked = scorer.check(&texts, passages)?;
-    for one in &checked {
-        if json { output::json(one)? } else { show(one) }
+    for text in &checked {
+        if json { output::json(text)? } else { show(text) }
     }
-    let is_clean = checked.iter().all(|one| one.unsupported == 0);
+    let is_clean = checked.iter().all(|text| text.unsupported == 0);
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::from(UNSUPPORTED) })
 }
 
 fn texts(args: &CheckArgs) -> Result<Vec<Text>> {
-    let question = args.question.clone().unwrap_or_default();
-    let named = |name: &str, text: String| {
-        ensure!(!text.trim().is_empty(), "{name} holds no text to check");
-        Ok(Text { text, question: question.clone() })
-    };
-    match &args.text {
-        Some(text) => Ok(vec![named("--text", text.clone())?]),
-        None if args.files.is_empty() => {
-            let mut text = String::new();
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .context("cannot read a text from standard input")?;
-            Ok(vec![named("standard input", text)?])
-        }
-        None => {
-            let read = |path: &Path| {
-                std::fs::read_to_string(path)
-                    .with_context(|| format!("cannot read {}", path.display()))
-            };
-            args.files.iter().map(|path| named(&path.display().to_string(), read(path)?)).collect()
-        }
+    let mut sources = Vec::new();
+    if let Some(text) = &args.text {
+        sources.push(("--text".to_owned(), text.clone()));
+    } else if args.files.is_empty() {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("cannot read a text from standard input")?;
+        sources.push(("standard input".to_owned(), text));
     }
+    for path in &args.files {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        sources.push((path.display().to_string(), text));
+    }
+    let question = args.question.clone().unwrap_or_default();
+    let mut texts = Vec::new();
+    for (name, text) in sources {
+        ensure!(!text.trim().is_empty(), "{name} holds no text to check");
+        texts.push(Text { text, question: question.clone() });
+    }
+    Ok(texts)
 }
 
-fn show(checked: &Checked) {
+fn show(checked: &CheckedText) {
     checked.question.iter().for_each(show_question);
     checked.sentences.iter().for_each(show_sentence);
-    let of = checked.sentences.len();
-    output::line(format_args!("{} of {of} sentences are unsupported", checked.unsupported));
+    let total = checked.sentences.len();
+    output::line(format_args!("{} of {total} sentences are unsupported", checked.unsupported));
 }
 
 fn show_question(question: &QuestionCheck) {
@@ -85,7 +86,7 @@ fn show_sentence(sentence: &CheckedSentence) {
     sentence.claims.iter().for_each(show_claim);
     if let Some(reward) = sentence.rule.reward {
         let note = sentence.rule.note.as_deref().map_or(String::new(), |note| format!(" ({note})"));
-        output::line(format_args!("         the rule pays {reward:+.2}{note}"));
+        output::line(format_args!("         reward of the rule {reward:+.2}{note}"));
     }
 }
 

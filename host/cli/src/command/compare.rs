@@ -1,16 +1,16 @@
-//! `corver-host compare`: the same training in several arms, each with the same seeds.
+//! `corver-host compare`: trains several arms with the same seeds, and compares them.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use corver_analysis::compare::compare;
 use corver_report::comparison::{COST_LEGEND, LEGEND, QuestionSet, Table, Tables, comparison};
-use corver_report::run::Run;
+use corver_report::run::LoadedRun;
 use corver_reward::config;
 use corver_runs::folder;
 use corver_settings::load::differences;
-use corver_settings::{Layers, Plugin, Settings};
-use corver_train::Summary;
+use corver_settings::{Layers, Settings, WeightedPlugin};
+use corver_train::RunSummary;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{
@@ -21,29 +21,30 @@ use crate::output;
 use crate::settings;
 
 use super::eval::{self, Evaluated};
-use super::train::{self, Surroundings, TrainConfig};
+use super::train::{self, SweepContext, TrainConfig};
 
-/// What is compared; the arms' settings lie in their folders.
+/// File with the names of the arms and the seeds; each arm's settings are in its own folder.
 const PLAN: &str = "compare.json";
-/// What came out.
+/// File with the results.
 const COMPARISON: &str = "comparison.json";
 const PAGE: &str = "comparison.html";
-/// A run's answers to the question sets of --eval.
+/// Folder of a run with its answers to the question sets of --eval.
 const SETS: &str = "sets";
 
-/// The arm with the settings as they are.
+/// Name of the arm with the common settings.
 const BASE: &str = "base";
 
-/// What a comparison is made of.
+/// Arms and seeds of a comparison.
 #[derive(Debug, Serialize, Deserialize)]
-struct Plan {
-    /// The first is what the others are compared with.
+struct ComparisonPlan {
+    /// Names of the arms; the others are compared with the first.
     arms: Vec<String>,
     first_seed: u64,
+    /// Number of seeds.
     seeds: u64,
 }
 
-impl Plan {
+impl ComparisonPlan {
     fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
         self.first_seed..self.first_seed.saturating_add(self.seeds)
     }
@@ -55,42 +56,52 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let total = plan.arms.len() as u64 * plan.seeds;
     let runs = plan.seeds().flat_map(|seed| plan.arms.iter().map(move |arm| (arm, seed)));
-    let go_on = format!("`corver-host compare --out {} --resume` goes on", out.display());
-    let first_of = |arm: &String| {
-        Some(run_folder(&out, arm, plan.first_seed))
-            .filter(|run| run.join(folder::SUMMARY).exists())
-    };
+    // A new run that cannot match the arm's finished ones fails before any of them starts.
     for arm in &plan.arms {
-        let left =
+        let unfinished =
             plan.seeds().find(|&seed| !run_folder(&out, arm, seed).join(folder::SUMMARY).exists());
-        if let (Some(first), Some(seed)) = (first_of(arm), left) {
+        if let (Some(first), Some(seed)) = (first_run(&out, arm, &plan), unfinished) {
             train::check_like(&train_args(&out, arm, seed), &first)?;
         }
     }
     let mut finished = 0;
     for (arm, seed) in runs {
         if read_summary(&run_folder(&out, arm, seed))?.is_none() {
-            let first = first_of(arm);
-            let surroundings = Surroundings { interrupt: Some(&interrupt), like: first.as_deref() };
-            let state = || format!("{finished} of {total} runs are finished; {go_on}");
+            let first = first_run(&out, arm, &plan);
+            let context = SweepContext { interrupt: Some(&interrupt), like: first.as_deref() };
+            let state = format!(
+                "{finished} of {total} runs are finished; \
+                 `corver-host compare --out {} --resume` resumes the comparison",
+                out.display()
+            );
             eprintln!("run {} of {total}: {}, seed {seed}", finished + 1, output::escaped(arm));
-            let trained = train::train_once(&train_args(&out, arm, seed), &surroundings)
-                .with_context(state)?;
+            let trained = train::train_once(&train_args(&out, arm, seed), &context)
+                .with_context(|| state.clone())?;
             if trained.is_none() {
-                eprintln!("{}", output::escaped(&state()));
+                eprintln!("{}", output::escaped(&state));
                 break;
             }
         }
         finished += 1;
     }
 
-    let seeds: Vec<u64> = plan.seeds().take(finished / plan.arms.len()).collect(); // those that every arm has finished
+    // Arms are compared on the seeds that all of them have finished.
+    let seeds: Vec<u64> = plan.seeds().take(finished / plan.arms.len()).collect();
     if seeds.is_empty() {
         return Ok(());
     }
-    let summaries =
-        plan.arms.iter().map(|arm| seeds.iter().map(|&seed| summary(&out, arm, seed)).collect());
-    let summaries: Vec<Vec<Summary>> = summaries.collect::<Result<_>>()?;
+    let mut summaries: Vec<Vec<Summary>> = Vec::new();
+    let mut finished_runs: Vec<Vec<LoadedRun>> = Vec::new();
+    for arm in &plan.arms {
+        let mut arm_summaries = Vec::new();
+        let mut arm_runs = Vec::new();
+        for &seed in &seeds {
+            arm_summaries.push(summary(&out, arm, seed)?);
+            arm_runs.push(LoadedRun::open(&run_folder(&out, arm, seed))?);
+        }
+        summaries.push(arm_summaries);
+        finished_runs.push(arm_runs);
+    }
     let arms = compare(&plan.arms, &summaries, find_a1(&out, &plan.arms)?);
     let untrained = &summaries[0][0].before;
     let sets = if args.eval.is_empty() {
@@ -101,9 +112,6 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     let result =
         serde_json::json!({ "seeds": seeds, "untrained": untrained, "arms": arms, "sets": sets });
     write(&out.join(COMPARISON), &serde_json::to_string_pretty(&result)?)?;
-    let open =
-        |arm: &String| seeds.iter().map(|&seed| Run::open(&run_folder(&out, arm, seed))).collect();
-    let finished_runs: Vec<Vec<Run>> = plan.arms.iter().map(open).collect::<Result<_, _>>()?;
     let page = out.join(PAGE);
     let mut tables = Tables::of(&arms, untrained.as_ref(), seeds.len());
     tables.sets = sets.iter().map(QuestionSet::table).collect();
@@ -112,35 +120,41 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
         return output::json(&result);
     }
     show(&tables);
-    output::line(format_args!("with curves in {}", page.display()));
+    output::line(format_args!("the page with learning curves is {}", page.display()));
     Ok(())
 }
 
-/// Returns the arm that is paid by the built-in judge and format check alone (the paper's A1),
-/// whose steps the others' are measured in.
+/// Returns the folder of an arm's first run, if it is finished.
+fn first_run(out: &Path, arm: &str, plan: &ComparisonPlan) -> Option<PathBuf> {
+    let run = run_folder(out, arm, plan.first_seed);
+    run.join(folder::SUMMARY).exists().then_some(run)
+}
+
+/// Returns the index of the arm that only the built-in judge and format check reward (the paper's
+/// A1). The others' cost is reported in its steps.
 fn find_a1(out: &Path, arms: &[String]) -> Result<Option<usize>> {
-    for (place, arm) in arms.iter().enumerate() {
+    for (index, arm) in arms.iter().enumerate() {
         let config = out.join(arm).join(folder::CONFIG);
         let settings = Layers::new(&[config], &[])?.settings()?;
         let is_compared_method =
             settings.judge.plugin.is_some() || settings.format.plugin.is_some();
         let reward = settings.reward;
         if !reward.sentence_rewards_enabled() && reward.lambda_judge > 0.0 && !is_compared_method {
-            return Ok(Some(place));
+            return Ok(Some(index));
         }
     }
     Ok(None)
 }
 
-/// Answers question sets with the trained policy of every run, and with the untrained one. Finished
-/// sets are not answered again.
+/// Evaluates the trained policy of every run, and the untrained one, on question sets. Finished sets
+/// are not answered again.
 fn evaluate_on_sets(
     out: &Path,
     arms: &[String],
     seeds: &[u64],
     sets: &[PathBuf],
 ) -> Result<Vec<QuestionSet>> {
-    let mut all: Vec<QuestionSet> = Vec::new();
+    let mut question_sets: Vec<QuestionSet> = Vec::new();
     for arm in arms {
         for &seed in seeds {
             let run = run_folder(out, arm, seed);
@@ -149,7 +163,7 @@ fn evaluate_on_sets(
             let args = EvalArgs {
                 settings: SettingsArgs { config: vec![run.join(folder::CONFIG)], set: Vec::new() },
                 questions: sets.to_vec(),
-                raw: all.is_empty(),
+                raw: question_sets.is_empty(),
                 adapter: vec![run.join(folder::CHECKPOINTS).join(format!("step-{steps:06}"))],
                 resume: answers.exists(),
                 out: Some(answers),
@@ -162,15 +176,16 @@ fn evaluate_on_sets(
             );
             for Evaluated { policy, questions, evaluation } in eval::answer(&args)? {
                 let policy = if policy == eval::RAW { policy } else { arm.clone() };
-                let place = all.iter().position(|set| set.name == questions).unwrap_or_else(|| {
-                    all.push(QuestionSet { name: questions, policies: Vec::new() });
-                    all.len() - 1
+                let known = question_sets.iter().position(|set| set.name == questions);
+                let index = known.unwrap_or_else(|| {
+                    question_sets.push(QuestionSet { name: questions, policies: Vec::new() });
+                    question_sets.len() - 1
                 });
-                all[place].add(policy, evaluation);
+                question_sets[index].add(policy, evaluation);
             }
         }
     }
-    Ok(all)
+    Ok(question_sets)
 }
 
 fn show(Tables { figures, differences, costs, cost_differences, verdicts, sets }: &Tables) {
@@ -188,19 +203,19 @@ fn show(Tables { figures, differences, costs, cost_differences, verdicts, sets }
     verdicts.iter().for_each(output::line);
 }
 
-/// Settings that decide what is measured and how, or that a comparison sets itself.
+/// Settings of the evaluation, or set by the comparison itself; arms must not change them.
 const COMMON: [&str; 5] =
     ["eval.", "question.eval", "policy.model", "reward.compatibility", "run.seed"];
 
-/// Resolves every arm's settings, and only then makes the folder with them.
-fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
+/// Resolves every arm's settings, then creates the folder with them.
+fn create(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
     let seeds = args.seeds.unwrap_or(3);
-    let there = out.display();
+    let folder = out.display();
     ensure!(
         !out.join(PLAN).exists(),
-        "{there} holds a comparison; go on with it by --resume, or choose another --out"
+        "{folder} holds a comparison; resume it with --resume, or choose another --out"
     );
-    ensure!(is_free(out), "{there} is not empty; choose another --out");
+    ensure!(is_free(out), "{folder} is not empty; choose another --out");
     if layers_of_arm(args, args.plugin.first(), None)?.is_demo_by_default() {
         settings::note_demo();
     }
@@ -216,7 +231,8 @@ fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
             different.iter().find(|key| COMMON.iter().any(|common| key.starts_with(common)))
         {
             bail!(
-                "{name} has another `{key}` than {}, but arms are measured alike, with the same seeds",
+                "{name} has another `{key}` than {}, but all arms need the same evaluation and the \
+                 same seeds",
                 first.0
             );
         }
@@ -237,12 +253,16 @@ fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
         write(&folder.join(folder::CONFIG), &toml::to_string_pretty(own_settings)?)?;
     }
     let first_seed = arms[0].1.run.seed;
-    let plan = Plan { arms: arms.into_iter().map(|(name, _)| name).collect(), first_seed, seeds };
+    let plan = ComparisonPlan {
+        arms: arms.into_iter().map(|(name, _)| name).collect(),
+        first_seed,
+        seeds,
+    };
     write(&out.join(PLAN), &serde_json::to_string(&plan)?)?;
     Ok(plan)
 }
 
-/// Whether there is no folder, or an empty one.
+/// True if the folder is empty or does not exist.
 fn is_free(out: &Path) -> bool {
     std::fs::read_dir(out).map_or(!out.exists(), |mut entries| entries.next().is_none())
 }
@@ -251,13 +271,13 @@ fn differing(one: &Settings, other: &Settings) -> Result<Vec<String>> {
     differences(&toml::to_string(one)?, &toml::to_string(other)?)
 }
 
-/// The comparison that a folder holds; more seeds may be asked for than before.
-fn reopen(out: &Path, args: &CompareArgs) -> Result<Plan> {
+/// Opens a folder's comparison to resume it; the command line may change the number of seeds.
+fn reopen(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
     let path = out.join(PLAN);
     let text = std::fs::read_to_string(&path).with_context(|| {
         format!("{} holds no comparison to resume: cannot read {PLAN}", out.display())
     })?;
-    let mut plan: Plan =
+    let mut plan: ComparisonPlan =
         serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
     plan.seeds = args.seeds.unwrap_or(plan.seeds);
     write(&path, &serde_json::to_string(&plan)?)?;
@@ -272,7 +292,7 @@ fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
         arms.push((BASE.to_owned(), of_arm(args, None, None)?));
     }
     for text in &args.plugin {
-        let plugin: Plugin = text.parse()?;
+        let plugin: WeightedPlugin = text.parse()?;
         let name = if plugin.weight == 1.0 {
             plugin.name()
         } else {
@@ -315,7 +335,7 @@ fn train_args(out: &Path, arm: &str, seed: u64) -> TrainArgs {
     let length = LengthArgs { seed: Some(seed), steps: None };
     let mut args =
         TrainArgs { length, resume: run.join(folder::MANIFEST).exists(), ..TrainArgs::default() };
-    // A run that began has settings of its own: threads and memory, as they were found.
+    // A run to resume has saved settings, with the measured threads and memory.
     if !args.resume {
         args.settings.config.push(out.join(arm).join(folder::CONFIG));
     }
@@ -327,7 +347,7 @@ fn run_folder(out: &Path, arm: &str, seed: u64) -> PathBuf {
     out.join(arm).join(format!("seed-{seed}"))
 }
 
-/// `None` where the run is not finished.
+/// Returns a run's summary; `None` if the run is not finished.
 fn read_summary(run: &Path) -> Result<Option<Summary>> {
     let path = run.join(folder::SUMMARY);
     match std::fs::read_to_string(&path) {
@@ -339,7 +359,7 @@ fn read_summary(run: &Path) -> Result<Option<Summary>> {
     }
 }
 
-fn summary(out: &Path, arm: &str, seed: u64) -> Result<Summary> {
+fn summary(out: &Path, arm: &str, seed: u64) -> Result<RunSummary> {
     let run = run_folder(out, arm, seed);
     read_summary(&run)?.with_context(|| format!("{} is not finished", run.display()))
 }

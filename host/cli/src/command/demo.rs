@@ -1,4 +1,4 @@
-//! `corver-host demo`: the world as files.
+//! `corver-host demo`: writes the demo's articles and questions.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
         );
     }
     output::line(format_args!(
-        "{}: {} articles, {} questions to train on, {} to measure with",
+        "{}: {} articles, {} training questions, {} evaluation questions",
         out.display(),
         articles.len(),
         train.len(),

@@ -1,4 +1,4 @@
-//! `corver-host doctor`: what this machine has, what is missing, and the command that fixes it.
+//! `corver-host doctor`: checks the installation, with a fix for everything that is missing.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::output;
 use crate::policy;
 
 #[derive(Serialize)]
-struct Finding {
+struct InstallCheck {
     what: &'static str,
     needed: bool,
     good: bool,
@@ -19,7 +19,7 @@ struct Finding {
     fix: Option<&'static str>,
 }
 
-impl Finding {
+impl InstallCheck {
     fn new(what: &'static str, found: Result<String>, fix: &'static str) -> Self {
         match found {
             Ok(found) => Self { what, needed: true, good: true, found, fix: None },
@@ -35,40 +35,40 @@ impl Finding {
 }
 
 pub fn run(json: bool) -> Result<()> {
-    let findings = [
-        // Only training needs it.
-        Finding {
+    let checks = [
+        // Only training needs libtorch.
+        InstallCheck {
             needed: cfg!(feature = "torch"),
-            ..Finding::new("libtorch", libtorch(), "make train, in a checkout")
+            ..InstallCheck::new("libtorch", libtorch(), "make train, in a checkout")
         },
-        Finding::new("ONNX Runtime", onnx_runtime(), "make setup"),
-        Finding::new("rules", rules(), "make plugins"),
-        Finding::new("cache", cache(), "set XDG_CACHE_HOME to a folder that you can write to"),
-        Finding {
+        InstallCheck::new("ONNX Runtime", onnx_runtime(), "make setup"),
+        InstallCheck::new("rules", rules(), "make plugins"),
+        InstallCheck::new("cache", cache(), "set XDG_CACHE_HOME to a folder that you can write to"),
+        InstallCheck {
             needed: false,
-            ..Finding::new("GPU", gpu(), "an NVIDIA driver, then `make setup` again")
+            ..InstallCheck::new("GPU", gpu(), "an NVIDIA driver, then `make setup` again")
         },
     ];
     if json {
-        output::json(&findings)?;
+        output::json(&checks)?;
     } else {
-        show(&findings);
+        show(&checks);
     }
-    let missing = findings.iter().filter(|finding| finding.needed && !finding.good);
-    let missing: Vec<&str> = missing.map(|finding| finding.what).collect();
+    let missing = checks.iter().filter(|check| check.needed && !check.good);
+    let missing: Vec<&str> = missing.map(|check| check.what).collect();
     ensure!(missing.is_empty(), "missing: {}", missing.join(", "));
     Ok(())
 }
 
-fn show(findings: &[Finding]) {
-    for finding in findings {
-        let mark = match finding {
-            Finding { good: true, .. } => "good    ",
-            Finding { needed: true, .. } => "missing ",
+fn show(checks: &[InstallCheck]) {
+    for check in checks {
+        let mark = match check {
+            InstallCheck { good: true, .. } => "good    ",
+            InstallCheck { needed: true, .. } => "missing ",
             _ => "optional",
         };
-        output::line(format_args!("{mark}  {:<14} {}", finding.what, finding.found));
-        if let Some(fix) = finding.fix {
+        output::line(format_args!("{mark}  {:<14} {}", check.what, check.found));
+        if let Some(fix) = check.fix {
             output::line(format_args!("          {:<14} → {fix}", ""));
         }
     }

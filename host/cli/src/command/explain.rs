@@ -1,4 +1,4 @@
-//! `corver-host explain`: a completion → why it earned what it earned, in the terminal and as a
+//! `corver-host explain`: shows a completion's rewards with their reasons, in the terminal and on a
 //! page.
 
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use corver_core::{ReturnParts, RewardSettings};
 use corver_eval::read_completions;
-use corver_report::explain::{Evidence, Explained, Passage, Piece};
-use corver_report::{Run, explain, page};
+use corver_report::explain::{ExplainedCompletion, MatchedPassage, Piece, QueryEvidence};
+use corver_report::{LoadedRun, explain, page};
 use corver_reward::Passages;
 use corver_reward::config::{self, CorpusConfig};
 use corver_reward::parts::Loader;
@@ -23,12 +23,12 @@ use crate::scoring::GivenConfig;
 use crate::settings;
 
 const EXPLAIN: &str = "explain.html";
-/// Of each query.
+/// Passages per query.
 const PASSAGES: usize = 3;
 
 pub fn run(args: &ExplainArgs, json: bool) -> Result<()> {
     let of_run = args.subject.is_dir();
-    let Subject { corpus, settings, mut completions } =
+    let ExplainInput { corpus, settings, mut completions } =
         if of_run { of_run_folder(args)? } else { of_file(args)? };
     for explained in &mut completions {
         explained.evidence = evidence(explained, corpus.as_ref());
@@ -44,23 +44,23 @@ pub fn run(args: &ExplainArgs, json: bool) -> Result<()> {
         return output::json(&json!({ "page": out, "completions": completions }));
     }
     completions.iter().for_each(|explained| show(explained, &settings));
-    output::line(format_args!("the page is in {}", out.display()));
+    output::line(format_args!("the page is {}", out.display()));
     Ok(())
 }
 
 /// Completions to explain.
-struct Subject {
+struct ExplainInput {
     /// Corpus of the counts, or the reason why it has no text to show.
     corpus: Result<CorpusConfig, String>,
     settings: RewardSettings,
-    completions: Vec<Explained>,
+    completions: Vec<ExplainedCompletion>,
 }
 
 /// Returns the completions of a step, with the settings of their run.
-fn of_run_folder(args: &ExplainArgs) -> Result<Subject> {
+fn of_run_folder(args: &ExplainArgs) -> Result<ExplainInput> {
     ensure!(
         args.line.is_none(),
-        "--line is for a file of completions; of a run, say --step and --completion"
+        "--line is for a file of completions; for a run, use --step and --completion"
     );
     let ExplainArgs { settings, reward, graders, recording, .. } = args;
     let has_settings = !settings.config.is_empty() || !settings.set.is_empty();
@@ -74,26 +74,24 @@ fn of_run_folder(args: &ExplainArgs) -> Result<Subject> {
         || graders.format.is_some()
         || is_recorded
     {
-        bail!(
-            "a run is explained with the settings that it was trained with; leave the others out"
-        );
+        bail!("a run is explained with the settings of its training; omit flags that change them");
     }
-    let run = Run::open(&args.subject)?;
+    let run = LoadedRun::open(&args.subject)?;
     let of_run = SettingsArgs { config: vec![args.subject.join(folder::CONFIG)], set: Vec::new() };
     let of_training = settings::load(&of_run, &[])?;
     let run_reward = of_training.reward;
-    // An index that is no longer there is no reason to keep the rest of the page back.
+    // A page without passages is still useful, so a missing index is no error.
     let corpus = config::resolve::<CorpusConfig>(of_training);
     let corpus = corpus.map(|(_, corpus)| corpus).map_err(|error| format!("{error:#}"));
     let completions = explain::of_step(&run, args.step, args.completion)?;
-    Ok(Subject { corpus, settings: run_reward, completions })
+    Ok(ExplainInput { corpus, settings: run_reward, completions })
 }
 
 /// Returns one completion of a file, scored as `score` does.
-fn of_file(args: &ExplainArgs) -> Result<Subject> {
+fn of_file(args: &ExplainArgs) -> Result<ExplainInput> {
     let file = args.subject.display();
     let Some(line) = args.line else {
-        bail!("which completion of {file}? Give its line: --line N, counted from 1")
+        bail!("{file} may have several completions; choose a line with --line N, from 1")
     };
     let mut completions = read_completions(&args.subject)?;
     completions
@@ -116,17 +114,23 @@ fn of_file(args: &ExplainArgs) -> Result<Subject> {
     );
     let mut explained = Vec::new();
     for completion in scored.completions {
-        explained.push(Explained::new(origin.clone(), completion.trace, &settings.reward));
+        explained.push(ExplainedCompletion::new(
+            origin.clone(),
+            completion.trace,
+            &settings.reward,
+        ));
     }
     let replayed = "The counts were replayed from a recording, which has no text.";
     let corpus = config.answers.map(|(corpus, _)| corpus).ok_or_else(|| replayed.to_owned());
-    Ok(Subject { corpus, settings: settings.reward, completions: explained })
+    Ok(ExplainInput { corpus, settings: settings.reward, completions: explained })
 }
 
-/// The passages that match what was asked for the sentences of a completion. An index that is no
-/// longer there is no reason to keep the rest of the page back: the page says why there is no
-/// passage.
-fn evidence(explained: &Explained, corpus: Result<&CorpusConfig, &String>) -> Vec<Evidence> {
+/// Returns passages that match the queries of a completion. If the index cannot be opened, the page
+/// shows the reason instead.
+fn evidence(
+    explained: &ExplainedCompletion,
+    corpus: Result<&CorpusConfig, &String>,
+) -> Vec<QueryEvidence> {
     let lookups = explained.lookups();
     let opened = match corpus {
         Err(why) => Err(why.clone()),
@@ -138,33 +142,33 @@ fn evidence(explained: &Explained, corpus: Result<&CorpusConfig, &String>) -> Ve
     let of_query = |query: &corver_core::Query| {
         let found = opened.as_ref().map_err(Clone::clone);
         let found = found.and_then(|texts| {
-            texts.of(&query.all_of, PASSAGES).map_err(|error| format!("{error:#}"))
+            texts.find(&query.all_of, PASSAGES).map_err(|error| format!("{error:#}"))
         });
         let (passages, missing) = match found {
             Ok(passages) => (passages.iter().map(passage).collect(), None),
             Err(why) => (Vec::new(), Some(why)),
         };
-        Evidence { query: query.to_string(), passages, missing }
+        QueryEvidence { query: query.to_string(), passages, missing }
     };
     lookups.into_iter().map(|lookup| of_query(&lookup.query)).collect()
 }
 
-fn open(config: &CorpusConfig) -> Result<Passages> {
-    let passages = Passages::new(config)?;
+fn open(config: &CorpusConfig) -> Result<CorpusPassages> {
+    let passages = CorpusPassages::new(config)?;
     passages.open()?;
     Ok(passages)
 }
 
-fn passage(passage: &corver_corpus::Passage) -> Passage {
+fn passage(passage: &corver_corpus::Passage) -> MatchedPassage {
     let pieces =
         passage.spans.iter().map(|span| Piece { text: span.text.clone(), matched: span.matched });
-    Passage { origin: origin(passage), pieces: pieces.collect() }
+    MatchedPassage { origin: origin(passage), pieces: pieces.collect() }
 }
 
-fn show(explained: &Explained, settings: &RewardSettings) {
-    let Explained { origin, trace, returns, group, .. } = explained;
+fn show(explained: &ExplainedCompletion, settings: &RewardSettings) {
+    let ExplainedCompletion { origin, trace, returns, group, .. } = explained;
     output::line(origin);
-    show_return(trace, &ReturnParts::of(trace, settings));
+    show_return(trace, &ReturnParts::new(trace, settings));
     if let Some(group) = group {
         output::line(format_args!(
             "  group: mean {:+.3}, deviation {:.3}; advantage {:+.3} outside sentences",

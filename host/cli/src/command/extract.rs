@@ -1,4 +1,4 @@
-//! `corver-host extract`: sentences → triplets.
+//! `corver-host extract`: extracts triplets from sentences.
 
 use std::io::Read;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use corver_core::Triplet;
 use corver_core::triplet::triplets_from_reply;
-use corver_eval::{ExtractionQuality, Found, compare_triplets, read_gold};
+use corver_eval::{ExtractionQuality, MatchCounts, compare_triplets, read_gold};
 use corver_inference::extract::Stats;
 use corver_reward::config::{self, ExtractorConfig};
 use corver_reward::parts;
@@ -19,7 +19,7 @@ use crate::output;
 use crate::settings;
 
 pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
-    // Before anything large is loaded.
+    // Errors in the input are reported before the model is loaded.
     let gold = args.eval.as_deref().map(read_gold).transpose()?;
     let text = if gold.is_some() { String::new() } else { read(args.file.as_deref())? };
     let sentences: Vec<&str> = match &gold {
@@ -27,7 +27,7 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         None => text.lines().map(str::trim).filter(|line| !line.is_empty()).collect(),
     };
     let (_, config) = config::resolve::<ExtractorConfig>(settings_of(args)?)?;
-    let (_, extractor) = parts::extractor(&config)?;
+    let (_, extractor) = parts::open_extractor(&config)?;
     let start = Instant::now();
     let replies = extractor.replies(&sentences).context("extracting triplets")?;
     let seconds = start.elapsed().as_secs_f64();
@@ -87,7 +87,7 @@ fn settings_of(args: &ExtractArgs) -> Result<Settings> {
     settings::finish(&layers)
 }
 
-/// Of a file, or of standard input.
+/// Reads a file, or standard input.
 fn read(file: Option<&Path>) -> Result<String> {
     if let Some(path) = file {
         return std::fs::read_to_string(path)
@@ -109,7 +109,7 @@ fn compare(quality: &ExtractionQuality, json: bool) -> Result<()> {
             format!("{:.1} % ({:.1} to {:.1})", 100.0 * share, 100.0 * low, 100.0 * high)
         };
         let (precision, recall) = (shown(found.precision()), shown(found.recall()));
-        let Found { right, found, gold } = found;
+        let MatchCounts { right, found, gold } = found;
         output::line(format_args!(
             "{what}: precision {precision}, recall {recall}; {right} right, {found} found, {gold} gold"
         ));
@@ -119,15 +119,18 @@ fn compare(quality: &ExtractionQuality, json: bool) -> Result<()> {
 
 fn report(stats: Stats, seconds: f64, json: bool) -> Result<()> {
     let Stats { sentences, hits, decoded, tokens, rows, .. } = stats;
-    let (per_second, tokens_per_second) = (sentences as f64 / seconds, tokens as f64 / seconds);
     if json {
         return output::json(&json!({
-            "sentences": sentences, "hits": hits, "decoded": decoded, "tokens": tokens, "rows": rows, "seconds": seconds,
+            "sentences": sentences, "hits": hits, "decoded": decoded, "tokens": tokens,
+            "rows": rows, "seconds": seconds,
         }));
     }
+    let per_second = sentences as f64 / seconds;
+    let tokens_per_second = tokens as f64 / seconds;
     output::line(format_args!(
-        "{sentences} sentences in {seconds:.1} s ({per_second:.1}/s): {decoded} decoded, {hits} known already; {tokens} tokens \
-         ({tokens_per_second:.0}/s), at most {rows} rows at once"
+        "{sentences} sentences in {seconds:.1} s ({per_second:.1}/s): {decoded} decoded, \
+         {hits} from the cache; {tokens} tokens ({tokens_per_second:.0}/s), \
+         largest batch {rows}"
     ));
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! `corver-host filter`: the questions that can teach a policy anything.
+//! `corver-host filter`: selects questions that the policy answers correctly in some samples.
 
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use corver_eval::filter::{ANSWERED, KEPT};
-use corver_eval::{FilterPlan, Filtered, filter};
+use corver_eval::{FilterPlan, FilterSummary, filter};
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
 use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
@@ -20,13 +20,13 @@ use crate::questions::TrainSets;
 use crate::resumed;
 use crate::settings;
 
-/// What may change in a folder whose questions are answered: which of them are kept.
+/// Settings that may change when a folder is resumed: they select among answered questions.
 const FREE: [&str; 3] = ["filter.min_correct", "filter.max_correct", "filter.anchors"];
 
 pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     let mut args = args.clone();
     if args.resume {
-        resumed::take_settings(&mut args.settings, args.out.as_deref());
+        resumed::load_saved_config(&mut args.settings, args.out.as_deref());
     }
     let mut layers = settings::layers(&args.settings, &[&args.policy, &args.questions])?;
     if let Some(anchors) = args.anchors {
@@ -44,14 +44,17 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
     let device = engine::device(&settings, &policy)?;
     let mut questions = sets.read(settings.run.seed)?.questions;
-    let asked = questions.len();
+    let num_read = questions.len();
     questions.retain(|question| !question.golds.is_empty());
     ensure!(!questions.is_empty(), "`question.train`: no question has a gold answer to grade with");
-    let model = parts::model(&policy)?;
+    let model = parts::policy_folder(&policy)?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(&settings, &FREE)?));
+    manifest.set(
+        resumed::CONFIGURATION,
+        text_fingerprint(&resumed::fingerprint_settings(&settings, &FREE)?),
+    );
     manifest.set("model", fingerprint(&model)?);
     if let Some(adapter) = &policy.adapter {
         manifest.set("adapter", fingerprint(adapter)?);
@@ -64,10 +67,11 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     policy::choose_threads(&mut settings)?;
     let interrupt = Interrupt::listen()?;
     let bar = output::progress(questions.len() as u64, "answering");
-    let (mut show, asked_to_stop) = (output::decoding(&bar), interrupt.clone());
+    let mut show = output::decoding(&bar);
+    let stop = interrupt.clone();
     let watch = move |decoding| {
         show(decoding);
-        if asked_to_stop.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if stop.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
     let system_prompt = &settings.policy.system_prompt;
@@ -90,11 +94,9 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         RunDir::create(&path, &resolved, &manifest)?
     };
 
-    if questions.len() < asked {
-        output::note(
-            &bar,
-            &format!("{} questions without a gold answer are left out", asked - questions.len()),
-        );
+    if questions.len() < num_read {
+        let num_skipped = num_read - questions.len();
+        output::note(&bar, &format!("{num_skipped} questions without a gold answer are skipped"));
     }
     memory.iter().for_each(|memory_plan| {
         memory_plan.to_string().lines().for_each(|line| output::note(&bar, line))
@@ -106,19 +108,20 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     };
     let filtered = filter(sampler.as_mut(), &questions, &plan, &run, &mut progress);
     bar.finish_and_clear();
-    let go_on = format!("`corver-host filter --out {} --resume` goes on", path.display());
+    let resume = format!("`corver-host filter --out {} --resume` resumes", path.display());
     let filtered = match filtered {
-        Err(_) if interrupt.asked() => {
+        Err(_) if interrupt.is_requested() => {
             let total = questions.len();
-            output::note(&bar, &format!("stopped after {answered} of {total} questions; {go_on}"));
+            output::note(&bar, &format!("stopped after {answered} of {total} questions; {resume}"));
             return Ok(());
         }
-        filtered => filtered.with_context(|| go_on)?,
+        filtered => filtered.with_context(|| resume)?,
     };
     ensure!(
         filtered.kept > 0,
-        "none of {} questions was right at least {} and at most {} times of {}: nothing is left to train on. {} says what was \
-         answered; an answer counts only behind <answer>, which the system prompt must ask for (`policy.system_prompt`)",
+        "none of {} questions has between {} and {} correct answers of {}: nothing is left to \
+         train on. {} has the answers; only text in <answer> is graded, so the system prompt must \
+         request that format (`policy.system_prompt`)",
         filtered.questions,
         plan.settings.min_correct,
         plan.settings.max_correct.unwrap_or(plan.settings.num_generations.saturating_sub(1)),
@@ -130,7 +133,8 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         output::note(
             &bar,
             &format!(
-                "warning: {anchors} anchors instead of {wanted}: no more questions were always right"
+                "warning: {anchors} anchors instead of {wanted}: no more questions were always \
+                 answered correctly"
             ),
         );
     }
@@ -139,7 +143,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     }
     show_table(&filtered, &plan.settings);
     output::line(format_args!(
-        "{} of {} questions ({}) are kept; train --questions {} trains on them",
+        "{} of {} questions ({}) are selected; train --questions {} trains on them",
         filtered.kept,
         filtered.questions,
         share(filtered.kept, &filtered),
@@ -148,12 +152,12 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn show_table(filtered: &Filtered, settings: &FilterSettings) {
+fn show_table(filtered: &FilterSummary, settings: &FilterSettings) {
     let samples = settings.num_generations;
     output::table(
-        [&format!("right of {samples}"), "questions", "share", "kept"],
+        [&format!("correct of {samples}"), "questions", "share", "selected"],
         filtered.by_num_correct.iter().enumerate().map(|(num_correct, &questions)| {
-            let kept = match (settings.keeps(num_correct), num_correct == samples) {
+            let selected = match (settings.keeps(num_correct), num_correct == samples) {
                 (true, _) => questions,
                 (false, true) => filtered.anchors,
                 (false, false) => 0,
@@ -162,12 +166,12 @@ fn show_table(filtered: &Filtered, settings: &FilterSettings) {
                 num_correct.to_string(),
                 questions.to_string(),
                 share(questions, filtered),
-                kept.to_string(),
+                selected.to_string(),
             ]
         }),
     );
 }
 
-fn share(part: usize, of: &Filtered) -> String {
+fn share(part: usize, of: &FilterSummary) -> String {
     output::percent(part as f64 / of.questions.max(1) as f64)
 }

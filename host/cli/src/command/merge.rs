@@ -1,4 +1,4 @@
-//! `corver-host merge`: a model with an adapter in its weights.
+//! `corver-host merge`: merges an adapter into a model's weights.
 
 use anyhow::{Context, Result};
 use corver_reward::config::{self, PolicyConfig};
@@ -14,7 +14,7 @@ pub fn run(args: &MergeArgs, json: bool) -> Result<()> {
     let mut layers = settings::layers(&args.settings, &[&args.policy])?;
     layers.add_own_part(); // the adapter
     let (settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
-    let model = parts::model(&policy)?;
+    let model = parts::policy_folder(&policy)?;
     let out = std::path::absolute(&args.out)
         .with_context(|| format!("the path {}", args.out.display()))?;
     policy::merge(&settings, &model, &args.adapter, &out)?;

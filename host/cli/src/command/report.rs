@@ -1,15 +1,15 @@
-//! `corver-host report`: runs → a page.
+//! `corver-host report`: writes a page about one or several runs.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use corver_report::{Run, page, report};
+use corver_report::{LoadedRun, page, report};
 use serde_json::json;
 
 use crate::args::ReportArgs;
 use crate::output;
 
-/// What a report is called, unless somebody says otherwise.
+/// Default file name of a report.
 const REPORT: &str = "report.html";
 
 pub fn run(args: &ReportArgs, json: bool) -> Result<()> {
@@ -21,9 +21,10 @@ pub fn run(args: &ReportArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Writes the page about these runs, and says where it is.
+/// Writes the page about these runs, and returns its path.
 pub fn write(folders: &[PathBuf], out: Option<&Path>) -> Result<PathBuf> {
-    let runs = folders.iter().map(|folder| Run::open(folder)).collect::<Result<Vec<_>, _>>()?;
+    let runs =
+        folders.iter().map(|folder| LoadedRun::open(folder)).collect::<Result<Vec<_>, _>>()?;
     let out = match (out, folders) {
         (Some(out), _) => out.to_owned(),
         (None, [folder]) => folder.join(REPORT),

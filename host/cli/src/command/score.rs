@@ -1,11 +1,11 @@
-//! `corver-host score`: completions → traces.
+//! `corver-host score`: scores completions and prints their traces.
 
 use anyhow::{Context, Result, bail};
 use corver_core::{
     Backends, Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers,
     SentenceScorer, Trace, Verdict, score,
 };
-use corver_eval::{Completions, read_completions};
+use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig};
 use corver_reward::parts::{self, Loader};
 use corver_settings::RewardSettings;
@@ -40,7 +40,7 @@ pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
 
 /// Scores completions and prints their traces.
 pub fn score_and_show(
-    completions: Completions,
+    completions: CompletionSet,
     extractor: Option<&ExtractorConfig>,
     settings: &RewardSettings,
     backends: &mut Backends<'_>,
@@ -51,7 +51,7 @@ pub fn score_and_show(
     let scored = scored(completions, extractor, settings, backends, sentence_scorer, graders)?;
     for completion in &scored.completions {
         let trace = &completion.trace;
-        let explained = Explained::of(trace, settings);
+        let explained = Explained::new(trace, settings);
         if json { output::json(&explained)? } else { show(trace, &explained.return_parts) }
     }
     Ok(())
@@ -59,7 +59,7 @@ pub fn score_and_show(
 
 /// Scores completions with their own triplets, or the extractor's.
 pub fn scored(
-    completions: Completions,
+    completions: CompletionSet,
     extractor: Option<&ExtractorConfig>,
     settings: &RewardSettings,
     backends: &mut Backends<'_>,
@@ -68,7 +68,7 @@ pub fn scored(
 ) -> Result<Scored> {
     let mut extractor: Box<dyn Extractor> = match (completions.triplets, extractor) {
         (Some(given), _) => Box::new(given),
-        (None, Some(config)) => Box::new(parts::extractor(config)?.1),
+        (None, Some(config)) => Box::new(parts::open_extractor(config)?.1),
         (None, None) => bail!("the completions have no triplets, and no extractor is named"),
     };
     let mut scorers = Scorers { extractor: extractor.as_mut(), backends, sentence_scorer, graders };
@@ -83,7 +83,7 @@ fn show(trace: &Trace, parts: &ReturnParts) {
     }
 }
 
-/// What a completion earned, and for what.
+/// Prints a completion's mean return and its parts.
 pub fn show_return(trace: &Trace, parts: &ReturnParts) {
     output::line(&trace.question);
     let ResponseGrades { judge, format } = &trace.response;
@@ -93,7 +93,7 @@ pub fn show_return(trace: &Trace, parts: &ReturnParts) {
     ));
 }
 
-/// What a sentence earned, and below it why.
+/// Prints a sentence's reward, and below it the counts, channels and note.
 pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
     let reward = verdict
         .and_then(|verdict| verdict.reward)
@@ -114,7 +114,7 @@ pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
     }
 }
 
-/// A query and its count.
+/// Prints a query and its count.
 pub fn show_lookup(Lookup { query, count }: &Lookup) {
     let found = count.occurrences.map_or("no answer".to_owned(), |found| found.to_string());
     let inexact = if count.is_exact() { "" } else { " (not exact)" };

@@ -1,16 +1,16 @@
-//! `corver-host serve`: rewards, for trainers that live elsewhere.
+//! `corver-host serve`: serves rewards over HTTP.
 
 use anyhow::{Context, Result};
 use corver_core::error_chain;
 use corver_core::sentence::split_sentences;
 use corver_corpus::OpenOptions;
 use corver_counts::Source;
-use corver_reward::check::{Checked, Text};
+use corver_reward::check::{CheckedText, Text};
 use corver_reward::config::{self, DemoOr, RewardConfig};
 use corver_reward::{Scorer, parts};
 use corver_serve::{
-    CountLimits, Limits, Metrics, Queue, QueueLimits, Refusal, between_batches, counts, get_reward,
-    score,
+    CountLimits, HttpError, Metrics, Queue, QueueLimits, ServerLimits, count_routes, reward_route,
+    score_route, unbatched_route,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -20,11 +20,11 @@ use crate::index_folder::{name_of, open_folder};
 use crate::server::bind;
 use crate::{output, settings};
 
-/// Passages of the corpus for a claim, at most.
+/// Largest number of passages per claim.
 const MAX_PASSAGES: usize = 20;
-/// Passages of a request, at most, if each sentence states one fact.
+/// Largest number of passages per request, if each sentence states one fact.
 const MAX_PASSAGES_IN_ALL: usize = 2_000;
-/// Sentences of a request, at most.
+/// Largest number of sentences per request.
 const MAX_SENTENCES: usize = 512;
 
 pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
@@ -37,7 +37,7 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         QueueLimits { completions: args.queue, batch: args.max_batch, ..QueueLimits::default() };
     let queue = Queue::start(scorer, Scorer::score, reward, of_queue, &mut metrics)?;
 
-    let limits = Limits {
+    let limits = ServerLimits {
         // A trainer is one address.
         connections_per_peer: args.server.connections_per_peer.unwrap_or(args.server.connections),
         request_bytes: usize::try_from(args.queue_bytes)
@@ -45,21 +45,28 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         ..args.server.limits()
     };
     let mut server = bind(&args.server, limits, metrics)?;
-    server.route([get_reward(&queue, args.strict), score(&queue)]);
-    server.route([between_batches(&queue, "/v1/check", of_queue.completion_bytes, CHECK, check)]);
-    if let [Source::Folder(path)] = parts::sources(&config.corpus.sources)?.as_slice() {
+    server.add_routes([reward_route(&queue, args.strict), score_route(&queue)]);
+    server.add_routes([unbatched_route(
+        &queue,
+        "/v1/check",
+        of_queue.completion_bytes,
+        CHECK,
+        check,
+    )]);
+    if let [Source::Folder(path)] = parts::resolve_sources(&config.corpus.sources)?.as_slice() {
         let corpus = open_folder(path, None, OpenOptions::default())?;
         let is_demo = matches!(config.corpus.sources[..], [DemoOr::Demo]);
-        server.route(counts(
+        server.add_routes(count_routes(
             corpus,
             &name_of(path, args.name.as_deref(), is_demo)?,
             CountLimits::default(),
         ));
     }
     let reported = queue.clone();
-    server.report(move || reported.health());
+    server.set_health(move || reported.health());
 
-    let interrupted = server.interrupted()?; // before anyone is told of the server
+    // A client may stop the server as soon as it knows the address.
+    let interrupted = server.interrupted()?;
     let url = format!("http://{}", server.address());
     if json {
         output::json(&json!({"url": url, "rule": rule}))?;
@@ -73,7 +80,8 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-const CHECK: &str = r#"{"texts": [{"text", "question"}], "passages"}, where "question" and "passages" may be left out"#;
+const CHECK: &str = "{\"texts\": [{\"text\", \"question\"}], \"passages\"}, \
+                     where \"question\" and \"passages\" are optional";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,37 +92,38 @@ struct CheckRequest {
 
 #[derive(Serialize)]
 struct CheckReply {
-    texts: Vec<Checked>,
+    texts: Vec<CheckedText>,
 }
 
-/// What `corver-host check --json` prints for each text.
+/// Checks the texts of a request, as `corver-host check --json` does.
 fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, Refusal> {
     let CheckRequest { texts, passages } = request;
-    let passages = passages.unwrap_or(usize::from(scorer.has_text()));
+    let passages = passages.unwrap_or(usize::from(scorer.has_passages()));
     if passages > MAX_PASSAGES {
-        return Err(Refusal::bad(format!(
+        return Err(HttpError::bad_request(format!(
             "\"passages\" is {passages}; at most {MAX_PASSAGES} are shown"
         )));
     }
     let sentences = texts.iter().map(|text| split_sentences(&text.text).count()).sum::<usize>();
     if sentences > MAX_SENTENCES {
-        return Err(Refusal::too_large(format!(
+        return Err(HttpError::too_large(format!(
             "{sentences} sentences; at most {MAX_SENTENCES} are checked at a time"
         )));
     }
     if passages * sentences > MAX_PASSAGES_IN_ALL {
         let message = format!(
-            "{passages} passages for each of {sentences} sentences; at most {MAX_PASSAGES_IN_ALL} in all"
+            "{passages} passages for each of {sentences} sentences; at most \
+             {MAX_PASSAGES_IN_ALL} in all"
         );
-        return Err(Refusal::too_large(message));
+        return Err(HttpError::too_large(message));
     }
-    if passages > 0 && !scorer.has_text() {
-        return Err(Refusal::bad(
+    if passages > 0 && !scorer.has_passages() {
+        return Err(HttpError::bad_request(
             "this server's index is on another one, which has no passages to show",
         ));
     }
     let checked = scorer
         .check(&texts, passages)
-        .map_err(|error| Refusal::failed(error_chain(error.as_ref())))?;
+        .map_err(|error| HttpError::internal(error_chain(error.as_ref())))?;
     Ok(CheckReply { texts: checked })
 }

@@ -1,4 +1,4 @@
-//! `corver-host sft`: a cold start on demonstrations.
+//! `corver-host sft`: fine-tunes an adapter on demonstrations.
 
 use std::path::Path;
 
@@ -22,20 +22,23 @@ use crate::settings;
 pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     let mut args = args.clone();
     if args.resume {
-        resumed::take_settings(&mut args.settings, args.out.as_deref());
+        resumed::load_saved_config(&mut args.settings, args.out.as_deref());
     }
     let mut layers = settings::layers(&args.settings, &[&args.policy])?;
     layers.add_own_part(); // the demonstrations
     let (mut settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
     let demonstrations = Demonstrations::read(&args.file)?;
     let steps = settings.sft.steps(demonstrations.all.len());
-    let model = parts::model(&policy)?;
+    let model = parts::policy_folder(&policy)?;
     let resolved =
         toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(&settings, &[])?));
+    manifest.set(
+        resumed::CONFIGURATION,
+        text_fingerprint(&resumed::fingerprint_settings(&settings, &[])?),
+    );
     manifest.set("model", fingerprint(&model)?);
     if let Some(adapter) = &policy.adapter {
         manifest.set("adapter", fingerprint(adapter)?);
@@ -50,14 +53,17 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     policy::choose_threads(&mut settings)?;
     let mut policy = policy::load_learner(&settings, &policy, &model)?;
     policy.set_system_prompt(&settings.policy.system_prompt);
-    demonstrations.check_lengths(&policy.lengths(&demonstrations.all)?, settings.sft.max_length)?;
+    demonstrations.check_lengths(
+        &policy.demonstration_lengths(&demonstrations.all)?,
+        settings.sft.max_length,
+    )?;
 
     let interrupt = Interrupt::listen()?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "sft"));
     let (run, steps_done) = if args.resume {
         let run = resumed::open(&path, &manifest, &resolved, &[])?;
         let steps_done = policy::resume(&mut policy, &run.checkpoints())?;
-        run.go_on(&resolved, steps_done, steps)?;
+        run.continue_to(&resolved, steps_done, steps)?;
         (run, steps_done)
     } else {
         (RunDir::create(&path, &resolved, &manifest)?, 0)
@@ -87,26 +93,27 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
         let [step, loss, seconds] = ["step", "loss", "step_time"].map(number);
         output::note(&bar, &format!("step {step:>3}/{steps}  loss {loss:.4}  {seconds:.2} s"));
         bar.inc(1);
-        !interrupt.asked()
+        !interrupt.is_requested()
     });
     bar.finish_and_clear();
-    let go_on = format!(
-        "`corver-host sft {} --out {} --resume` goes on",
+    let resume = format!(
+        "`corver-host sft {} --out {} --resume` resumes it",
         args.file.display(),
         path.display()
     );
     match trained {
         Err(SftError::Stopped { step }) => {
-            output::note(&bar, &format!("stopped after step {step} of {steps}; {go_on}"));
+            output::note(&bar, &format!("stopped after step {step} of {steps}; {resume}"));
             Ok(())
         }
         trained => {
-            show(&trained.with_context(|| format!("the run is unfinished; {go_on}"))?, &run, json)
+            show(&trained.with_context(|| format!("the run is unfinished; {resume}"))?, &run, json)
         }
     }
 }
 
-/// How the policy learns from demonstrations: nothing of it is about rewards.
+/// Returns the update settings of SFT: one pass per batch, and the defaults for what only rewards
+/// use.
 fn learning(settings: &Settings, steps: usize) -> LearnSettings {
     LearnSettings {
         algorithm: Algorithm::Grpo,
@@ -126,10 +133,11 @@ fn show(summary: &SftSummary, run: &RunDir, json: bool) -> Result<()> {
     }
     let SftSummary { demonstrations, steps, loss_first, loss_last, seconds_total } = summary;
     output::line(format_args!(
-        "{demonstrations} demonstrations in {steps} steps, {seconds_total:.0} s: loss {loss_first:.3} → {loss_last:.3} nats a token"
+        "{demonstrations} demonstrations in {steps} steps, {seconds_total:.0} s: \
+         loss {loss_first:.3} → {loss_last:.3} nats per token"
     ));
     output::line(format_args!(
-        "train --set policy.adapter={} goes on from there",
+        "train --set policy.adapter={} continues from it",
         adapter.display()
     ));
     Ok(())

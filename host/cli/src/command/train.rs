@@ -1,4 +1,4 @@
-//! `corver-host train`.
+//! `corver-host train`: trains a policy with a reward rule.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use corver_core::{Backends, Decoding, Estimator, Graders, Learner, Scorers, StepSettings};
 use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
-use corver_inference::extract::Extractor;
+use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_reward::plugin;
 use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::{ChatPrices, PriceSection, Settings};
 use corver_train::{
-    Observer, Plan, Prices, RewardNames, Summary, SystemPrompts, TrainError, train,
+    Observer, Prices, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train,
 };
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
@@ -32,9 +32,9 @@ use crate::resumed;
 use crate::scoring::ScoringConfig;
 use crate::settings;
 
-/// The settings that a resumed run may have changed: it may go on for longer (the second is the
-/// same number, for the schedule), with another server of the same model, and with more money for
-/// its verifier's replies. The last section is not about training.
+/// Settings that may change when a run is resumed: its length (`update.total_steps` repeats it for
+/// the schedule), the server of the same model, the endpoint and budget of the chat model, and
+/// `check`, which is not about training.
 const FREE: [&str; 20] = [
     "run.steps",
     "update.total_steps",
@@ -57,14 +57,14 @@ const FREE: [&str; 20] = [
     "verify.price",
     "check",
 ];
-/// The entry of a manifest that has the seed; the configuration has it too.
+/// Manifest entry with the seed, which the configuration has too.
 const SEED: &str = "seed";
 
 pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     if args.dry_run {
-        return show_plan(&Prepared::of(args)?, json);
+        return show_plan(&PreparedRun::of(args)?, json);
     }
-    let Some((summary, run)) = train_once(args, &Surroundings::default())? else { return Ok(()) };
+    let Some((summary, run)) = train_once(args, &SweepContext::default())? else { return Ok(()) };
     if json {
         output::json(&summary)?;
     } else {
@@ -72,7 +72,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     }
     let report = report::write(std::slice::from_ref(&run), None).with_context(|| {
         format!(
-            "the run is finished; its report is not, and `corver-host report {}` writes it",
+            "the run is finished, but not its report; `corver-host report {}` writes it",
             run.display()
         )
     })?;
@@ -82,7 +82,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Parts of a training run; nothing that it needs is optional.
+/// Parts of a training run.
 pub struct TrainConfig {
     /// Model, adapter and engine.
     pub policy: PolicyConfig,
@@ -90,12 +90,12 @@ pub struct TrainConfig {
     pub train: TrainSets,
     /// Questions to evaluate with.
     pub eval: EvalSet,
-    /// Extractor, rules, and what answers them.
+    /// Extractor, rules, and the corpus and capabilities that answer them.
     pub scoring: ScoringConfig,
 }
 
 impl TrainConfig {
-    /// Resolves every part; with --replay neither corpus nor verifiers are needed.
+    /// Resolves every part; with --replay neither corpus nor backends are needed.
     pub fn resolve(
         recording: &RecordingArgs,
         settings: &mut Settings,
@@ -109,26 +109,26 @@ impl TrainConfig {
     }
 }
 
-/// A run before anything large is loaded.
-struct Prepared {
+/// A run with resolved settings and a memory plan, before anything large is loaded.
+struct PreparedRun {
     config: TrainConfig,
-    /// Settings that the run keeps in its folder.
+    /// Settings that the run saves in its folder.
     settings: Settings,
     model: PathBuf,
     memory: Option<MemoryPlan>,
 }
 
-impl Prepared {
+impl PreparedRun {
     fn of(args: &TrainArgs) -> Result<Self> {
         let mut args = args.clone();
         if args.resume {
-            resumed::take_settings(&mut args.settings, args.out.as_deref());
+            resumed::load_saved_config(&mut args.settings, args.out.as_deref());
         }
         let settings = settings::load(&args.settings, &args.flags())?;
         let (mut settings, config) = config::resolve_with(settings, |settings, problems| {
             TrainConfig::resolve(&args.recording, settings, problems)
         })?;
-        let model = parts::model(&config.policy)?;
+        let model = parts::policy_folder(&config.policy)?;
         let memory = policy::plan_memory(&mut settings, &config.policy, &model)?;
         policy::choose_threads(&mut settings)?;
         Ok(Self { config, settings, model, memory })
@@ -139,8 +139,8 @@ impl Prepared {
     }
 }
 
-fn show_plan(prepared: &Prepared, json: bool) -> Result<()> {
-    let Prepared { settings, memory, .. } = prepared;
+fn show_plan(prepared: &PreparedRun, json: bool) -> Result<()> {
+    let PreparedRun { settings, memory, .. } = prepared;
     if json {
         return output::json(&json!({ "settings": settings, "memory": memory }));
     }
@@ -150,51 +150,54 @@ fn show_plan(prepared: &Prepared, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What a run that is one of several is told.
+/// Shared state of a sweep over arms and seeds.
 #[derive(Default)]
-pub struct Surroundings<'a> {
-    /// What breaks off all of them; a run alone listens for its own.
+pub struct SweepContext<'a> {
+    /// Interrupt of the whole sweep. `None`: the run listens for its own.
     pub interrupt: Option<&'a Interrupt>,
-    /// A run that must have begun with the same model, data, rule and index; only the seed may be
-    /// another.
+    /// Folder of an earlier run of the same arm: model, data, rule and index must be the same, and
+    /// only the seed may differ. `None`: this is the arm's first run.
     pub like: Option<&'a Path>,
 }
 
-/// A run but for its policy: whatever can fail at once does so before anything large is loaded.
-struct Opened {
-    prepared: Prepared,
+/// A run with every part open except the policy, so that errors surface before it is loaded.
+struct OpenedRun {
+    prepared: PreparedRun,
     plan: Plan,
     rules: SentenceRules,
     graders: Graders,
     /// Not recorded yet.
     backends: Backends<'static>,
     extractor: Extractor,
-    /// What decides the run.
+    /// Fingerprints of everything that decides the run's result.
     manifest: RunManifest,
 }
 
-impl Opened {
+impl OpenedRun {
     fn of(args: &TrainArgs) -> Result<Self> {
-        let prepared = Prepared::of(args)?;
-        let Prepared { config, settings, model, .. } = &prepared;
+        let prepared = PreparedRun::of(args)?;
+        let PreparedRun { config, settings, model, .. } = &prepared;
         let device = policy::find_device(settings.run.device)?;
         let loader = Loader::new(&config.scoring.rules)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let plan = plan(config, settings, &rules.name)?;
+        plan.step.estimator.check_credit(rules.credit()).map_err(anyhow::Error::from_boxed)?;
         plan.check()?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;
         parts::check_granted(&backends, &rules, &graders)?;
-        let (extractor_folder, extractor) = parts::extractor(&config.scoring.extractor)?;
+        let (extractor_folder, extractor) = parts::open_extractor(&config.scoring.extractor)?;
 
         let mut manifest = RunManifest::default();
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-        manifest
-            .set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(settings, &FREE)?));
+        manifest.set(
+            resumed::CONFIGURATION,
+            text_fingerprint(&resumed::fingerprint_settings(settings, &FREE)?),
+        );
         manifest.set("plugin", &rules.hash);
         manifest.set("judge", grader_fingerprint(config.scoring.rules.judge.as_ref())?);
         manifest.set("format", grader_fingerprint(config.scoring.rules.format.as_ref())?);
-        origin.tell(&mut manifest)?;
+        origin.record_in(&mut manifest)?;
         manifest.set("extractor", fingerprint(&extractor_folder)?);
         if let Some(prompt) = &config.scoring.extractor.prompt {
             manifest.set("extractor's prompt", fingerprint(prompt)?);
@@ -212,44 +215,48 @@ impl Opened {
         Ok(Self { prepared, plan, rules, graders, backends, extractor, manifest })
     }
 
-    /// Whether the run in `like` began with the same, its seed aside.
+    /// Fails if the run in `like` has another manifest, apart from its seed.
     fn check_like(&self, like: &Path) -> Result<()> {
-        let differs = || format!("a run like the one in {} cannot be repeated", like.display());
-        self.manifest.check(like, &[SEED, resumed::CONFIGURATION]).with_context(differs)
+        self.manifest
+            .check(like, &[SEED, resumed::CONFIGURATION])
+            .with_context(|| format!("the run in {} cannot be repeated", like.display()))
     }
 }
 
-/// Whether a run with these arguments would begin with the same model, data, rule and index as the
-/// one in `like`.
+/// Fails if a run with these arguments would have another model, data, rule or index than the one in
+/// `like`.
 pub fn check_like(args: &TrainArgs, like: &Path) -> Result<()> {
-    Opened::of(args)?.check_like(like)
+    OpenedRun::of(args)?.check_like(like)
 }
 
-/// One run, and its folder; `None` where an interrupt stopped it, which is said.
+/// Trains one run, and returns its summary and folder; `None` if it was interrupted, after a note on
+/// how to resume.
 pub fn train_once(
     args: &TrainArgs,
-    surroundings: &Surroundings<'_>,
+    sweep: &SweepContext<'_>,
 ) -> Result<Option<(Summary, PathBuf)>> {
-    let opened = Opened::of(args)?;
-    if let Some(like) = surroundings.like {
+    let opened = OpenedRun::of(args)?;
+    if let Some(like) = sweep.like {
         opened.check_like(like)?;
     }
-    let Opened { prepared, plan, mut rules, mut graders, backends, mut extractor, manifest } =
+    let OpenedRun { prepared, plan, mut rules, mut graders, backends, mut extractor, manifest } =
         opened;
     let resolved = prepared.as_toml()?;
-    let Prepared { config, settings, model, memory } = prepared;
+    let PreparedRun { config, settings, model, memory } = prepared;
 
     let engine = engine::open(&settings, &config.policy, &model)?;
     let mut policy = policy::load_learner(&settings, &config.policy, &model)?;
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train.questions, &plan.step.sampling)?;
-    // From here on there is something to go on with.
-    let interrupt =
-        surroundings.interrupt.map_or_else(Interrupt::listen, |interrupt| Ok(interrupt.clone()))?;
+    // Listens only now: before, there is no run to resume, so Ctrl-C may simply exit.
+    let interrupt = match sweep.interrupt {
+        Some(interrupt) => interrupt.clone(),
+        None => Interrupt::listen()?,
+    };
     let (run, steps_done) =
         open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
-    let mut backends = recording::recorded(&args.recording, args.resume, backends)?;
-    policy.keep_failures(run.path());
+    let mut verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
+    policy.dump_failed_batches_to(run.path());
     let mut scorers = Scorers {
         extractor: &mut extractor,
         backends: &mut backends,
@@ -277,17 +284,17 @@ pub fn train_once(
     );
     let trained = train(policy.as_mut(), &mut scorers, &plan, &run, steps_done, &mut screen);
     screen.bar.finish_and_clear();
-    let go_on = format!("`corver-host train --out {} --resume` goes on", run.path().display());
+    let resume = format!("`corver-host train --out {} --resume` resumes it", run.path().display());
     match trained {
         Err(TrainError::Stopped { step }) => {
             output::note(
                 &screen.bar,
-                &format!("stopped after step {step} of {}; {go_on}", plan.steps),
+                &format!("stopped after step {step} of {}; {resume}", plan.steps),
             );
             Ok(None)
         }
         trained => {
-            let summary = trained.with_context(|| format!("the run is unfinished; {go_on}"))?;
+            let summary = trained.with_context(|| format!("the run is unfinished; {resume}"))?;
             Ok(Some((summary, run.path().to_owned())))
         }
     }
@@ -301,12 +308,12 @@ fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
     }
 }
 
-fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<Plan> {
+fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPlan> {
     let rules = &config.scoring.rules;
     let eval_prompt = &settings.eval.system_prompt;
     let PriceSection { count, nli, passages } = settings.verify.price;
     let ChatPrices { prompt, completion } = settings.verify.chat.prices;
-    Ok(Plan {
+    Ok(TrainPlan {
         train: config.train.read(settings.run.seed)?,
         eval: config.eval.read()?,
         steps: settings.run.steps,
@@ -315,10 +322,10 @@ fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<Plan> {
         step: StepSettings {
             sampling: settings.rollout,
             rewards: settings.reward,
-            estimator: Estimator::of(&settings.update, settings.advantage),
+            estimator: Estimator::new(&settings.update, settings.advantage),
         },
         evaluate: settings.eval.answers,
-        truth: config.eval.truth(),
+        facts: config.eval.truth(),
         prompts: SystemPrompts {
             train: settings.policy.system_prompt.clone(),
             eval_raw: eval_prompt.clone(),
@@ -353,30 +360,36 @@ fn open_run(
     }
     let run = resumed::open(&path, manifest, resolved, &FREE)?;
     let steps_done = policy::resume(policy, &run.checkpoints())?;
-    run.go_on(resolved, steps_done, steps)?;
+    run.continue_to(resolved, steps_done, steps)?;
     Ok((run, steps_done))
 }
 
-/// A progress bar on a terminal, a line per step elsewhere.
+/// Progress of a run: a bar on a terminal, and a line per step.
 struct Screen {
     bar: ProgressBar,
     interrupt: Interrupt,
-    told: Cell<bool>,
+    /// True once the interrupt has been reported.
+    is_reported: Cell<bool>,
 }
 
 impl Screen {
     fn new(steps: usize, steps_done: usize, interrupt: Interrupt) -> Self {
         let bar = output::progress(steps as u64, "training");
         bar.set_position(steps_done as u64);
-        Self { bar, interrupt, told: Cell::new(false) }
+        Self { bar, interrupt, is_reported: Cell::new(false) }
     }
 
-    /// Shows how far a sampling is, and breaks it off after an interrupt.
+    /// Returns a callback that shows decoding progress, and stops decoding after an interrupt.
     fn watch(&self) -> impl FnMut(Decoding) -> ControlFlow<()> + 'static {
-        let (mut show, interrupt) = (output::decoding(&self.bar), self.interrupt.clone());
+        let mut show = output::decoding(&self.bar);
+        let interrupt = self.interrupt.clone();
         move |decoding| {
             show(decoding);
-            if interrupt.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if interrupt.is_requested() {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         }
     }
 }
@@ -411,7 +424,8 @@ impl Observer for Screen {
             number("reward"),
             supported.map_or("–".to_owned(), output::percent),
             number("completions/mean_length"),
-            metrics.get("kl").and_then(Value::as_f64).unwrap_or(0.0).max(0.0), // rounding can make it −0
+            // Rounding can make it −0.
+            metrics.get("kl").and_then(Value::as_f64).unwrap_or(0.0).max(0.0),
             number("step_time"),
         );
         output::note(&self.bar, &line);
@@ -419,18 +433,18 @@ impl Observer for Screen {
     }
 
     fn should_stop(&self) -> bool {
-        let asked = self.interrupt.asked();
-        if asked && !self.told.replace(true) {
+        let stop = self.interrupt.is_requested();
+        if stop && !self.is_reported.replace(true) {
             output::note(
                 &self.bar,
-                "interrupted: what is not finished is left; Ctrl-C again ends at once",
+                "interrupted; writing a checkpoint, press Ctrl-C again to exit now",
             );
         }
-        asked
+        stop
     }
 }
 
-fn show(summary: &Summary, run: &Path) {
+fn show(summary: &RunSummary, run: &Path) {
     let [before, after] = [&summary.before, &summary.after].map(Option::as_ref);
     let mut rows = Vec::new();
     for figure in
@@ -443,8 +457,8 @@ fn show(summary: &Summary, run: &Path) {
         output::line(OF_AN_ANSWER);
     }
     let lambdas = [summary.lambda_corver, summary.lambda_judge, summary.lambda_format];
-    let paid_by = summary.rewards.with_weights(lambdas);
-    output::line(format_args!("{paid_by}, seed {}", summary.seed));
+    let channels = summary.rewards.with_weights(lambdas);
+    output::line(format_args!("{channels}, seed {}", summary.seed));
     output::line(format_args!(
         "{} steps of {:.2} s ({:.0} ms of it reward), {:.0} s in all; everything is in {}",
         summary.steps,

@@ -1,4 +1,4 @@
-/** {{type}}: is the answer one of the golds, and nothing more? */
+/** {{type}}: an answer judge that accepts an answer if it equals a gold. */
 
 import { grade, number, responseRule } from 'corver-sdk';
 
@@ -7,8 +7,8 @@ export default responseRule({
   version: '0.1.0',
   summary: '{{summary}}', // the host shows it
   settings: {
-    right: number(2, 'The reward of a right answer.'),
-    wrong: number(-1, 'The reward of any other, and of none.'),
+    right: number(2, 'Reward of a right answer.'),
+    wrong: number(-1, 'Reward of a wrong or missing answer.'),
   },
 
   grade({ right, wrong }, completion, corpus) {

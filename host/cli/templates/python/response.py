@@ -1,23 +1,23 @@
-"""{{type}}: is the answer one of the golds, and nothing more?"""
+"""{{type}}: an answer judge that accepts an answer if it equals a gold."""
 
 from dataclasses import dataclass
 
-from corver_sdk import Completion, Corpus, grade, response_rule, setting
+from corver_sdk import Completion, Corpus, Grade, response_rule, setting
 
 
 @dataclass
 class {{type}}:
-    """Pays an answer that is a gold, whatever its capitals."""
+    """Rewards an answer that equals a gold, in any case."""
 
-    right: float = setting(2.0, "The reward of a right answer.")
-    wrong: float = setting(-1.0, "The reward of any other, and of none.")
+    right: float = setting(2.0, "Reward of a right answer.")
+    wrong: float = setting(-1.0, "Reward of a wrong or missing answer.")
 
-    def grade(self, completion: Completion, corpus: Corpus):
+    def grade(self, completion: Completion, corpus: Corpus) -> Grade:
         answer = completion.answer.lower()
         if not answer:
-            return grade(self.wrong, "NOT_ATTEMPTED")
+            return Grade(self.wrong, "NOT_ATTEMPTED")
         is_right = any(gold.strip().lower() == answer for gold in completion.golds)
-        return grade(self.right, "GOOD") if is_right else grade(self.wrong, "BAD")
+        return Grade(self.right, "GOOD") if is_right else Grade(self.wrong, "BAD")
 
 
 rule = response_rule({{type}}, name="{{name}}", version="0.1.0")

@@ -1,30 +1,31 @@
-"""{{type}}: does the corpus attest the sentence's first fact?"""
+"""{{type}}: a reward for sentences whose first fact the corpus attests."""
 
 from dataclasses import dataclass
 
-from corver_sdk import Corpus, Sentence, abstain, sentence_rule, setting, valid_triplets, verdict, word_query
+from corver_sdk import Corpus, Sentence, Verdict, sentence_rule, setting, valid_triplets, word_query
 
 
 @dataclass
 class {{type}}:
-    """Pays a sentence whose first fact the corpus attests."""
+    """Rewards a sentence if the corpus attests its first fact."""
 
-    noise_floor: int = setting(0, "Counts up to this one are noise, in occurrences.")
-    attested: float = setting(0.1, "The reward of a fact that is attested.")
-    unattested: float = setting(-0.3, "The reward of a fact that is not.")
+    noise_floor: int = setting(0, "Counts up to this number are noise, occurrences.")
+    attested: float = setting(0.1, "Reward of an attested fact.")
+    unattested: float = setting(-0.3, "Reward of an unattested fact.")
 
-    def score(self, sentence: Sentence, corpus: Corpus):
+    def score(self, sentence: Sentence, corpus: Corpus) -> Verdict:
         valid = valid_triplets(sentence)
         if not valid:
-            return abstain("no valid triplet")
-        place, triplet = valid[0]
-        query = word_query(triplet, enough=self.noise_floor + 1)
+            return Verdict.abstain("no valid triplet")
+        index, triplet = valid[0]
+        query = word_query(triplet, limit=self.noise_floor + 1)
         if query is None:
-            return abstain("fewer than two content words")
-        count = corpus.count(query)  # the first time round, this asks the host and stops here
+            return Verdict.abstain("fewer than two content words")
+        count = corpus.count(query)  # without a reply yet, the method ends here
         if count is None:
-            return abstain("the corpus cannot count this")
-        return verdict(self.attested if count > self.noise_floor else self.unattested, triplet=place, count=count)
+            return Verdict.abstain("the corpus cannot count this")
+        reward = self.attested if count > self.noise_floor else self.unattested
+        return Verdict(reward, triplet=index, count=count)
 
 
 rule = sentence_rule({{type}}, name="{{name}}", version="0.1.0")

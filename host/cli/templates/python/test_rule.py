@@ -10,8 +10,8 @@ PARIS = sentence("Paris is in Peru.", [("Paris", "is in", "Peru")])
 
 class {{type}}Test(unittest.TestCase):
     def test_unattested_triplet_is_penalised(self):
-        judged = run(rule, PARIS, counts({"Paris AND Peru": 0}))
-        self.assertEqual((judged.reward, judged.count, judged.triplet), (-0.3, 0, 0))
+        scored = run(rule, PARIS, counts({"Paris AND Peru": 0}))
+        self.assertEqual((scored.reward, scored.count, scored.triplet), (-0.3, 0, 0))
 
     def test_count_at_noise_floor_is_penalised(self):
         settings = {"noise_floor": 5}

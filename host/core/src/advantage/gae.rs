@@ -7,17 +7,16 @@
 //! ```
 //!
 //! P_t is the token's own reward; S_t = R_t − P_t is the rest of its return, which it shares with
-//! other tokens. A token reward is an immediate reward: the tokens before it share in it, as in PPO
-//! on rewards. V_t is the critic's value before token t. Without token rewards and with λ = 1 an
+//! other tokens. A token reward is an immediate reward: the tokens before it share it, as in PPO. V_t is the critic's value before token t. Without token rewards and with λ = 1 an
 //! advantage is R_t − V_t: credit stays with the tokens of the return. With a smaller λ the critic's
 //! later values replace later rewards.
 
-/// γ and λ.
+/// Discount and decay of generalised advantage estimation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GaeSettings {
-    /// γ, how much a later reward is worth.
+    /// γ, the discount of later rewards, 0 to 1.
     pub gamma: f64,
-    /// λ, how far an advantage looks ahead before it trusts the critic.
+    /// λ, the decay of later TD errors, 0 to 1: a smaller one relies more on the critic.
     pub lambda: f64,
 }
 
@@ -70,7 +69,7 @@ mod tests {
 
     #[test]
     fn gae_propagates_token_reward_backwards() {
-        // R = [1, 1, 3, 1] with a point of 2 at the third token and V = 0: r = [0, 0, 2, 1] with γ
+        // R = [1, 1, 3, 1] with a token reward of 2 at the third token and V = 0: r = [0, 0, 2, 1] with γ
         // = 1. By hand, with λ = ½: A₃ = 1, A₂ = 2 + ½·1, A₁ = ½·2.5, A₀ = ½·1.25.
         let settings = GaeSettings { gamma: 1.0, lambda: 0.5 };
         let got = gae(&[1.0, 1.0, 3.0, 1.0], &[0.0, 0.0, 2.0, 0.0], &[0.0; 4], &settings);

@@ -6,7 +6,7 @@
 //!
 //! (Paper, Eq. advantage.) The spread is that of the R_k and not of the tokens: where all R_k of a
 //! group coincide while tokens differ, advantages reach the thousands.
-//! [`AdvantageSettings::min_spread`] can skip such groups; by default they are kept, as published.
+//! [`AdvantageSettings::min_spread`] can skip such groups; by default none is skipped, as published.
 
 use crate::{AdvantageSettings, ScaleRewards};
 

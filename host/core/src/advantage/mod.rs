@@ -1,10 +1,10 @@
-//! Stage 8: returns → advantages, one file for each way to do it.
+//! Stage 8: returns → advantages, one file per estimator.
 //!
 //! ```text
 //! grpo        against the group's mean, over its spread (the paper's)
 //! reinforce   against the mean of the batch
 //! rloo        against the mean of the group's other completions
-//! gae         against what a critic expects, for PPO
+//! gae         against the values of a critic, for PPO
 //! pairs       the best of a group against the worst, for DPO
 //! signs       signs that a rule gives to any of them
 //! ```
@@ -21,7 +21,7 @@ mod signs;
 use serde::Serialize;
 
 use crate::stats::{mean, unbiased_std};
-use crate::{AdvantageSettings, BoxError, ScaleRewards, ScoredCompletion};
+use crate::{AdvantageSettings, BoxError, CreditKind, ScaleRewards, ScoredCompletion};
 
 pub use gae::{GaeSettings, gae, whiten};
 pub use grpo::{baselines, normalize};
@@ -84,10 +84,10 @@ impl Baseline {
     }
 }
 
-/// Estimator of advantages.
+/// A way to compute the training signal from returns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Estimator {
-    /// See [`normalize`].
+    /// R_t less the mean R_j of the group, over their standard deviation: see [`normalize`].
     Grpo(AdvantageSettings),
     /// R_t less the mean R_k of the batch.
     Reinforce,
@@ -123,7 +123,12 @@ impl Estimator {
         values: Option<&[Vec<f64>]>,
         num_generations: usize,
     ) -> Result<Signal, BoxError> {
-        self.check(completions)?;
+        if completions.iter().any(ScoredCompletion::has_token_rewards) {
+            self.check_credit(CreditKind::TokenRewards)?;
+        }
+        if completions.iter().any(ScoredCompletion::has_signs) {
+            self.check_credit(CreditKind::AdvantageSign)?;
+        }
         let mean_returns = mean_returns(completions);
         if *self == Self::Pairs {
             return Ok(Signal::Pairs(pairs(&mean_returns, num_generations)));
@@ -138,18 +143,20 @@ impl Estimator {
         Ok(Signal::Advantages(advantages))
     }
 
-    /// Refuses rewards that the estimator cannot pass on.
-    fn check(&self, completions: &[ScoredCompletion]) -> Result<(), BoxError> {
-        let has_token_rewards =
-            completions.iter().any(|one| one.token_rewards.iter().any(|&reward| reward != 0.0));
-        if has_token_rewards && matches!(self, Self::Grpo(_) | Self::Reinforce | Self::Rloo) {
-            return Err("the rule rewards single tokens, which only PPO's advantages (GAE) lead \
-                        back to the tokens before them: set `update.algorithm = \"ppo\"`"
+    /// Rejects a rule whose credit the estimator cannot use.
+    ///
+    /// # Errors
+    /// As [`Self::signal`].
+    pub fn check_credit(&self, credit: CreditKind) -> Result<(), BoxError> {
+        let has_baseline = matches!(self, Self::Grpo(_) | Self::Reinforce | Self::Rloo);
+        if credit == CreditKind::TokenRewards && has_baseline {
+            return Err("the rule rewards single tokens, which needs PPO's advantages (GAE): set \
+                        `update.algorithm = \"ppo\"`"
                 .into());
         }
-        if *self == Self::Pairs && completions.iter().any(ScoredCompletion::has_signs) {
-            return Err("the rule labels sentences, and DPO prefers whole completions: choose \
-                        another `update.algorithm`"
+        if credit == CreditKind::AdvantageSign && *self == Self::Pairs {
+            return Err("the rule sets signs of advantages, and DPO has none: choose another \
+                        `update.algorithm`"
                 .into());
         }
         Ok(())
@@ -161,10 +168,9 @@ impl Estimator {
         completions: &[ScoredCompletion],
         values: Option<&[Vec<f64>]>,
     ) -> Result<Advantages, BoxError> {
-        const NO_CRITIC: &str = "the policy has no critic that says what it expects of each token";
-        let (Self::Gae(settings), Some(values)) = (self, values) else {
-            return Err(NO_CRITIC.into());
-        };
+        const NO_CRITIC: &str = "the policy has no critic that estimates a value for each token";
+        let Self::Gae(settings) = self else { return Err(NO_CRITIC.into()) };
+        let Some(values) = values else { return Err(NO_CRITIC.into()) };
         if values.len() != completions.len() {
             return Err(NO_CRITIC.into());
         }
@@ -191,9 +197,9 @@ impl Estimator {
     pub fn baselines(&self, mean_returns: &[f64], num_generations: usize) -> Option<Vec<Baseline>> {
         match self {
             Self::Grpo(settings) => {
-                let of_groups = baselines(mean_returns, num_generations, settings);
-                let of_completion = |index: usize| of_groups[index / num_generations];
-                Some((0..mean_returns.len()).map(of_completion).collect())
+                let groups = baselines(mean_returns, num_generations, settings);
+                let indices = 0..mean_returns.len();
+                Some(indices.map(|index| groups[index / num_generations]).collect())
             }
             Self::Reinforce => Some(reinforce::baselines(mean_returns, num_generations)),
             Self::Rloo => Some(rloo::baselines(mean_returns, num_generations)),
@@ -240,7 +246,7 @@ impl Estimator {
     }
 }
 
-/// Returns every token's return against the baseline of its completion.
+/// Returns the advantages of all tokens against the baselines of their completions.
 fn subtract_baselines(completions: &[ScoredCompletion], baselines: &[Baseline]) -> Advantages {
     let mut values = Vec::with_capacity(completions.len());
     for (completion, baseline) in completions.iter().zip(baselines) {

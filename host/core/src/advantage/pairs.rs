@@ -4,9 +4,9 @@
 /// Two completions of a group, by their index in the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair {
-    /// The better one.
+    /// Completion with the largest R_k of the group.
     pub chosen: usize,
-    /// The worse one.
+    /// Completion with the smallest R_k of the group.
     pub rejected: usize,
 }
 

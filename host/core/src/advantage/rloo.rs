@@ -4,8 +4,8 @@
 //! A_t = R_t − 1/(G − 1) · Σ_{j ≠ k} R_j,   for the tokens of completion k of a group of G
 //! ```
 //!
-//! The baseline knows nothing of the completion itself, so it has no bias. Nothing is divided by a
-//! spread.
+//! The baseline does not depend on the completion itself, so it has no bias. Nothing is divided by
+//! a spread.
 
 use super::Baseline;
 use crate::stats::unbiased_std;

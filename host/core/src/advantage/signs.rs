@@ -1,13 +1,13 @@
-//! Advantages that take the signs of labels, after they were made (FSPO).
+//! Advantages that take the signs of a rule (FSPO).
 
-/// Gives the advantages of one completion the signs of its tokens, both `[T]`: see [`signed`].
+/// Sets the signs of the advantages of one completion, both `[T]`: see [`signed`].
 pub fn take_signs(advantages: &mut [f64], signs: &[i8]) {
     for (advantage, sign) in advantages.iter_mut().zip(signs) {
         *advantage = signed(*advantage, *sign);
     }
 }
 
-/// Returns the advantage with this sign, 1 or −1; with 0 it keeps its own.
+/// Returns the advantage with this sign, 1 or −1; unchanged for 0.
 #[must_use]
 pub fn signed(advantage: f64, sign: i8) -> f64 {
     if f64::from(sign) * advantage < 0.0 { -advantage } else { advantage }

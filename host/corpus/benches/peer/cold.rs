@@ -1,5 +1,5 @@
-//! What a query costs when nothing of the index is in memory: each is asked of an index that was
-//! just opened, and whose files the system was told to forget.
+//! Cost of a query with a cold index: each query runs on an index that was just opened, and whose
+//! files were dropped from the page cache.
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,8 +18,8 @@ pub struct Cold {
     pub nanoseconds: u64,
 }
 
-/// Asks some queries one by one, each in a fresh state. `pages` counts for both engines alike.
-/// Nobody else may have the index open: the system keeps mapped pages.
+/// Counts queries one by one, each with a cold index. `pages` counts for both engines alike.
+/// No other process may have the index open: the system keeps mapped pages.
 pub fn ask(path: &Path, queries: &[Query], pages: &mut Official) -> Vec<Cold> {
     let mut ask_one = |query: &Query| {
         forget(path);

@@ -1,4 +1,4 @@
-//! From times per query to percentiles, ratios and the table.
+//! Percentiles and ratios of times per query, and tables of them.
 
 use std::ops::Range;
 
@@ -46,16 +46,16 @@ pub struct Spread {
     pub longest: f64,
 }
 
-/// One promise, and whether it is kept.
+/// A ratio to the official engine, with its required value.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ratio {
     pub what: &'static str,
     pub ours: f64,
     pub theirs: f64,
     pub unit: &'static str,
-    /// How many times better ours is.
+    /// Factor by which ours is better.
     pub ratio: f64,
-    /// What it should at least be.
+    /// Required value of the ratio.
     pub bar: f64,
     pub met: bool,
 }
@@ -105,7 +105,7 @@ impl Ratio {
     }
 }
 
-/// Three significant digits, as whole numbers from 100 on.
+/// Formats a number with three significant digits, as an integer from 100 on.
 pub fn digits(value: f64) -> String {
     match value {
         100.0.. => format!("{value:.0}"),

@@ -6,10 +6,9 @@
 //! with JSONL files and the `tokenizer.json` to index them with, and the queries are drawn from the
 //! index. Results go to `target/bench/corpus.json`.
 //!
-//! How it is measured: one thread; the page cache is warm, and both engines have answered every
-//! query before, ours so often that it keeps what it is going to keep. Both take turns at each
-//! group of queries, a few passes at a time; each call is timed on its own, and the least time of a
-//! query counts. The official engine is called through the class that its C++ extension exports, so
+//! Method: one thread; the page cache is warm, and both engines have answered every query before, ours
+//! until its cache is filled. Both alternate on each group of queries, with a few passes at a time.
+//! Each call is timed by itself, and the shortest time of a query counts. The official engine is called through the class that its C++ extension exports, so
 //! its times hold the conversion of the arguments; ours hold the clock's own twenty nanoseconds.
 #![allow(clippy::print_stdout)] // the tables are what the command is for
 
@@ -29,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use cold::Cold;
 use corver_corpus::{
-    BuildOptions, CnfCount, CnfOptions, Index, Info, Mode, OpenOptions, Tokenizer, build,
+    BuildOptions, CnfCount, CnfOptions, Index, IndexInfo, Mode, OpenOptions, Tokenizer, build,
 };
 use figures::{Ratio, Times, digits, table};
 use mix::{Ask, Query};
@@ -37,40 +36,40 @@ use official::Official;
 use process::processor_seconds;
 use serde_json::json;
 
-/// How often the engines take turns, and how often each asks a group of queries before it is the
-/// other's turn: pairs, n-grams, and the rest, which takes the official engine many seconds.
+/// Number of alternations of the engines.
 const TURNS: usize = 2;
+/// Number of passes over each group of queries per alternation: pairs, n-grams, and the rest, which
+/// takes the official engine many seconds.
 const PASSES: [usize; 3] = [3, 3, 1];
-/// Pairs that are asked of a cold index.
+/// Number of pairs for the cold index.
 const COLD_QUERIES: usize = 100;
-/// How often we are asked everything beforehand, so that the page cache and the kept lists are
-/// warm.
+/// Number of passes over all queries before timing, which fill the page cache and the cached lists.
 const WARM_UPS: usize = 2;
-/// How long the threads ask for.
+/// Time for the measurement of the rate, seconds.
 const RATE_SECONDS: f64 = 2.0;
 
-/// A way to ask a CNF query here.
+/// A way to count a CNF query with our engine.
 struct Way {
     name: &'static str,
-    /// Whether sorted lists of frequent clauses are kept between queries.
+    /// True if sorted lists of frequent clauses are cached between queries.
     cached: bool,
     mode: Mode,
-    enough: Option<u64>,
+    limit: Option<u64>,
 }
 
 const COMPATIBLE: usize = 0;
 const EXACT: usize = 1;
 const ENOUGH: usize = 2;
 const WAYS: [Way; 6] = [
-    Way { name: "compatible", cached: true, mode: Mode::Compatible, enough: None },
-    Way { name: "exact", cached: true, mode: Mode::Exact, enough: None },
-    Way { name: "exact, enough = 20", cached: true, mode: Mode::Exact, enough: Some(20) },
-    Way { name: "span", cached: true, mode: Mode::Span, enough: None },
-    Way { name: "compatible, nothing kept", cached: false, mode: Mode::Compatible, enough: None },
-    Way { name: "exact, nothing kept", cached: false, mode: Mode::Exact, enough: None },
+    Way { name: "compatible", cached: true, mode: Mode::Compatible, limit: None },
+    Way { name: "exact", cached: true, mode: Mode::Exact, limit: None },
+    Way { name: "exact, enough = 20", cached: true, mode: Mode::Exact, limit: Some(20) },
+    Way { name: "span", cached: true, mode: Mode::Span, limit: None },
+    Way { name: "compatible, no cache", cached: false, mode: Mode::Compatible, limit: None },
+    Way { name: "exact, no cache", cached: false, mode: Mode::Exact, limit: None },
 ];
 
-/// The index as it is opened by default, and without memory for sorted lists.
+/// The index with the default cache, and without a cache.
 struct Engines {
     caching: Index,
     plain: Index,
@@ -164,7 +163,7 @@ fn prepare() -> (Index, Vec<Query>) {
     (index, queries)
 }
 
-/// Which group a query is timed with: pairs, n-grams, the rest.
+/// Returns the group of a query: pairs, n-grams, the rest.
 fn group_of(query: &Query) -> usize {
     if query.is_pair() { 0 } else { 2 - usize::from(query.is_ngram()) }
 }
@@ -214,7 +213,7 @@ fn ask(index: &Index, query: &Query, way: &Way) -> CnfCount {
                 max_diff_tokens: *max_diff_tokens,
                 mode: way.mode,
             };
-            index.count_cnf(cnf, &options, way.enough).expect("the index is sound")
+            index.count_cnf(cnf, &options, way.limit).expect("the index is sound")
         }
     }
 }
@@ -226,28 +225,28 @@ fn time(index: &Index, query: &Query, way: &Way) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
-/// Queries per second of threads that ask them all over and over, and per second of processor time.
+/// Returns the rate of threads that repeat all queries: per second, and per second of processor time.
 fn rate(index: &Index, queries: &[Query], threads: usize) -> [f64; 2] {
     let begin = Barrier::new(threads);
     let work = || {
         begin.wait();
         let start = Instant::now();
-        let mut asked = 0;
+        let mut num_queries = 0;
         while start.elapsed() < Duration::from_secs_f64(RATE_SECONDS) {
             for query in queries {
                 black_box(ask(index, query, &WAYS[COMPATIBLE]));
             }
-            asked += queries.len();
+            num_queries += queries.len();
         }
-        asked
+        num_queries
     };
     let (start, processor_start) = (Instant::now(), processor_seconds());
-    let asked: usize = std::thread::scope(|scope| {
+    let num_queries: usize = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().expect("no query panics")).sum()
     });
     [start.elapsed().as_secs_f64(), processor_seconds() - processor_start]
-        .map(|seconds| asked as f64 / seconds)
+        .map(|seconds| num_queries as f64 / seconds)
 }
 
 /// CNF queries by how many positions the official engine has to sort.
@@ -269,7 +268,7 @@ fn buckets(index: &Index, queries: &[Query]) -> Vec<(String, Vec<usize>)> {
 }
 
 struct Report {
-    info: Info,
+    info: IndexInfo,
     queries: Vec<Query>,
     buckets: Vec<(String, Vec<usize>)>,
     ours: [Times; WAYS.len()],

@@ -1,4 +1,4 @@
-//! What both engines are asked: the golden queries, or queries drawn from an index.
+//! The queries for both engines: the golden ones, or queries drawn from an index.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use rand_mt::Mt;
 use serde::Deserialize;
 use serde_json::json;
 
-/// One question, with the name of its kind.
+/// A query with the name of its kind.
 #[derive(Debug, Clone)]
 pub struct Query {
     pub kind: String,
@@ -33,12 +33,12 @@ impl Query {
         matches!(self.ask, Ask::Ngram(_))
     }
 
-    /// Two entities at the reward's settings: what training asks nearly always.
+    /// Two entities at the reward's settings: nearly all queries of training.
     pub fn is_pair(&self) -> bool {
         self.kind.starts_with("pair-") && self.has_the_papers_settings()
     }
 
-    /// Two frequent words, neither cut.
+    /// True for two frequent words, neither sampled.
     pub fn is_frequent_pair(&self) -> bool {
         self.kind.starts_with("freq-x-freq") && self.has_the_papers_settings()
     }

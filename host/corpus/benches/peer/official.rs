@@ -51,7 +51,7 @@ impl Official {
         self.ask(&format!("rate {threads} {seconds} {} {}", queries.start, queries.end))
     }
 
-    /// As many threads ask each of some queries once.
+    /// Counts each of some queries once with this many threads.
     pub fn batch<T: DeserializeOwned>(&mut self, threads: usize, queries: &Range<usize>) -> T {
         self.ask(&format!("batch {threads} {} {}", queries.start, queries.end))
     }

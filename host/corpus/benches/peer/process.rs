@@ -1,4 +1,4 @@
-//! What the system has counted for this process since it began.
+//! Counters that the system has for this process since its start.
 
 /// Processor time of all threads, in seconds; the system counts in hundredths.
 pub fn processor_seconds() -> f64 {

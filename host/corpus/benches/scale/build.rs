@@ -1,4 +1,4 @@
-//! Building and verifying the index, each in a process of its own, whose memory is its own.
+//! Building and verifying the index, each in a process of its own, so that memory is measured apart.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -7,43 +7,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use corver_corpus::{
-    BuildOptions, Level, OpenOptions, Progress, Tokenizer, Verified, build, verify,
+    BuildOptions, BuildProgress, OpenOptions, Tokenizer, VerifyLevel, VerifyReport, build, verify,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::text::{Folder, size};
 
-/// The arguments by which the bench starts itself.
+/// Arguments with which the bench starts itself.
 pub const BUILD: &str = "build";
 pub const VERIFY: &str = "verify";
 
-/// Pairs of neighbouring suffixes that are compared, as `corver-host index verify` does.
+/// Number of compared pairs of neighbouring suffixes, as in `corver-host index verify`.
 const SAMPLE: u64 = 100_000;
-/// Time between two lines that say how far a stage is.
+/// Interval of the progress lines.
 const REPORT: Duration = Duration::from_secs(30);
 
-/// How the index was built.
+/// The measurements of a build.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Built {
-    /// What was asked for.
+    /// Requested number of tokens.
     text_tokens: u64,
     memory: u64,
     pub tokens: u64,
     pub documents: u64,
     pub seconds: f64,
-    /// Seconds of each stage, in their order; stages that take turns are added up.
+    /// Time of each stage, seconds, in order; alternating stages are summed.
     pub stages: Vec<(String, f64)>,
-    /// Whether an earlier run had begun it, so that the times are not those of the whole.
+    /// True if an earlier run began the build, so that the times are not those of a complete build.
     pub is_resumed: bool,
-    /// Bytes resident at most; files that the system keeps in memory do not count.
+    /// Peak resident memory, bytes, without the page cache.
     pub peak_memory: u64,
-    /// Bytes of the files at most, and at the end.
+    /// Peak size of the files, bytes.
     pub most_disk: u64,
     pub index_bytes: u64,
 }
 
-/// How the index was verified.
+/// The measurements of a verification.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Checked {
     pub seconds: f64,
@@ -54,31 +54,31 @@ pub struct Checked {
 
 const RECORD: &str = "built.json";
 
-/// Builds the index of the text with a budget of memory, unless it is there.
+/// Builds the index of the text within a memory budget, unless it exists.
 pub fn build_index(folder: &Folder, text_tokens: u64, memory: u64) -> Built {
     if let Some(built) = folder.load::<Built>(RECORD)
         && (built.text_tokens, built.memory) == (text_tokens, memory)
         && folder.index().exists()
     {
-        eprintln!("build: the index is there");
+        eprintln!("build: the index exists");
         return built;
     }
     if folder.index().exists() {
         std::fs::remove_dir_all(folder.index()).expect("the bench's own folder can be removed");
     }
-    let built: Built = in_a_process(BUILD);
+    let built: Built = in_child_process(BUILD);
     folder.save(RECORD, &built);
     built
 }
 
 /// Verifies a sample of the index.
 pub fn verify_index() -> Checked {
-    in_a_process(VERIFY)
+    in_child_process(VERIFY)
 }
 
 /// Runs the bench itself, which answers with JSON.
-pub fn in_a_process<T: DeserializeOwned>(argument: &str) -> T {
-    let bench = std::env::current_exe().expect("the system tells");
+pub fn in_child_process<T: DeserializeOwned>(argument: &str) -> T {
+    let bench = std::env::current_exe().expect("the path of the bench is known");
     let mut child = Command::new(bench)
         .arg(argument)
         .stdout(Stdio::piped())
@@ -101,7 +101,7 @@ pub fn build_here(folder: &Folder, text_tokens: u64, memory: u64) -> Built {
     let tokenizer = Tokenizer::from_file(folder.tokenizer()).expect("it was written with the text");
     let is_resumed = folder.unfinished_index().exists();
     let clock = Clock::new();
-    let progress = |progress| clock.tell(progress);
+    let progress = |progress| clock.report(progress);
     let options =
         BuildOptions { memory: Some(memory), progress: Some(&progress), ..BuildOptions::default() };
     let most_disk = AtomicU64::new(0);
@@ -139,14 +139,14 @@ pub fn build_here(folder: &Folder, text_tokens: u64, memory: u64) -> Built {
 /// Verifies a sample of the index in this process.
 pub fn verify_here(folder: &Folder) -> Checked {
     let start = Instant::now();
-    let verified = verify(folder.index(), OpenOptions::default(), Level::Sampled(SAMPLE));
-    let Verified { checksums, documents, suffix_pairs } =
+    let verified = verify(folder.index(), OpenOptions::default(), VerifyLevel::Sampled(SAMPLE));
+    let VerifyReport { checksums, documents, suffix_pairs } =
         verified.unwrap_or_else(|error| panic!("the index is damaged: {error}"));
     let seconds = start.elapsed().as_secs_f64();
     Checked { seconds, checksums, documents, suffix_pairs }
 }
 
-/// Which stage a build is in, and how long each took.
+/// The current stage of a build, and the time of each.
 struct Clock {
     start: Instant,
     state: Mutex<State>,
@@ -189,18 +189,18 @@ impl Clock {
         Self { start, state: Mutex::new(state) }
     }
 
-    fn tell(&self, progress: Progress) {
+    fn report(&self, progress: BuildProgress) {
         let (stage, done, all) = match progress {
-            Progress::Tokenised { read_bytes, input_bytes, .. } => {
+            BuildProgress::Tokenised { read_bytes, input_bytes, .. } => {
                 ("tokenising", read_bytes, input_bytes)
             }
-            Progress::Sorting { sorted, tokens, .. } => ("sorting", sorted, tokens),
-            Progress::Ranking { ranked, tokens, .. } => ("ranking", ranked, tokens),
-            Progress::Merging { merged, tokens, .. } => ("merging", merged, tokens),
-            Progress::Prefixes { written, prefixes, .. } => ("prefixes", written, prefixes),
+            BuildProgress::Sorting { sorted, tokens, .. } => ("sorting", sorted, tokens),
+            BuildProgress::Ranking { ranked, tokens, .. } => ("ranking", ranked, tokens),
+            BuildProgress::Merging { merged, tokens, .. } => ("merging", merged, tokens),
+            BuildProgress::Prefixes { written, prefixes, .. } => ("prefixes", written, prefixes),
             _ => return,
         };
-        let mut state = self.state.lock().expect("nobody panics while timing");
+        let mut state = self.state.lock().expect("no thread panics while timing");
         state.enter(stage, self.start);
         if state.reported.elapsed() >= REPORT {
             state.reported = Instant::now();
@@ -212,7 +212,7 @@ impl Clock {
 
     fn stop(self) -> (f64, Vec<(String, f64)>) {
         let seconds = self.start.elapsed().as_secs_f64();
-        let mut state = self.state.into_inner().expect("nobody panics while timing");
+        let mut state = self.state.into_inner().expect("no thread panics while timing");
         state.leave();
         let stages =
             state.seconds.into_iter().map(|(stage, seconds)| (stage.to_owned(), seconds)).collect();
@@ -220,7 +220,7 @@ impl Clock {
     }
 }
 
-/// Bytes that this process had resident at most.
+/// Returns the peak resident memory of this process, bytes.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status

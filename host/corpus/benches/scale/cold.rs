@@ -1,8 +1,8 @@
-//! What a training step waits for where the index is not in memory: 1,200 pairs of names, each way
-//! of asking in a process of its own that may hold 4 GB, cached pages included, after the system
-//! has forgotten the index.
+//! Time of a training step with a cold index: 1,200 pairs of names, counted in several ways. Each way
+//! runs in a process of its own with 4 GB of memory, cached pages included, after the index was dropped
+//! from the page cache.
 //!
-//! Beside them: how many random reads of 4 KiB `fio` gets from the same disk, and the official
+//! For comparison: the random reads of 4 KiB that `fio` gets from the same disk, and the official
 //! engine. Needs root, since memory is limited by a control group.
 
 use std::ops::Range;
@@ -10,34 +10,34 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use corver_corpus::{Cnf, CnfOptions, Corpus, Index};
+use corver_corpus::{Cnf, CnfOptions, Index, TextIndex};
 use serde::{Deserialize, Serialize};
 
-use crate::build::in_a_process;
+use crate::build::in_child_process;
 use crate::document::World;
 use crate::forget::forget;
 use crate::official::Official;
 use crate::random::{Draw, Purpose};
 use crate::text::Folder;
 
-/// The arguments by which the bench starts itself.
+/// Arguments with which the bench starts itself.
 pub const BATCH: &str = "batch";
 pub const ONE_BY_ONE: &str = "one-by-one";
 
 const PAIRS: usize = 1_200;
 const MEMORY: u64 = 4 << 30;
-/// Reads that `fio` has under way at a time.
+/// Queue depth of `fio`.
 const DEPTH: usize = 32;
-/// Threads that ask the official engine at a time: one, and as many as `fio` has reads.
+/// Numbers of threads that query the official engine: one, and as many as the queue depth.
 const THREADS: [usize; 2] = [1, DEPTH];
 const WARM_PASSES: usize = 5;
-/// How often every way takes its turn: a disk is not as fast at one time as at another.
+/// Number of rounds through all ways: the speed of a disk varies over time.
 const ROUNDS: usize = 3;
 const PAGE: u64 = 4096;
 
-/// How some way of asking went.
+/// The measurements of one way of counting.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Asked {
+pub struct ColdTimes {
     pub seconds: f64,
     /// Pages of 4 KiB that it read from the disk, and with how many requests all processes together
     /// did.
@@ -49,28 +49,28 @@ pub struct Asked {
     counts: Vec<u64>,
 }
 
-/// A way of asking.
+/// A way of counting.
 #[derive(Debug, Clone, Serialize)]
 pub struct Way {
     pub name: String,
     /// The slowest first.
-    rounds: Vec<Asked>,
+    rounds: Vec<ColdTimes>,
 }
 
 impl Way {
-    pub fn median(&self) -> &Asked {
+    pub fn median(&self) -> &ColdTimes {
         &self.rounds[ROUNDS / 2]
     }
 }
 
-/// Everything that is compared.
+/// The results of the comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cold {
     pub pairs: usize,
     /// Random reads per second, by `fio`, the fewest first.
     disk: Vec<f64>,
     pub ways: Vec<Way>,
-    /// Whether all gave the same counts.
+    /// True if all ways gave the same counts.
     pub alike: bool,
 }
 
@@ -81,39 +81,39 @@ impl Cold {
     }
 }
 
-/// Asks in every way, and checks that all give the same counts.
+/// Counts in every way, and checks that all give the same counts.
 pub fn compare(folder: &Folder, documents: u64, python: Option<&Path>) -> Cold {
     write_queries(folder, documents);
     let (mut disk, mut ways) = (Vec::new(), Vec::<Way>::new());
     for _ in 0..ROUNDS {
         disk.push(random_reads_per_second(&folder.index().join("table.0")));
-        for (number, (name, asked)) in ask_every_way(folder, python).enumerate() {
+        for (number, (name, times)) in run_every_way(folder, python).enumerate() {
             match ways.get_mut(number) {
-                Some(way) => way.rounds.push(asked),
-                None => ways.push(Way { name, rounds: vec![asked] }),
+                Some(way) => way.rounds.push(times),
+                None => ways.push(Way { name, rounds: vec![times] }),
             }
         }
     }
     disk.sort_by(f64::total_cmp);
-    let mut answers = ways.iter().flat_map(|way| &way.rounds).map(|asked| &asked.counts);
+    let mut answers = ways.iter().flat_map(|way| &way.rounds).map(|times| &times.counts);
     let first = answers.next();
     let alike = answers.all(|counts| Some(counts) == first);
     for Way { rounds, .. } in &mut ways {
-        rounds.iter_mut().for_each(|asked| asked.counts.clear());
+        rounds.iter_mut().for_each(|times| times.counts.clear());
         rounds.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
     }
     Cold { pairs: PAIRS, disk, ways, alike }
 }
 
-/// One round. The index is forgotten before each way.
-fn ask_every_way<'a>(
+/// Runs one round. The index is dropped from the page cache before each way.
+fn run_every_way<'a>(
     folder: &'a Folder,
     python: Option<&'a Path>,
-) -> impl Iterator<Item = (String, Asked)> {
+) -> impl Iterator<Item = (String, ColdTimes)> {
     let ours = [("as a batch", BATCH), ("one by one", ONE_BY_ONE)].into_iter().map(
         move |(name, argument)| {
             forget(&folder.index());
-            (name.to_owned(), in_a_process(argument))
+            (name.to_owned(), in_child_process(argument))
         },
     );
     let official =
@@ -126,7 +126,7 @@ fn ask_every_way<'a>(
 
 /// Pairs of names that stand in one document, chosen evenly among all documents.
 fn write_queries(folder: &Folder, documents: u64) {
-    let (world, corpus) = (World::new(), Corpus::open(folder.index()).expect("it was verified"));
+    let (world, corpus) = (World::new(), TextIndex::open(folder.index()).expect("it was verified"));
     let mut draw = Draw::new(Purpose::Question, u64::MAX);
     let line = |names: [String; 2]| {
         let clause = |name: &String| {
@@ -149,7 +149,7 @@ fn queries_path(folder: &Folder) -> PathBuf {
 }
 
 /// Asks in this process, one of those that the bench starts.
-pub fn ask_here(folder: &Folder, argument: &str) -> Asked {
+pub fn ask_here(folder: &Folder, argument: &str) -> ColdTimes {
     #[derive(Deserialize)]
     struct Line {
         cnf: Vec<Vec<Vec<u32>>>,
@@ -176,10 +176,10 @@ pub fn ask_here(folder: &Folder, argument: &str) -> Asked {
     let (counts, seconds) = timed(ask);
     let Reads { pages, requests } = Reads::so_far(std::process::id(), &folder).since(&read);
     let warm_seconds = (0..WARM_PASSES).map(|_| timed(ask).1).fold(f64::INFINITY, f64::min);
-    Asked { seconds, pages, requests, warm_seconds, counts }
+    ColdTimes { seconds, pages, requests, warm_seconds, counts }
 }
 
-fn ask_official(folder: &Folder, python: &Path, threads: usize) -> Asked {
+fn ask_official(folder: &Folder, python: &Path, threads: usize) -> ColdTimes {
     #[derive(Deserialize)]
     struct Answer {
         nanoseconds: u64,
@@ -197,7 +197,7 @@ fn ask_official(folder: &Folder, python: &Path, threads: usize) -> Asked {
     let warm = (0..WARM_PASSES).map(|_| official.batch::<Answer>(threads, &ALL).nanoseconds).min();
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
     let warm_seconds = seconds(warm.expect("there is a pass"));
-    Asked { seconds: seconds(nanoseconds), pages, requests, warm_seconds, counts }
+    ColdTimes { seconds: seconds(nanoseconds), pages, requests, warm_seconds, counts }
 }
 
 fn timed<T>(call: impl FnOnce() -> T) -> (T, f64) {
@@ -206,7 +206,7 @@ fn timed<T>(call: impl FnOnce() -> T) -> (T, f64) {
     (returned, start.elapsed().as_secs_f64())
 }
 
-/// What was read from the disk so far.
+/// Returns the reads from the disk so far.
 struct Reads {
     pages: u64,
     requests: u64,

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use corver_corpus::{CnfOptions, Corpus, Mode};
+use corver_corpus::{CnfOptions, Mode, TextIndex};
 use serde::Serialize;
 
 use crate::pairs::{self, Expected};
 use crate::text::Folder;
 
-/// How many counts of one mode were right.
+/// Number of correct counts of a mode.
 #[derive(Debug, Clone, Serialize)]
 pub struct Counted {
     pub mode: Mode,
@@ -20,13 +20,13 @@ pub struct Counted {
 /// Counts every pair in every mode.
 pub fn count(folder: &Folder) -> Vec<Counted> {
     let expected = pairs::load(&folder.pairs());
-    let corpus = Corpus::open(folder.index()).expect("it was verified");
+    let corpus = TextIndex::open(folder.index()).expect("it was verified");
     [Mode::Exact, Mode::Span, Mode::Compatible]
         .map(|mode| count_in(&corpus, &expected, mode))
         .into()
 }
 
-fn count_in(corpus: &Corpus, expected: &[Expected], mode: Mode) -> Counted {
+fn count_in(corpus: &TextIndex, expected: &[Expected], mode: Mode) -> Counted {
     let options = CnfOptions { mode, ..CnfOptions::default() };
     let start = Instant::now();
     let right = expected.iter().filter(|pair| {

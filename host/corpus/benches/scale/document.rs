@@ -18,7 +18,8 @@ const TOPIC_WORDS: usize = 300;
 const FUNCTION_WORDS: usize = 100;
 const TEMPLATES: usize = 60;
 const LONGEST_DOCUMENT: f64 = 60_000.0;
-/// Of the logarithm of a document's words; as on Wikipedia the mean is more than twice the median.
+/// Standard deviation of the logarithm of a document's length in words. As on Wikipedia, the mean is
+/// more than twice the median.
 const MEDIAN_WORDS: f64 = 215.0;
 const SPREAD: f64 = 1.2;
 const STUBS: f64 = 0.1;
@@ -124,7 +125,7 @@ impl World {
         let mut page = Page::new(shape.words, plants);
         match shape.template {
             Some(template) => self.fill_in(&self.templates[template], &names, &mut draw, &mut page),
-            None => self.tell(&names, &mut draw, &mut page, shape.words),
+            None => self.write_facts(&names, &mut draw, &mut page, shape.words),
         }
         page.plant_rest();
         page.word(self.words.word(self.frequency.draw(&mut draw)));
@@ -136,7 +137,7 @@ impl World {
         if draw.chance(0.3) { self.popularity.draw(draw) } else { draw.below(ENTITIES) }
     }
 
-    /// What is often mentioned together with something.
+    /// Returns names that are often mentioned together with another.
     fn related(&self, subject: usize) -> [usize; RELATED] {
         let mut draw = Draw::new(Purpose::Entity, (ENTITIES + subject) as u64);
         std::array::from_fn(|_| self.popularity.draw(&mut draw))
@@ -155,7 +156,7 @@ impl World {
     }
 
     /// Running text of this many words.
-    fn tell(&self, names: &About, draw: &mut Draw, page: &mut Page<'_>, words: usize) {
+    fn write_facts(&self, names: &About, draw: &mut Draw, page: &mut Page<'_>, words: usize) {
         let topic = draw.below(TOPICS) as u64;
         let topic: Vec<usize> = {
             let mut of_topic = Draw::new(Purpose::Topic, topic);
@@ -328,7 +329,7 @@ impl<'p> Page<'p> {
         self.text.push_str(&crate::pairs::name(plant.name));
     }
 
-    /// Plants what has found no place yet; a word must follow.
+    /// Plants the names that are not yet planted; a word must follow.
     fn plant_rest(&mut self) {
         self.is_fresh &= self.plants.is_empty();
         for plant in std::mem::take(&mut self.plants) {

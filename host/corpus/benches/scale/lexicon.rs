@@ -1,4 +1,4 @@
-//! Words that nobody uses: they can be pronounced, and frequent ones are short.
+//! Invented words: they can be pronounced, and frequent ones are short.
 
 use rustc_hash::FxHashSet;
 

@@ -5,7 +5,7 @@
 //! the same one in every run, and has pairs of names planted in it, so that it is known what
 //! counting them must give. The text and the index stay, and are used again by the next run with
 //! the same settings. The argument `text` stops after the text. Last, a step's pairs are counted in
-//! the cold index, beside the official engine where `CORVER_PEER_PYTHON` names the Python that has
+//! the cold index, next to the official engine if `CORVER_PEER_PYTHON` names the Python that has
 //! it. Results go to `target/bench/scale.json`.
 #![allow(clippy::print_stdout)] // the table is what the command is for
 

@@ -32,7 +32,7 @@ pub fn name(number: usize) -> String {
     const CONSONANTS: &[u8; 16] = b"bcdfghklmnprstvz";
     const VOWELS: &[u8; 4] = b"aeio";
     const SYLLABLES: usize = CONSONANTS.len() * VOWELS.len();
-    // An odd factor gives each number below 2²⁴ a place of its own.
+    // An odd factor gives each number below 2²⁴ an index of its own.
     let mut rest = (number * 0x9E_3779 + 0x5A_5A5A) % SYLLABLES.pow(4);
     let mut name = String::from("Q");
     for _ in 0..4 {
@@ -51,7 +51,7 @@ pub struct Plant {
     pub name: usize,
 }
 
-/// How the names of a pair stand in a document.
+/// The arrangement of the names of a pair in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layout {
     Near {
@@ -66,7 +66,7 @@ enum Layout {
     Across,
 }
 
-/// How often a pair is there.
+/// The number of documents with a pair.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     firsts: u64,
@@ -98,7 +98,7 @@ impl Layout {
     }
 }
 
-/// Which pair is planted where.
+/// The assignment of pairs to documents.
 pub struct Pairs {
     /// By class: the chance of each of its pairs in a document of the class.
     chances: Vec<Vec<f64>>,
@@ -121,7 +121,7 @@ impl Pairs {
         }
     }
 
-    /// Which pair is planted in a document, and how.
+    /// Returns the pair that is planted in a document, and its arrangement.
     fn planted(&self, document: u64, shape: Shape) -> Option<(usize, Layout)> {
         let mut draw = Draw::new(Purpose::Pair, document);
         let class = (document % CLASSES as u64) as usize;

@@ -5,7 +5,8 @@ use std::f64::consts::TAU;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
-/// What is drawn. Numbers for one thing do not change when another needs more of them.
+/// The purpose of random numbers. Each purpose has its own sequence, so that one does not change when
+/// another needs more numbers.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
     Words,

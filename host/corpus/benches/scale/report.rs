@@ -10,7 +10,7 @@ use crate::cold::Cold;
 use crate::counts::Counted;
 use crate::text::Written;
 
-/// What was measured.
+/// All measurements.
 pub struct Report {
     pub memory: u64,
     pub written: Written,
@@ -37,7 +37,7 @@ impl Report {
         for (stage, seconds) in &built.stages {
             row(stage, *seconds, rate(*seconds));
         }
-        row("the whole build", built.seconds, rate(built.seconds));
+        row("the complete build", built.seconds, rate(built.seconds));
         row("verify, sampled", checked.seconds, rate(checked.seconds));
         for counted in counted {
             row(
@@ -67,7 +67,7 @@ impl Report {
             gigabytes(built.index_bytes)
         );
         if built.is_resumed {
-            println!("The build was resumed: the times are not those of the whole.");
+            println!("The build was resumed: the times are not those of a complete build.");
         }
         for counted in counted {
             println!("{:?}: {} of {} pairs right", counted.mode, counted.right, counted.pairs);
@@ -76,7 +76,7 @@ impl Report {
         let record = json!({
             "memory": memory, "text": written, "build": built, "verify": checked, "counts": counted, "cold": cold,
         });
-        std::fs::create_dir_all(path.parent().expect("the file lies in a folder"))
+        std::fs::create_dir_all(path.parent().expect("the file is in a folder"))
             .expect("target can be written");
         std::fs::write(path, format!("{record:#}\n")).expect("target can be written");
         println!("{}", path.display());
@@ -96,16 +96,16 @@ fn print_cold(cold: &Cold) {
     ];
     table.load_preset(presets::ASCII_MARKDOWN).set_header(header);
     for way in &cold.ways {
-        let asked = way.median();
-        let (pairs, rate) = (cold.pairs as f64, asked.requests as f64 / asked.seconds);
+        let times = way.median();
+        let (pairs, rate) = (cold.pairs as f64, times.requests as f64 / times.seconds);
         table.add_row([
             way.name.clone(),
-            format!("{:.2}", asked.seconds),
-            format!("{:.1}", asked.pages as f64 / pairs),
-            format!("{:.0}", asked.pages as f64 / asked.seconds),
+            format!("{:.2}", times.seconds),
+            format!("{:.1}", times.pages as f64 / pairs),
+            format!("{:.0}", times.pages as f64 / times.seconds),
             format!("{rate:.0}"),
             format!("{:.0} %", 100.0 * rate / cold.disk()),
-            format!("{:.1}", 1e6 * asked.warm_seconds / pairs),
+            format!("{:.1}", 1e6 * times.warm_seconds / pairs),
         ]);
     }
     for column in 1..7 {

@@ -1,6 +1,6 @@
 //! A document before its words.
 
-/// How long a document is, and of which kind; names that are planted do not count.
+/// Length and kind of a document, without the planted names.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub words: usize,

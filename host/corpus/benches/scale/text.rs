@@ -25,11 +25,11 @@ const SAMPLE_BYTES: usize = 30_000_000;
 /// The pairs are dealt to about this many tokens a document, before anything is measured.
 const TOKENS_PER_DOCUMENT: u64 = 550;
 
-/// What was written.
+/// Totals of the written text.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Written {
     generator: u32,
-    /// Tokens that were asked for.
+    /// Requested number of tokens.
     pub tokens: u64,
     pub documents: u64,
     pub text_bytes: u64,
@@ -38,7 +38,7 @@ pub struct Written {
     pub sample: Sample,
 }
 
-/// What the first documents are like.
+/// Averages over the first documents.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Sample {
     pub documents: usize,
@@ -52,7 +52,7 @@ pub struct Sample {
     tokens_per_planned_word: f64,
 }
 
-/// Where everything lies.
+/// The folder of the text and the index.
 pub struct Folder(PathBuf);
 
 impl Folder {
@@ -211,7 +211,7 @@ impl Author {
         }
     }
 
-    /// How many documents hold this many tokens, with a little to spare.
+    /// Returns the number of documents that hold this many tokens, with a margin.
     fn documents_for(&self, tokens: u64, tokens_per_planned_word: f64) -> u64 {
         let words = (tokens as f64 * 1.01 / tokens_per_planned_word) as usize;
         let mut planned = 0;

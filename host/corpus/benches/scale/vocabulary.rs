@@ -43,7 +43,7 @@ pub fn train(texts: &[String]) -> String {
     tokenizer.to_string()
 }
 
-/// What no token may reach across: words with the mark before them, digits one by one, punctuation.
+/// Boundaries that no token may cross: words with the mark before them, digits one by one, punctuation.
 /// Line ends are left to the bytes.
 fn parts(text: &str) -> Vec<String> {
     let mut parts = Vec::new();

@@ -1,45 +1,49 @@
-//! Parsing a line of JSONL, and writing a line of `metadata.K` as Python's `json.dumps` writes it.
+//! Lines of JSONL, and lines of `metadata.K` in the format of Python's `json.dumps`.
 //!
-//! Fields keep their order, which is why this does not go through a sorted map; strings are escaped
-//! to ASCII, which is what makes `metaoff.K`, counted in characters by the official builder, right
-//! in bytes as well.
+//! The order of fields is preserved, so values are transcribed without a sorted map. Strings are
+//! escaped to ASCII: the official builder counts `metaoff.K` in characters, which are then bytes.
 
 use std::fmt::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// A document's text, and its other fields as a JSON object.
+/// A document of an input file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Parsed {
+pub(super) struct ParsedDocument {
     pub(super) text: String,
+    /// Other fields, as a JSON object.
     pub(super) other_fields: String,
 }
 
-/// Parses a line; the error says what is wrong with it.
-pub(super) fn parse(line: &[u8], text_field: &str) -> Result<Parsed, String> {
-    let wrong = |problem: String| {
+/// Parses a line. The error names the problem and the expected form.
+pub(super) fn parse(line: &[u8], text_field: &str) -> Result<ParsedDocument, String> {
+    parse_object(line, text_field).map_err(|problem| {
         format!("{problem} (each line must be a JSON object with a string `{text_field}`)")
-    };
-    if line.trim_ascii().is_empty() {
-        return Err(wrong("the line is empty".to_owned()));
-    }
-    let mut json = serde_json::Deserializer::from_slice(line);
-    let parsed = Document { text_field }
-        .deserialize(&mut json)
-        .and_then(|parsed| json.end().map(|()| parsed));
-    parsed.map_err(|e| wrong(e.to_string()))
+    })
 }
 
-/// A line of `metadata.K`. `number` counts from 0; `other_fields` is a JSON object.
+fn parse_object(line: &[u8], text_field: &str) -> Result<ParsedDocument, String> {
+    if line.trim_ascii().is_empty() {
+        return Err("the line is empty".to_owned());
+    }
+    let mut json = serde_json::Deserializer::from_slice(line);
+    let parsed =
+        DocumentVisitor { text_field }.deserialize(&mut json).map_err(|error| error.to_string())?;
+    json.end().map_err(|error| error.to_string())?;
+    Ok(parsed)
+}
+
+/// Returns a line of `metadata.K`. `number` counts from 0; `other_fields` is a JSON object.
 pub(super) fn line(file: &str, number: u64, other_fields: &str) -> String {
     let mut line = "{\"path\": ".to_owned();
     write_string(file, &mut line);
-    let _ = writeln!(line, ", \"linenum\": {number}, \"metadata\": {other_fields}}}"); // a String takes everything
+    // Writing to a `String` cannot fail.
+    let _ = writeln!(line, ", \"linenum\": {number}, \"metadata\": {other_fields}}}");
     line
 }
 
-/// A JSON object of fields, in their order.
+/// Returns a JSON object with fields in their order.
 pub(super) fn object(fields: Vec<(String, Value)>) -> serde_json::Result<String> {
     let mut object = "{".to_owned();
     for (name, value) in fields {
@@ -52,28 +56,32 @@ pub(super) fn object(fields: Vec<(String, Value)>) -> serde_json::Result<String>
     Ok(object)
 }
 
-/// Reads a [`Parsed`] whose text is in the field of this name.
-struct Document<'n> {
+/// A deserialiser of documents.
+struct DocumentVisitor<'n> {
     text_field: &'n str,
 }
 
-impl<'de> DeserializeSeed<'de> for Document<'_> {
-    type Value = Parsed;
+impl<'de> DeserializeSeed<'de> for DocumentVisitor<'_> {
+    type Value = ParsedDocument;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parsed, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<ParsedDocument, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
-impl<'de> Visitor<'de> for Document<'_> {
-    type Value = Parsed;
+impl<'de> Visitor<'de> for DocumentVisitor<'_> {
+    type Value = ParsedDocument;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
-        let (mut text, mut other_fields) = (None, "{".to_owned());
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ParsedDocument, A::Error> {
+        let mut text = None;
+        let mut other_fields = "{".to_owned();
         while let Some(key) = map.next_key::<String>()? {
             if key == self.text_field {
                 text = Some(map.next_value::<String>()?);
@@ -85,13 +93,14 @@ impl<'de> Visitor<'de> for Document<'_> {
             map.next_value_seed(Transcribe(&mut other_fields))?;
         }
         other_fields.push('}');
-        let text = text
-            .ok_or_else(|| A::Error::custom(format_args!("missing field `{}`", self.text_field)))?;
-        Ok(Parsed { text, other_fields })
+        match text {
+            Some(text) => Ok(ParsedDocument { text, other_fields }),
+            None => Err(A::Error::custom(format_args!("missing field `{}`", self.text_field))),
+        }
     }
 }
 
-/// Writes any JSON value into a string as it is read.
+/// A deserialiser that writes any JSON value to a string.
 struct Transcribe<'s>(&'s mut String);
 
 impl<'de> DeserializeSeed<'de> for Transcribe<'_> {
@@ -130,7 +139,8 @@ impl<'de> Visitor<'de> for Transcribe<'_> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        let _ = write!(self.0, "{value:?}"); // as Python: the shortest digits that give the number back
+        // As in Python: the shortest digits that round-trip.
+        let _ = write!(self.0, "{value:?}");
         Ok(())
     }
 
@@ -169,7 +179,7 @@ impl<'de> Visitor<'de> for Transcribe<'_> {
     }
 }
 
-/// A comma, unless an object has just been opened.
+/// Appends a comma, unless an object was just opened.
 fn separate(out: &mut String) {
     if !out.ends_with('{') {
         out.push_str(", ");

@@ -1,9 +1,9 @@
 //! Building an index, from text or from token ids.
 //!
-//! Everything is written into a folder beside the target and renamed at the end, the manifest last
-//! (`unfinished.rs`): an interrupted build leaves nothing that looks finished, and is resumed when
-//! it is started again. First the token streams are written (`inputs.rs`, `streams.rs`), then each
-//! shard's suffixes are sorted (`sort/`).
+//! All files are written into a folder next to the target, which is renamed at the end
+//! (`unfinished.rs`). The manifest is written last, so that an interrupted build does not look
+//! finished; it is resumed when it is started again. First the token streams are written
+//! (`inputs.rs`, `streams.rs`), then each shard's suffixes are sorted (`sort/`).
 
 mod inputs;
 mod memory;
@@ -20,33 +20,32 @@ use std::path::{Path, PathBuf};
 
 pub use crate::build::memory::available as available_memory;
 pub use crate::build::options::BuildOptions;
-pub use crate::build::options::Progress;
+pub use crate::build::options::BuildProgress;
 
-use crate::build::inputs::{Batch, InputFile, Inputs, Tokenisation, Tokenised};
+use crate::build::inputs::{DocumentBatch, InputFile, Inputs, Tokenisation, TokenisedDocument};
 use crate::build::streams::Streams;
-use crate::build::unfinished::{Recipe, Totals, Unfinished};
+use crate::build::unfinished::{Recipe, StreamTotals, UnfinishedIndex};
 use crate::error::{Error, Result};
 use crate::files::format::{TOKENIZER, encode_document};
 use crate::files::manifest::IndexManifest;
 use crate::text::tokenizer::Tokenizer;
 use crate::token_width::TokenWidth;
 
-/// The official builder reads a file in batches of this many lines and deals the documents of each
-/// to the shards in turn, starting again with the first shard.
+/// Number of lines in a batch of the official builder. It deals the documents of each batch to the
+/// shards in turn, beginning with the first shard.
 const LINES_PER_DEAL: u64 = 65_536;
 
 /// Builds an index of JSONL files (`.jsonl`, `.jsonl.gz`, `.jsonl.zst`; a string `text` in every
 /// line) and Parquet files (`.parquet`; a column `text` of strings), in the order of their paths. A
-/// folder stands for the files of these kinds in it.
+/// folder is replaced by the files of these kinds in it.
 ///
-/// A build that was interrupted is resumed if it is called again with the same inputs and options,
-/// and ends with the same bytes. Until then everything is in a folder beside the target: its name
-/// with `.unfinished` appended.
+/// An interrupted build is resumed by a call with the same inputs and options, and ends with the
+/// same bytes. Until it is finished, its files are in a folder next to the target, whose name ends
+/// with `.unfinished`.
 ///
 /// # Errors
-/// Where an input cannot be read, a line or a row is no document, a shard would be empty, the
-/// output exists already or is being built, or an interrupted build of something else is in the
-/// way.
+/// Fails if an input cannot be read, a line or row is not a document, a shard would be empty, the
+/// output exists or is being built, or there is an interrupted build of another index.
 pub fn build(
     inputs: &[PathBuf],
     tokenizer: &Tokenizer,
@@ -61,10 +60,10 @@ pub fn build(
     builder.finish()
 }
 
-/// Builds an index of texts in memory, dealt to the shards as if they were the lines of one file.
+/// Builds an index of texts in memory. They are assigned to shards as the lines of one file are.
 ///
 /// # Errors
-/// As [`build`].
+/// Fails as [`build`] does.
 pub fn build_from_documents<'t>(
     documents: impl IntoIterator<Item = &'t str>,
     tokenizer: &Tokenizer,
@@ -73,23 +72,25 @@ pub fn build_from_documents<'t>(
 ) -> Result<IndexManifest> {
     let mut builder = Builder::new(Some(tokenizer), None, out_dir, options)?;
     let mut streams = builder.streams()?;
-    let how = builder.tokenisation(tokenizer)?;
-    let mut documents = documents.into_iter();
+    let tokenisation = builder.tokenisation(tokenizer)?;
+    let mut texts = documents.into_iter();
     let mut line = 0;
-    while let Some(batch) = Batch::of_texts(&mut documents, &mut line, how.batch_bytes) {
-        builder.add(&mut streams, &batch.tokenise(how)?, (0, 0))?;
+    while let Some(batch) =
+        DocumentBatch::from_texts(&mut texts, &mut line, tokenisation.batch_bytes)
+    {
+        builder.add(&mut streams, &batch.tokenise(tokenisation)?, 0, 0)?;
     }
     streams.finish(&mut builder.unfinished)?;
     tokenizer.clear_cache();
     builder.finish()
 }
 
-/// Builds an index of documents that are lists of token ids, dealt to the shards as if they were
-/// the lines of one file. No metadata is kept.
+/// Builds an index of documents that are lists of token ids, without metadata. They are assigned to
+/// shards as the lines of one file are.
 ///
 /// # Errors
-/// Where an id does not fit the width or is its separator, a shard would be empty, or the output
-/// exists already.
+/// Fails if an id does not fit the width or is its separator, a shard would be empty, or the output
+/// exists.
 pub fn build_from_tokens(
     documents: impl IntoIterator<Item = Vec<u32>>,
     width: TokenWidth,
@@ -106,12 +107,12 @@ pub fn build_from_tokens(
     builder.finish()
 }
 
-/// Builds an index of complete token streams, one per shard, separators included. For the streams
-/// of other programs, and for tests.
+/// Builds an index of complete token streams, one per shard, separators included. It serves tests
+/// and the streams of other programs.
 ///
 /// # Errors
-/// Where a stream is empty or does not begin with the separator, an id does not fit, or the output
-/// exists already.
+/// Fails if a stream is empty or does not begin with the separator, an id does not fit the width, or
+/// the output exists.
 pub fn build_from_streams(
     streams: &[Vec<u32>],
     width: TokenWidth,
@@ -127,7 +128,8 @@ pub fn build_from_streams(
     let mut builder = Builder::new(None, None, out_dir, &options)?;
     let mut files = builder.streams()?;
     for (shard, stream) in streams.iter().enumerate() {
-        let Some((first, rest)) = stream.split_first() else { continue }; // `finish` refuses an empty shard
+        // `finish` fails if a shard is empty.
+        let Some((first, rest)) = stream.split_first() else { continue };
         if *first != width.separator() {
             return Err(Error::option(
                 "first token of a stream",
@@ -143,22 +145,22 @@ pub fn build_from_streams(
     builder.finish()
 }
 
-/// The shard of a document by its line number, from 0.
+/// Returns the shard of a document, by its line number from 0.
 fn shard_of(line: u64, shards: usize) -> usize {
     (line % LINES_PER_DEAL % shards as u64) as usize
 }
 
-/// What the four ways of building share.
+/// A build in progress.
 struct Builder<'a> {
-    unfinished: Unfinished,
+    unfinished: UnfinishedIndex,
     tokenizer: Option<&'a Tokenizer>,
     options: BuildOptions<'a>,
     width: TokenWidth,
 }
 
 impl<'a> Builder<'a> {
-    /// `files` where the documents come from files; `options` name the width where there is no
-    /// tokenizer.
+    /// Opens a build, new or resumed. `files` is `None` if the documents come from memory. Without a
+    /// tokenizer, `options` must have a token width.
     fn new(
         tokenizer: Option<&'a Tokenizer>,
         files: Option<&[InputFile]>,
@@ -181,7 +183,7 @@ impl<'a> Builder<'a> {
             pointer_width: options.pointer_width,
         };
         let unfinished =
-            Unfinished::open(out_dir, recipe, files.unwrap_or_default(), options.restart)?;
+            UnfinishedIndex::open(out_dir, recipe, files.unwrap_or_default(), options.restart)?;
         Ok(Self { unfinished, tokenizer, options: *options, width })
     }
 
@@ -194,19 +196,18 @@ impl<'a> Builder<'a> {
         'a: 't,
     {
         let BuildOptions { text_field, metadata, shards, checkpoint_bytes, .. } = self.options;
-        let memory::Shares { batch_bytes, threads } = memory::Shares::for_tokenising(
+        let shares = memory::Shares::for_tokenising(
             self.options.memory,
             tokenizer.bytes_per_thread(),
             shards,
         )?;
-        let batch_bytes = batch_bytes.min(checkpoint_bytes) as usize;
         Ok(Tokenisation {
             tokenizer,
             width: self.width,
             text_field,
             metadata,
-            batch_bytes,
-            threads,
+            batch_bytes: shares.batch_bytes.min(checkpoint_bytes) as usize,
+            threads: shares.threads,
         })
     }
 
@@ -214,23 +215,25 @@ impl<'a> Builder<'a> {
         let mut streams = self.streams()?;
         let from =
             self.unfinished.checkpoint().map(|checkpoint| checkpoint.position).unwrap_or_default();
-        let Totals { documents, tokens, mut text_bytes } = streams.totals();
+        let StreamTotals { documents, tokens, text_bytes } = streams.totals();
         if documents > 0 {
-            self.options.report(Progress::Resumed { documents, tokens });
+            self.options.report(BuildProgress::Resumed { documents, tokens });
         }
-        let how = self.tokenisation(tokenizer)?;
-        let mut inputs = Inputs::open(files, from, how)?;
-        let mut batch = inputs.next_batch()?;
-        while let Some(lines) = batch {
-            // The next lines are read and unpacked while these are tokenised.
-            let (tokenised, next) = rayon::join(|| lines.tokenise(how), || inputs.next_batch());
-            self.add(&mut streams, &tokenised?, (lines.read_bytes, inputs.num_bytes()))?;
-            let now = streams.totals().text_bytes;
-            if now - text_bytes >= self.options.checkpoint_bytes {
-                self.unfinished.add_checkpoint(streams.checkpoint(lines.end)?)?;
-                text_bytes = now;
+        let tokenisation = self.tokenisation(tokenizer)?;
+        let mut inputs = Inputs::open(files, from, tokenisation)?;
+        let mut checkpoint_at = text_bytes;
+        let mut next_batch = inputs.next_batch()?;
+        while let Some(batch) = next_batch {
+            // The next batch is read and decompressed while this one is tokenised.
+            let (tokenised, read) =
+                rayon::join(|| batch.tokenise(tokenisation), || inputs.next_batch());
+            self.add(&mut streams, &tokenised?, batch.read_bytes, inputs.num_bytes())?;
+            let bytes_so_far = streams.totals().text_bytes;
+            if bytes_so_far - checkpoint_at >= self.options.checkpoint_bytes {
+                self.unfinished.add_checkpoint(streams.checkpoint(batch.end)?)?;
+                checkpoint_at = bytes_so_far;
             }
-            batch = next?;
+            next_batch = read?;
         }
         tokenizer.clear_cache();
         streams.finish(&mut self.unfinished)
@@ -239,8 +242,9 @@ impl<'a> Builder<'a> {
     fn add(
         &self,
         streams: &mut Streams,
-        documents: &[Tokenised],
-        (read_bytes, input_bytes): (u64, u64),
+        documents: &[TokenisedDocument],
+        read_bytes: u64,
+        input_bytes: u64,
     ) -> Result<()> {
         for document in documents {
             let shard = shard_of(document.line, self.options.shards);
@@ -249,8 +253,8 @@ impl<'a> Builder<'a> {
                 streams.push_metadata(shard, metadata)?;
             }
         }
-        let Totals { documents: num_documents, tokens, text_bytes } = streams.totals();
-        self.options.report(Progress::Tokenised {
+        let StreamTotals { documents: num_documents, tokens, text_bytes } = streams.totals();
+        self.options.report(BuildProgress::Tokenised {
             documents: num_documents,
             text_bytes,
             tokens,
@@ -274,8 +278,8 @@ impl<'a> Builder<'a> {
         if let Some(tokenizer) = self.tokenizer {
             let mut file = self.unfinished.create_file(TOKENIZER)?;
             file.write(tokenizer.json())?;
-            let file = file.finish()?;
-            self.unfinished.update(|state| state.finished.extend([file]))?;
+            let finished = file.finish()?;
+            self.unfinished.update(|state| state.finished.extend([finished]))?;
             manifest.tokenizer = Some(tokenizer.fingerprint().to_owned());
             manifest.num_ids = Some(tokenizer.num_ids());
         }

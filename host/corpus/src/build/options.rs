@@ -1,36 +1,40 @@
-//! How to build, and how a build reports its progress.
+//! Options and progress of a build.
 
 use crate::error::{Error, Result};
 use crate::token_width::TokenWidth;
 
-/// How to build.
+/// The options of a build.
 #[derive(Clone, Copy)]
 pub struct BuildOptions<'a> {
-    /// Number of shards. Default: 1.
+    /// Number of shards; 1 or more. Default: 1.
     pub shards: usize,
-    /// Whether to write `metadata.K` and `metaoff.K`: each document's file, line and fields other
-    /// than `text`. Default: yes.
+    /// True to write `metadata.K` and `metaoff.K`: each document's file, line and fields other than
+    /// the text. Default: true.
     pub metadata: bool,
-    /// Width of the tokens. Default: the narrowest that the vocabulary fits.
+    /// Width of the tokens; `None` for the narrowest that fits the vocabulary.
     pub token_width: Option<TokenWidth>,
-    /// Bytes per entry of `table.K`. Default: as many as the shard needs.
+    /// Size of an entry of `table.K`, bytes, 1 to 8; `None` for the smallest that fits the shard.
     pub pointer_width: Option<usize>,
-    /// Name of the field or column that holds a document's text. Default: `text`.
+    /// Name of the field or column with a document's text. Default: `text`.
     pub text_field: &'a str,
-    /// Bytes of memory that the process may use. A shard whose suffixes cannot be sorted within it
-    /// is sorted in blocks, which takes longer and gives the same bytes. Texts are tokenised on as
-    /// many threads as it has room for; a budget without room for one is refused. Lines of many
-    /// megabytes, and such pages of Parquet files, come on top. Default: no limit.
+    /// Memory budget of the process, bytes; `None` sets no limit.
+    ///
+    /// A shard whose suffixes cannot be sorted within the budget is sorted in blocks, which takes
+    /// longer and gives the same bytes. Texts are tokenised on as many threads as fit; a budget for
+    /// less than one thread is refused. Lines, and pages of Parquet files, of many megabytes are not
+    /// included.
     pub memory: Option<u64>,
-    /// Tokens that are sorted at once, at most. Default: as many as the memory allows.
+    /// Largest block that is sorted in one piece, tokens; `None` for the largest that fits the
+    /// memory.
     pub max_block_tokens: Option<u64>,
-    /// Bytes of text from one checkpoint to the next. At a checkpoint what was tokenised is synced
-    /// to disk; an interrupted build is resumed from there. Default: 256 MiB.
+    /// Distance from one checkpoint to the next, bytes of text; 1 or more. A checkpoint syncs the
+    /// tokenised text to disk; an interrupted build is resumed from it. Default: 256 MiB.
     pub checkpoint_bytes: u64,
-    /// Whether to discard an interrupted build instead of resuming it. Default: no.
+    /// True to discard an interrupted build instead of resuming it. Default: false.
     pub restart: bool,
-    /// Is called with the build's progress: after every few megabytes, and at every shard.
-    pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
+    /// Callback for the progress, called after every few megabytes and at every shard. `None`
+    /// reports nothing.
+    pub progress: Option<&'a (dyn Fn(BuildProgress) + Sync)>,
 }
 
 impl Default for BuildOptions<'_> {
@@ -51,7 +55,7 @@ impl Default for BuildOptions<'_> {
 }
 
 impl BuildOptions<'_> {
-    /// The default with this number of shards.
+    /// Returns the default options with this number of shards.
     pub fn with_shards(shards: usize) -> Self {
         Self { shards, ..Self::default() }
     }
@@ -69,79 +73,79 @@ impl BuildOptions<'_> {
         Ok(())
     }
 
-    pub(super) fn report(&self, progress: Progress) {
-        if let Some(tell) = self.progress {
-            tell(progress);
+    pub(super) fn report(&self, progress: BuildProgress) {
+        if let Some(callback) = self.progress {
+            callback(progress);
         }
     }
 }
 
-/// What a build is doing, and how far it is.
+/// The stage of a build, and its progress within the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Progress {
+pub enum BuildProgress {
     /// An interrupted build of the same index is resumed.
     Resumed {
-        /// Documents that need not be tokenised again.
+        /// Number of documents in the last checkpoint.
         documents: u64,
-        /// Tokens in them, separators included.
+        /// Number of tokens in the last checkpoint, separators included.
         tokens: u64,
     },
     /// Text is being read and tokenised.
     Tokenised {
-        /// Documents so far.
+        /// Number of documents so far.
         documents: u64,
-        /// Bytes of text so far.
+        /// Length of the text so far, bytes.
         text_bytes: u64,
-        /// Tokens so far, separators included.
+        /// Number of tokens so far, separators included.
         tokens: u64,
-        /// Bytes read from the input files (compressed where they are), of `input_bytes`.
+        /// Bytes read from the input files as stored, of `input_bytes`.
         read_bytes: u64,
-        /// Bytes of all input files; 0 where documents come from memory.
+        /// Size of all input files, bytes; 0 if the documents come from memory.
         input_bytes: u64,
     },
     /// The suffixes of a shard are being sorted.
     Sorting {
-        /// Which shard, from 0.
+        /// Number of the shard, from 0.
         shard: usize,
-        /// How many there are.
+        /// Number of shards in the index.
         shards: usize,
-        /// Tokens in the shard.
+        /// Number of tokens in the shard.
         tokens: u64,
-        /// Tokens in the blocks that are sorted already.
+        /// Number of tokens in sorted blocks.
         sorted: u64,
     },
-    /// The suffixes after a block are being ranked among the block's own.
+    /// The suffixes after a block are being ranked among those of the block.
     Ranking {
-        /// Which shard, from 0.
+        /// Number of the shard, from 0.
         shard: usize,
-        /// How many there are.
+        /// Number of shards in the index.
         shards: usize,
-        /// Tokens after the block.
+        /// Number of tokens after the block.
         tokens: u64,
-        /// How many of them are done.
+        /// Number of tokens that are ranked, of `tokens`.
         ranked: u64,
     },
     /// The blocks of a shard are being merged.
     Merging {
-        /// Which shard, from 0.
+        /// Number of the shard, from 0.
         shard: usize,
-        /// How many there are.
+        /// Number of shards in the index.
         shards: usize,
-        /// Tokens in the shard.
+        /// Number of tokens in the shard.
         tokens: u64,
-        /// How many of them are done.
+        /// Number of tokens that are merged, of `tokens`.
         merged: u64,
     },
-    /// The first bytes of a shard's suffixes are being looked up.
+    /// The prefix file of a shard is being written.
     Prefixes {
-        /// Which shard, from 0.
+        /// Number of the shard, from 0.
         shard: usize,
-        /// How many there are.
+        /// Number of shards in the index.
         shards: usize,
-        /// Prefixes of the shard, those of the finest level.
+        /// Number of prefixes in the finest level of the shard.
         prefixes: u64,
-        /// How many of them are written.
+        /// Number of prefixes that are written, of `prefixes`.
         written: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! A file whose checksum is taken as it is written.
+//! An output file that is hashed while it is written.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::files::manifest::FileRecord;
 
+/// A buffered file with the hash of its content.
 pub(super) struct HashedFile {
     name: String,
     path: PathBuf,
@@ -16,14 +17,14 @@ pub(super) struct HashedFile {
 }
 
 impl HashedFile {
-    /// An empty file; one of the same name is overwritten.
+    /// Creates an empty file; an existing one is overwritten.
     pub(super) fn create(dir: &Path, name: &str) -> Result<Self> {
         let path = dir.join(name);
         let file = File::create(&path).map_err(Error::io("create", &path))?;
         Ok(Self::new(name, path, file, blake3::Hasher::new(), 0))
     }
 
-    /// A file that was written up to where `record` says; the rest is cut off.
+    /// Opens a file to append to it, after cutting off what is not in `record`.
     pub(super) fn resume(dir: &Path, name: &str, record: &FileRecord) -> Result<Self> {
         let path = dir.join(name);
         let file = OpenOptions::new()
@@ -36,7 +37,7 @@ impl HashedFile {
             let expected = format!("the unfinished build had written {}", record.bytes);
             return Err(Error::size(&path, bytes, expected));
         }
-        file.set_len(record.bytes).map_err(Error::io("cut", &path))?;
+        file.set_len(record.bytes).map_err(Error::io("truncate", &path))?;
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(&file).map_err(Error::io("read", &path))?;
         let got = hasher.finalize().to_hex();
@@ -62,12 +63,12 @@ impl HashedFile {
         self.writer.write_all(bytes).map_err(Error::io("write", &self.path))
     }
 
-    /// Bytes written.
+    /// Returns the number of bytes written so far.
     pub(super) fn num_bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Puts what was written on disk, and says what that is.
+    /// Syncs the file to disk, and returns its name, size and checksum.
     pub(super) fn sync(&mut self) -> Result<(String, FileRecord)> {
         self.writer.flush().map_err(Error::io("write", &self.path))?;
         self.writer.get_ref().sync_all().map_err(Error::io("sync", &self.path))?;
@@ -77,7 +78,7 @@ impl HashedFile {
         ))
     }
 
-    /// [`HashedFile::sync`], for the last time.
+    /// Syncs and closes the file, and returns its name, size and checksum.
     pub(super) fn finish(mut self) -> Result<(String, FileRecord)> {
         self.sync()
     }

@@ -6,21 +6,22 @@ use parquet::basic::{ConvertedType, Repetition, Type as PhysicalType};
 use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 
-use crate::build::metadata::{self, Parsed};
+use crate::build::metadata::{self, ParsedDocument};
 use crate::error::{Error, Result};
-use crate::rows::Rows;
+use crate::rows::ParquetRows;
 
+/// A Parquet file with a document in each row.
 pub(super) struct ParquetFile {
-    rows: Rows,
-    /// Among the columns that are read: all of them, or the text alone.
+    rows: ParquetRows,
+    /// Index of the text among the selected columns.
     text_column: usize,
 }
 
 impl ParquetFile {
     /// Opens a file whose column `text_field` holds a string in every row. The other columns are
-    /// read where they are wanted.
+    /// read if `other_columns`.
     pub(super) fn open(path: &Path, text_field: &str, other_columns: bool) -> Result<Self> {
-        let rows = Rows::open(path)?;
+        let rows = ParquetRows::open(path)?;
         let Some(text_column) =
             rows.columns().iter().position(|column| column.name() == text_field)
         else {
@@ -43,7 +44,7 @@ impl ParquetFile {
         if other_columns {
             Ok(Self { rows, text_column })
         } else {
-            Ok(Self { rows: rows.only(text_column)?, text_column: 0 })
+            Ok(Self { rows: rows.select_column(text_column)?, text_column: 0 })
         }
     }
 
@@ -52,19 +53,19 @@ impl ParquetFile {
         self.rows.skip(rows)
     }
 
-    /// The next row's text and other fields; `None` after the last row.
-    pub(super) fn next_document(&mut self) -> Result<Option<Parsed>> {
+    /// Reads the next row's text and other fields; `None` after the last row.
+    pub(super) fn next_document(&mut self) -> Result<Option<ParsedDocument>> {
         let text_column = self.text_column;
         self.rows.next(|row| document(row, text_column))
     }
 
-    /// How much of the file was read, from 0 to 1.
-    pub(super) fn part_read(&self) -> f64 {
-        self.rows.part_read()
+    /// Returns the fraction of the rows that were read, from 0 to 1.
+    pub(super) fn fraction_read(&self) -> f64 {
+        self.rows.fraction_read()
     }
 }
 
-/// Whether a column has one string in a row, or none.
+/// True if a column holds at most one string in a row.
 fn holds_strings(column: &Type) -> bool {
     let info = column.get_basic_info();
     column.is_primitive()
@@ -86,8 +87,8 @@ fn type_name(column: &Type) -> String {
     }
 }
 
-/// A row as a document.
-fn document(row: Row, text_column: usize) -> Result<Parsed, String> {
+/// Converts a row to a document.
+fn document(row: Row, text_column: usize) -> Result<ParsedDocument, String> {
     let mut text = String::new();
     let mut others = Vec::new();
     for (number, (name, field)) in row.into_columns().into_iter().enumerate() {
@@ -95,7 +96,7 @@ fn document(row: Row, text_column: usize) -> Result<Parsed, String> {
             text = match field {
                 Field::Str(value) => value,
                 Field::Bytes(bytes) => String::from_utf8(bytes.data().to_vec())
-                    .map_err(|e| format!("the text is no UTF-8: {}", e.utf8_error()))?,
+                    .map_err(|e| format!("the text is not UTF-8: {}", e.utf8_error()))?,
                 _ => return Err("the text is null".to_owned()),
             };
         } else {
@@ -103,7 +104,7 @@ fn document(row: Row, text_column: usize) -> Result<Parsed, String> {
         }
     }
     let other_fields = metadata::object(others).map_err(|e| e.to_string())?;
-    Ok(Parsed { text, other_fields })
+    Ok(ParsedDocument { text, other_fields })
 }
 
 #[cfg(test)]
@@ -155,7 +156,7 @@ mod tests {
         while let Some(document) = file.next_document()? {
             texts.push(document.text);
         }
-        assert_eq!(file.part_read(), 1.0);
+        assert_eq!(file.fraction_read(), 1.0);
         Ok(texts)
     }
 
@@ -177,17 +178,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.parquet");
         write(&path);
-        let whole = fs::read(&path).unwrap();
-        let (mut read_all, mut refused) = (0, 0);
-        for at in 0..whole.len() {
+        let intact = fs::read(&path).unwrap();
+        let mut read_all = 0;
+        let mut refused = 0;
+        for index in 0..intact.len() {
             for flip in [0x01, 0x80, 0xFF] {
-                let mut damaged = whole.clone();
-                damaged[at] ^= flip;
+                let mut damaged = intact.clone();
+                damaged[index] ^= flip;
                 fs::write(&path, &damaged).unwrap();
                 match read(&path, 0) {
                     Ok(_) => read_all += 1,
                     Err(Error::InvalidInput(_)) => refused += 1,
-                    Err(error) => panic!("byte {at} ^ {flip}: {error}"),
+                    Err(error) => panic!("byte {index} ^ {flip}: {error}"),
                 }
             }
         }

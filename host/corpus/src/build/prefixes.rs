@@ -1,69 +1,69 @@
-//! Writing the prefix file of a finished table.
+//! The prefix file of a finished table.
 //!
 //! The suffixes of neighbouring ranks are scattered over the stream. Reading them in rank order
-//! would cost a disk read for each, so they are read in stream order, as many at a time as fit into
-//! memory.
+//! would cost a disk read for each. So they are read in the order of the stream, in batches as large
+//! as the memory allows.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rayon::slice::ParallelSliceMut;
 
 use crate::build::memory;
-use crate::build::options::{BuildOptions, Progress};
+use crate::build::options::{BuildOptions, BuildProgress};
 use crate::build::output::HashedFile;
-use crate::build::unfinished::Unfinished;
+use crate::build::unfinished::UnfinishedIndex;
 use crate::error::{Error, Result};
-use crate::files::format::Family;
-use crate::files::prefix_file::{self, Level, PER_PAGE, PREFIX_BYTES};
+use crate::files::format::FileKind;
+use crate::files::prefix_file::{self, PER_PAGE, PREFIX_BYTES, PrefixLevel};
 use crate::token_width::TokenWidth;
 
 type Prefix = [u8; PREFIX_BYTES];
 
-/// The fewest suffixes that are looked up at once: each batch reads the whole stream.
+/// Smallest batch, suffixes: each batch reads the complete stream.
 const MIN_BATCH: usize = 1 << 16;
-/// Their numbers have 32 bits.
+/// Largest batch, suffixes: their numbers have 32 bits.
 const MAX_BATCH: usize = u32::MAX as usize;
-/// Without a budget: 1.6 GB, as much as sorting 270 million tokens takes.
+/// Size of a batch without a memory budget, suffixes: 1.6 GB, as much as sorting 270 million tokens.
 const DEFAULT_BATCH: usize = 1 << 26;
-/// Bytes that are read at once.
+/// Size of a read, bytes.
 const CHUNK: usize = 1 << 16;
 
-/// Writes the prefix file of a shard that has none yet and is large enough to need one. Files are
-/// read, not mapped: mapped pages would count as the build's memory.
+/// Writes the prefix file of a shard, unless it is finished or the shard needs none. Files are read,
+/// not mapped: mapped pages would count as the build's memory.
 pub(super) fn write(
-    unfinished: &mut Unfinished,
+    unfinished: &mut UnfinishedIndex,
     shard: usize,
     width: TokenWidth,
     options: &BuildOptions<'_>,
 ) -> Result<()> {
-    if unfinished.is_finished(&Family::Prefixes.file_name(shard)) {
+    if unfinished.is_finished(&FileKind::Prefixes.file_name(shard)) {
         return Ok(());
     }
     write_in_batches(unfinished, shard, width, options, batch_len(options))
 }
 
 fn write_in_batches(
-    unfinished: &mut Unfinished,
+    unfinished: &mut UnfinishedIndex,
     shard: usize,
     width: TokenWidth,
     options: &BuildOptions<'_>,
     batch: usize,
 ) -> Result<()> {
-    let path = |family: Family| family.path(unfinished.path(), shard);
-    let stream = path(Family::Tokenized);
+    let stream = FileKind::Tokenized.path(unfinished.path(), shard);
+    let table = FileKind::Table.path(unfinished.path(), shard);
     let stream_bytes = open(&stream)?.1;
     let num_tokens = stream_bytes / width.bytes() as u64;
     let levels = prefix_file::levels(num_tokens);
     let Some((finest, coarser)) = levels.split_first() else { return Ok(()) };
-    let mut pointers = Pointers::open(path(Family::Table), num_tokens, stream_bytes)?;
-    let mut file = unfinished.create_file(&Family::Prefixes.file_name(shard))?;
+    let mut pointers = Pointers::open(table, num_tokens, stream_bytes)?;
+    let mut file = unfinished.create_file(&FileKind::Prefixes.file_name(shard))?;
     let mut next_level = Vec::new();
     let mut written = 0;
     while written < finest.len {
-        options.report(Progress::Prefixes {
+        options.report(BuildProgress::Prefixes {
             shard,
             shards: options.shards,
             prefixes: finest.len,
@@ -72,64 +72,64 @@ fn write_in_batches(
         let count = batch.min((finest.len - written) as usize);
         let prefixes = lookup(pointers.take(finest.stride, count)?, &stream)?;
         file.write(prefixes.as_flattened())?;
-        next_level.extend(
-            (written..)
-                .zip(&prefixes)
-                .filter(|(number, _)| number % PER_PAGE == 0)
-                .map(|(_, &p)| p),
-        );
+        for (number, &prefix) in (written..).zip(&prefixes) {
+            if number % PER_PAGE == 0 {
+                next_level.push(prefix);
+            }
+        }
         written += count as u64;
     }
     for level in coarser {
-        fill_to(level, &mut file)?;
+        pad_to(level, &mut file)?;
         file.write(next_level.as_flattened())?;
         next_level = next_level.into_iter().step_by(PER_PAGE as usize).collect();
     }
-    let file = file.finish()?;
-    unfinished.update(|state| state.finished.extend([file]))
+    let finished = file.finish()?;
+    unfinished.update(|state| state.finished.extend([finished]))
 }
 
-/// Zeros up to where a level begins.
-fn fill_to(level: &Level, file: &mut HashedFile) -> Result<()> {
-    let missing = level.start * PREFIX_BYTES as u64 - file.num_bytes();
-    file.write(&vec![0; missing as usize])
+/// Writes zeros up to the start of a level.
+fn pad_to(level: &PrefixLevel, file: &mut HashedFile) -> Result<()> {
+    let padding = level.start * PREFIX_BYTES as u64 - file.num_bytes();
+    file.write(&vec![0; padding as usize])
 }
 
-/// As many suffixes as fit into memory, each with its offset, its number and its prefix.
+/// Returns the size of a batch that fits the memory budget, suffixes.
 fn batch_len(options: &BuildOptions<'_>) -> usize {
-    let room =
-        options.memory.map(|budget| budget.saturating_sub(memory::resident() + memory::reserve()));
-    let each = size_of::<(u64, u32)>() + PREFIX_BYTES;
-    room.map_or(DEFAULT_BATCH, |room| (room as usize / each).clamp(MIN_BATCH, MAX_BATCH))
+    let Some(budget) = options.memory else { return DEFAULT_BATCH };
+    let free = budget.saturating_sub(memory::resident() + memory::reserve());
+    let bytes_per_suffix = size_of::<(u64, u32)>() + PREFIX_BYTES;
+    (free as usize / bytes_per_suffix).clamp(MIN_BATCH, MAX_BATCH)
 }
 
-/// The prefixes of the suffixes at some byte offsets of the stream, in the order of their numbers.
-fn lookup(mut places: Vec<(u64, u32)>, path: &Path) -> Result<Vec<Prefix>> {
-    places.par_sort_unstable();
-    let mut prefixes = vec![Prefix::default(); places.len()];
+/// Reads the prefixes of suffixes, given by byte offset and number, in the order of their numbers.
+fn lookup(mut suffixes: Vec<(u64, u32)>, path: &Path) -> Result<Vec<Prefix>> {
+    suffixes.par_sort_unstable();
+    let mut prefixes = vec![Prefix::default(); suffixes.len()];
     let (file, stream_bytes) = open(path)?;
     let mut chunk = vec![0; CHUNK];
-    let mut held = 0..0;
-    for (offset, number) in places {
+    let mut chunk_range = 0..0;
+    for (offset, number) in suffixes {
         let end = (offset + PREFIX_BYTES as u64).min(stream_bytes);
-        if end > held.end {
-            held = offset..stream_bytes.min(offset + CHUNK as u64);
-            let length = (held.end - held.start) as usize;
+        if end > chunk_range.end {
+            chunk_range = offset..stream_bytes.min(offset + CHUNK as u64);
+            let length = (chunk_range.end - chunk_range.start) as usize;
             file.read_exact_at(&mut chunk[..length], offset).map_err(Error::io("read", path))?;
         }
-        let suffix = &chunk[(offset - held.start) as usize..(end - held.start) as usize];
+        let start = (offset - chunk_range.start) as usize;
+        let suffix = &chunk[start..(end - chunk_range.start) as usize];
         prefixes[number as usize] = prefix_file::prefix(suffix);
     }
     Ok(prefixes)
 }
 
-/// A finished table, read from start to end.
+/// A reader of a finished table, from start to end.
 struct Pointers {
     reader: BufReader<File>,
     path: PathBuf,
     width: usize,
     stream_bytes: u64,
-    /// The rank that comes next.
+    /// Rank of the next pointer.
     rank: u64,
 }
 
@@ -140,8 +140,7 @@ impl Pointers {
         Ok(Self { reader, path, width: (bytes / num_tokens) as usize, stream_bytes, rank: 0 })
     }
 
-    /// The pointer that comes next, and those of every `stride`th rank after it, `count` in all,
-    /// with their numbers.
+    /// Reads `count` pointers, from the next one on at every `stride`th rank, with their numbers.
     fn take(&mut self, stride: u64, count: usize) -> Result<Vec<(u64, u32)>> {
         let skipped = (stride as usize - 1) * self.width;
         let mut pointers = Vec::with_capacity(count);
@@ -163,10 +162,11 @@ impl Pointers {
     }
 }
 
+/// Opens a file, and returns it with its size.
 fn open(path: &Path) -> Result<(File, u64)> {
-    let with_size =
-        |file: File| -> io::Result<_> { file.metadata().map(|metadata| (file, metadata.len())) };
-    File::open(path).and_then(with_size).map_err(Error::io("open", path))
+    let file = File::open(path).map_err(Error::io("open", path))?;
+    let bytes = file.metadata().map_err(Error::io("open", path))?.len();
+    Ok((file, bytes))
 }
 
 #[cfg(test)]
@@ -174,10 +174,10 @@ mod tests {
     use super::*;
     use crate::build::sort;
 
-    /// The prefix file of a stream, with so many suffixes looked up at once.
+    /// Writes the prefix file of a stream with a batch size, and returns its content.
     fn prefixes(stream: &[u8], batch: usize) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
-        let mut unfinished = Unfinished::of_stream(folder.path(), stream);
+        let mut unfinished = UnfinishedIndex::with_stream(folder.path(), stream);
         let options = BuildOptions::default();
         sort::write_tables(&mut unfinished, TokenWidth::U16, &options).unwrap();
         write_in_batches(&mut unfinished, 0, TokenWidth::U16, &options, batch).unwrap();

@@ -1,13 +1,14 @@
 //! The token streams of all shards while they grow: `tokenized.K`, `offset.K`, `metadata.K`,
 //! `metaoff.K`.
 
-use crate::build::inputs::Position;
+use crate::build::inputs::InputPosition;
 use crate::build::output::HashedFile;
-use crate::build::unfinished::{Checkpoint, Totals, Unfinished};
+use crate::build::unfinished::{Checkpoint, StreamTotals, UnfinishedIndex};
 use crate::error::{Error, Result};
-use crate::files::format::Family;
+use crate::files::format::FileKind;
 use crate::token_width::TokenWidth;
 
+/// The files of all shards that grow while documents are added.
 pub(super) struct Streams {
     width: TokenWidth,
     shards: Vec<ShardFiles>,
@@ -18,42 +19,54 @@ struct ShardFiles {
     documents: u64,
     tokenized: HashedFile,
     offset: HashedFile,
+    /// `metadata.K` and `metaoff.K`; `None` if the build writes no metadata.
     metadata: Option<(HashedFile, HashedFile)>,
 }
 
+impl ShardFiles {
+    /// Opens the files of a shard, empty or as of a checkpoint.
+    fn open(unfinished: &UnfinishedIndex, shard: usize, has_metadata: bool) -> Result<Self> {
+        let documents = unfinished
+            .checkpoint()
+            .and_then(|checkpoint| checkpoint.documents.get(shard).copied())
+            .unwrap_or(0);
+        let tokenized = open_file(unfinished, shard, FileKind::Tokenized)?;
+        let offset = open_file(unfinished, shard, FileKind::Offset)?;
+        let metadata = if has_metadata {
+            let lines = open_file(unfinished, shard, FileKind::Metadata)?;
+            Some((lines, open_file(unfinished, shard, FileKind::Metaoff)?))
+        } else {
+            None
+        };
+        Ok(Self { documents, tokenized, offset, metadata })
+    }
+}
+
+fn open_file(unfinished: &UnfinishedIndex, shard: usize, kind: FileKind) -> Result<HashedFile> {
+    let name = kind.file_name(shard);
+    match unfinished.checkpoint().and_then(|checkpoint| checkpoint.files.get(&name)) {
+        Some(record) => HashedFile::resume(unfinished.path(), &name, record),
+        None => unfinished.create_file(&name),
+    }
+}
+
 impl Streams {
-    /// Empty streams, or those of the newest checkpoint.
+    /// Opens the streams, empty or as of the newest checkpoint.
     pub(super) fn open(
-        unfinished: &Unfinished,
+        unfinished: &UnfinishedIndex,
         width: TokenWidth,
         shards: usize,
         metadata: bool,
     ) -> Result<Self> {
-        let checkpoint = unfinished.checkpoint();
-        let open = |shard: usize| -> Result<ShardFiles> {
-            let file = |family: Family| {
-                let name = family.file_name(shard);
-                match checkpoint.and_then(|checkpoint| checkpoint.files.get(&name)) {
-                    Some(record) => HashedFile::resume(unfinished.path(), &name, record),
-                    None => unfinished.create_file(&name),
-                }
-            };
-            Ok(ShardFiles {
-                documents: checkpoint
-                    .and_then(|checkpoint| checkpoint.documents.get(shard).copied())
-                    .unwrap_or(0),
-                tokenized: file(Family::Tokenized)?,
-                offset: file(Family::Offset)?,
-                metadata: metadata
-                    .then(|| Ok((file(Family::Metadata)?, file(Family::Metaoff)?)))
-                    .transpose()?,
-            })
-        };
-        let text_bytes = checkpoint.map_or(0, |checkpoint| checkpoint.text_bytes);
-        Ok(Self { width, shards: (0..shards).map(open).collect::<Result<_>>()?, text_bytes })
+        let mut files = Vec::with_capacity(shards);
+        for shard in 0..shards {
+            files.push(ShardFiles::open(unfinished, shard, metadata)?);
+        }
+        let text_bytes = unfinished.checkpoint().map_or(0, |checkpoint| checkpoint.text_bytes);
+        Ok(Self { width, shards: files, text_bytes })
     }
 
-    /// Appends an encoded document of this many bytes of text.
+    /// Appends an encoded document, whose text has `text_bytes`.
     pub(super) fn push(&mut self, shard: usize, encoded: &[u8], text_bytes: u64) -> Result<()> {
         let files = &mut self.shards[shard];
         files.offset.write(&files.tokenized.num_bytes().to_le_bytes())?;
@@ -72,23 +85,23 @@ impl Streams {
         Ok(())
     }
 
-    pub(super) fn totals(&self) -> Totals {
+    pub(super) fn totals(&self) -> StreamTotals {
         let tokens = self.shards.iter().map(|shard| shard.tokenized.num_bytes()).sum::<u64>()
             / self.width.bytes() as u64;
         let documents = self.shards.iter().map(|shard| shard.documents).sum();
-        Totals { documents, tokens, text_bytes: self.text_bytes }
+        StreamTotals { documents, tokens, text_bytes: self.text_bytes }
     }
 
-    /// Puts everything so far on disk.
-    pub(super) fn checkpoint(&mut self, position: Position) -> Result<Checkpoint> {
+    /// Syncs all files to disk.
+    pub(super) fn checkpoint(&mut self, position: InputPosition) -> Result<Checkpoint> {
         let documents = self.shards.iter().map(|shard| shard.documents).collect();
         let text_bytes = self.text_bytes;
         let files = self.files().map(HashedFile::sync).collect::<Result<_>>()?;
         Ok(Checkpoint { position, documents, text_bytes, files })
     }
 
-    /// Closes the files, which are then finished.
-    pub(super) fn finish(mut self, unfinished: &mut Unfinished) -> Result<()> {
+    /// Syncs and closes the files, and records them as finished.
+    pub(super) fn finish(mut self, unfinished: &mut UnfinishedIndex) -> Result<()> {
         let totals = self.totals();
         if let Some(shard) = self.shards.iter().position(|files| files.documents == 0) {
             return Err(Error::InvalidInput(format!(

@@ -1,11 +1,11 @@
-//! A build under way, in a folder beside the target: `NAME.unfinished`.
+//! An unfinished build, in a folder next to the target: `NAME.unfinished`.
 //!
-//! It holds the files of the future index, the temporary files of sorting, and `corver-build.json`,
-//! which says what is being built from which inputs, and what of it is synced to disk. That file is
-//! replaced as a whole, after the files that it lists are synced, so that a killed build can be
-//! resumed. The folder is locked for as long as the process lives. At the end the manifest takes
-//! the place of `corver-build.json`, and the folder gets the target's name: an index exists
-//! entirely or not at all.
+//! The folder holds the files of the future index, the temporary files of sorting, and
+//! `corver-build.json` with the options, the inputs, and the files that are synced to disk. That file
+//! is replaced atomically, after the files that it lists are synced, so that a killed build can be
+//! resumed. The folder is locked until the process ends. At the end the manifest replaces
+//! `corver-build.json`, and the folder is renamed to the target: an index is complete or does not
+//! exist.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -15,21 +15,22 @@ use std::path::{Path, PathBuf};
 use corver_files::parent;
 use serde::{Deserialize, Serialize};
 
-use crate::build::inputs::{InputFile, Position};
+use crate::build::inputs::{InputFile, InputPosition};
 use crate::build::output::HashedFile;
 use crate::error::{Error, Result};
 use crate::files::format::UNFINISHED;
 use crate::files::manifest::{FileRecord, IndexManifest, MANIFEST};
 use crate::token_width::TokenWidth;
 
-/// What is being built. The files of another recipe are of no use.
+/// The options that decide the content of an index. A build is resumed only with the same recipe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Recipe {
     pub(super) version: u32,
-    /// Whether documents come from files. Others cannot be recognised again.
+    /// True if the documents come from files. Other inputs cannot be compared, so such a build is
+    /// not resumed.
     pub(super) from_files: bool,
-    /// blake3 of the `tokenizer.json`.
+    /// blake3 hash of the `tokenizer.json`; `None` if the documents are token ids.
     pub(super) tokenizer: Option<String>,
     pub(super) text_field: String,
     pub(super) shards: usize,
@@ -39,59 +40,63 @@ pub(super) struct Recipe {
 }
 
 impl Recipe {
-    /// The first thing that differs.
+    /// Returns the name of the first option that differs; `None` if the recipes are equal.
     fn difference(&self, other: &Self) -> Option<&'static str> {
-        let same = [
+        for (is_equal, name) in [
             (self.version == other.version, "the program's version"),
             (self.from_files == other.from_files, "the kind of input"),
             (self.tokenizer == other.tokenizer, "the tokenizer"),
             (self.text_field == other.text_field, "the text field"),
             (self.shards == other.shards, "the number of shards"),
-            (self.metadata == other.metadata, "whether metadata is kept"),
+            (self.metadata == other.metadata, "the choice to write metadata"),
             (self.token_width == other.token_width, "the token width"),
             (self.pointer_width == other.pointer_width, "the pointer width"),
-        ];
-        same.into_iter().find_map(|(same, what)| (!same).then_some(what))
+        ] {
+            if !is_equal {
+                return Some(name);
+            }
+        }
+        None
     }
 }
 
-/// What is synced to disk.
+/// The state of a build that is synced to disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct State {
+pub(super) struct BuildState {
     recipe: Recipe,
     inputs: Vec<InputFile>,
-    /// While the streams grow; the newest last.
+    /// Checkpoints of the growing streams; the newest is the last.
     checkpoints: Vec<Checkpoint>,
-    /// Files of the index that are whole. The streams come first.
+    /// Finished files of the index, by name. The streams are finished first.
     pub(super) finished: BTreeMap<String, FileRecord>,
-    /// Set when the streams are whole.
-    pub(super) totals: Option<Totals>,
-    /// By shard: the blocks that are sorted, the last of the shard first.
+    /// Totals of the finished streams; `None` while they grow.
+    pub(super) totals: Option<StreamTotals>,
+    /// Sorted blocks of each shard, beginning with the last block of the shard.
     pub(super) blocks: BTreeMap<usize, Vec<Block>>,
 }
 
-/// How far the inputs were read, and how long the files of the streams were then.
+/// A position in the inputs, and the synced files of the streams at that position.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Checkpoint {
-    pub(super) position: Position,
-    /// By shard.
+    pub(super) position: InputPosition,
+    /// Number of documents in each shard.
     pub(super) documents: Vec<u64>,
     pub(super) text_bytes: u64,
     pub(super) files: BTreeMap<String, FileRecord>,
 }
 
-/// What the streams hold, all shards together.
+/// The totals of all streams.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Totals {
+pub(super) struct StreamTotals {
     pub(super) documents: u64,
     pub(super) tokens: u64,
     pub(super) text_bytes: u64,
 }
 
-/// Positions of a shard whose suffixes are sorted.
+/// A range of positions of a shard whose suffixes are sorted.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Block {
@@ -99,21 +104,23 @@ pub(super) struct Block {
     pub(super) end: u64,
 }
 
-pub(super) struct Unfinished {
+/// The locked folder of a build, and its state.
+pub(super) struct UnfinishedIndex {
     path: PathBuf,
     target: PathBuf,
-    state: State,
+    state: BuildState,
+    /// True once the folder has the target's name.
     renamed: bool,
     _lock: Lock,
 }
 
-impl Unfinished {
-    /// Creates the folder, or resumes an interrupted build of the same recipe: all of it if the
-    /// inputs are the same, or what was read before the first input that changed. `restart`
-    /// discards whatever exists.
+impl UnfinishedIndex {
+    /// Creates the folder, or resumes an interrupted build of the same recipe. Documents before the
+    /// first input that changed are not read again. `restart` discards an existing build.
     ///
     /// # Errors
-    /// Where the target exists, another process is building it, or another build was begun.
+    /// Fails if the target exists, another process is building it, or the folder holds a build with
+    /// another recipe.
     pub(super) fn open(
         target: &Path,
         recipe: Recipe,
@@ -121,33 +128,30 @@ impl Unfinished {
         restart: bool,
     ) -> Result<Self> {
         let (path, lock) = lock(target, !recipe.from_files)?;
-        let kept = match restart {
-            true => None,
-            false => load(&path)?,
-        };
-        let state = match kept {
-            // What came from memory cannot be compared with what comes now.
-            Some(kept) if kept.recipe.from_files => {
-                if let Some(what) = kept.recipe.difference(&recipe) {
+        let saved = if restart { None } else { load(&path)? };
+        // Documents from memory cannot be compared with those of an earlier call.
+        let resumable = saved.filter(|state| state.recipe.from_files);
+        let is_new = resumable.is_none();
+        let state = match resumable {
+            Some(resumed) => {
+                if let Some(option) = resumed.recipe.difference(&recipe) {
                     return Err(Error::OutputTaken(format!(
-                        "{} holds an unfinished build that differs in {what}: repeat the command \
-                         that began it, or start again and discard it",
+                        "{} holds an unfinished build that differs in {option}: repeat the \
+                         command that began it, or start again and discard it",
                         path.display()
                     )));
                 }
-                Some(kept.with_inputs(inputs))
+                resumed.with_inputs(inputs)
             }
-            _ => None,
+            None => BuildState {
+                recipe,
+                inputs: inputs.to_vec(),
+                checkpoints: Vec::new(),
+                finished: BTreeMap::new(),
+                totals: None,
+                blocks: BTreeMap::new(),
+            },
         };
-        let is_new = state.is_none();
-        let state = state.unwrap_or_else(|| State {
-            recipe,
-            inputs: inputs.to_vec(),
-            checkpoints: Vec::new(),
-            finished: BTreeMap::new(),
-            totals: None,
-            blocks: BTreeMap::new(),
-        });
         let mut unfinished =
             Self { path, target: target.to_owned(), state, renamed: false, _lock: lock };
         if is_new {
@@ -162,7 +166,7 @@ impl Unfinished {
         &self.path
     }
 
-    pub(super) fn totals(&self) -> Option<Totals> {
+    pub(super) fn totals(&self) -> Option<StreamTotals> {
         self.state.totals
     }
 
@@ -197,13 +201,13 @@ impl Unfinished {
         self.update(|state| state.checkpoints.push(checkpoint))
     }
 
-    /// Changes the state, in memory and on disk.
-    pub(super) fn update(&mut self, change: impl FnOnce(&mut State)) -> Result<()> {
+    /// Changes the state, in memory and atomically on disk.
+    pub(super) fn update(&mut self, change: impl FnOnce(&mut BuildState)) -> Result<()> {
         change(&mut self.state);
         write_json(&self.path, UNFINISHED, &self.state)
     }
 
-    /// Writes the manifest and gives the folder its name.
+    /// Writes the manifest and renames the folder to the target.
     pub(super) fn finish(mut self, mut manifest: IndexManifest) -> Result<IndexManifest> {
         manifest.files = std::mem::take(&mut self.state.finished);
         write_json(&self.path, MANIFEST, &manifest)?;
@@ -227,7 +231,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Finished files must still exist, with their sizes.
+    /// Checks that finished files still exist with their recorded sizes.
     fn check_finished(&self) -> Result<()> {
         for (name, record) in &self.state.finished {
             let path = self.path.join(name);
@@ -241,26 +245,31 @@ impl Unfinished {
     }
 }
 
-impl Drop for Unfinished {
-    /// A build that failed before there was anything to resume leaves nothing.
+impl Drop for UnfinishedIndex {
+    /// Removes the folder of a build that failed before there was anything to resume.
     fn drop(&mut self) {
-        let worth_keeping = self.state.recipe.from_files
+        let is_resumable = self.state.recipe.from_files
             && (!self.state.checkpoints.is_empty() || self.state.totals.is_some());
         if !self.renamed
-            && !worth_keeping
+            && !is_resumable
             && let Err(error) = fs::remove_dir_all(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "an unfinished index stays behind");
+            tracing::warn!(
+                path = %self.path.display(),
+                %error,
+                "failed to remove an unfinished index"
+            );
         }
     }
 }
 
-impl State {
-    /// The state for these inputs: without what was read after the first difference.
+impl BuildState {
+    /// Adapts the state to these inputs: drops everything after the first input that differs.
     fn with_inputs(mut self, inputs: &[InputFile]) -> Self {
         if self.inputs != inputs {
-            let same = self.inputs.iter().zip(inputs).take_while(|(old, new)| old == new).count();
-            self.checkpoints.retain(|checkpoint| checkpoint.position.is_within(same));
+            let num_equal =
+                self.inputs.iter().zip(inputs).take_while(|(old, new)| old == new).count();
+            self.checkpoints.retain(|checkpoint| checkpoint.position.is_within(num_equal));
             self.finished.clear();
             self.totals = None;
             self.blocks.clear();
@@ -270,32 +279,32 @@ impl State {
     }
 }
 
-/// A locked folder. It is unlocked explicitly, not only closed: a process that another thread is
-/// just starting may hold a copy of the file for a moment.
+/// The lock of a folder. It is unlocked explicitly, not only closed: a child process that another
+/// thread is starting may briefly have a copy of the file descriptor.
 struct Lock(File);
 
 impl Drop for Lock {
     fn drop(&mut self) {
         if let Err(error) = self.0.unlock() {
-            tracing::warn!(%error, "cannot unlock the folder of a build");
+            tracing::warn!(%error, "failed to unlock the folder of a build");
         }
     }
 }
 
-/// Creates `NAME.unfinished` and locks it. `wait`s for another process that holds it, or says that
-/// there is one.
+/// Creates `NAME.unfinished` and locks it. If another process has locked it, this waits or fails,
+/// depending on `wait`.
 fn lock(target: &Path, wait: bool) -> Result<(PathBuf, Lock)> {
     let mut name = target.file_name().unwrap_or_default().to_owned();
     name.push(".unfinished");
     let path = parent(target).join(name);
     fs::create_dir_all(parent(target)).map_err(Error::io("create the folder", parent(target)))?;
     loop {
-        // An empty folder may be in the way: the rename replaces it.
-        let in_the_way = match fs::read_dir(target) {
+        // An empty folder does not count: the rename replaces it.
+        let target_exists = match fs::read_dir(target) {
             Ok(mut entries) => entries.next().is_some(),
             Err(_) => fs::symlink_metadata(target).is_ok(),
         };
-        if in_the_way {
+        if target_exists {
             return Err(Error::OutputTaken(format!(
                 "{} already exists: remove it or choose another name",
                 target.display()
@@ -309,7 +318,8 @@ fn lock(target: &Path, wait: bool) -> Result<(PathBuf, Lock)> {
         }
         let folder = match File::open(&path) {
             Ok(folder) => folder,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue, // another process has just finished
+            // Another process has just finished.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
             Err(e) => return Err(Error::io("open", &path)(e)),
         };
         if wait {
@@ -327,17 +337,20 @@ fn lock(target: &Path, wait: bool) -> Result<(PathBuf, Lock)> {
             }
         }
         let lock = Lock(folder);
-        // The folder that was locked may have been renamed or removed before it was.
-        let locked = lock.0.metadata().map_err(Error::io("look at", &path))?;
-        let there = fs::metadata(&path);
-        if there.is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
+        // The folder may have been renamed or removed before it was locked.
+        let locked = lock.0.metadata().map_err(Error::io("read the metadata of", &path))?;
+        if let Ok(current) = fs::metadata(&path)
+            && current.dev() == locked.dev()
+            && current.ino() == locked.ino()
+        {
             return Ok((path, lock));
         }
     }
 }
 
-fn load(path: &Path) -> Result<Option<State>> {
-    let path = path.join(UNFINISHED);
+/// Loads the state of an unfinished build; `None` if there is none.
+fn load(folder: &Path) -> Result<Option<BuildState>> {
+    let path = folder.join(UNFINISHED);
     match fs::read(&path) {
         Ok(json) => {
             serde_json::from_slice(&json).map(Some).map_err(|error| Error::json(&path, &error))
@@ -354,9 +367,9 @@ fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> Result<()> {
 }
 
 #[cfg(test)]
-impl Unfinished {
-    /// A build whose one shard has this stream of u16 tokens.
-    pub(super) fn of_stream(folder: &Path, stream: &[u8]) -> Self {
+impl UnfinishedIndex {
+    /// Creates a build whose only shard has this stream of u16 tokens.
+    pub(super) fn with_stream(folder: &Path, stream: &[u8]) -> Self {
         let recipe = Recipe {
             version: 2,
             from_files: false,

@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::token_width::TokenWidth;
 
-/// The copy of the tokenizer that built the index.
+/// File name of the index's copy of its tokenizer.
 pub const TOKENIZER: &str = "tokenizer.json";
-/// What an unfinished build has in place of the manifest.
+/// File name of the state of an unfinished build. It is replaced by the manifest.
 pub(crate) const UNFINISHED: &str = "corver-build.json";
 
-/// The families of files.
+/// A kind of file that each shard has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Family {
+pub(crate) enum FileKind {
     Tokenized,
     Table,
     Offset,
     Metadata,
     Metaoff,
-    /// Not part of Infini-gram's format.
+    /// An addition to Infini-gram's format.
     Prefixes,
 }
 
-impl Family {
+impl FileKind {
     pub(crate) fn file_name(self, shard: usize) -> String {
         let family = match self {
             Self::Tokenized => "tokenized",
@@ -45,32 +45,31 @@ impl Family {
     }
 }
 
-/// The shard that a file belongs to; `None` where it belongs to the whole index.
+/// Returns the shard of a file; `None` if the file belongs to the complete index.
 pub(crate) fn shard_of(file_name: &str) -> Option<usize> {
     file_name.rsplit_once('.').and_then(|(_, number)| number.parse().ok())
 }
 
-/// Bytes per entry of `table.K` for a stream of this many bytes: as many as the largest offset
-/// needs.
+/// Returns the fewest bytes per entry of `table.K` that hold every byte offset of a stream.
 pub(crate) fn pointer_width(stream_bytes: u64) -> usize {
     let bits = u64::BITS - stream_bytes.saturating_sub(1).leading_zeros();
     bits.div_ceil(8).max(1) as usize
 }
 
-/// Tokens as they lie in a stream, little-endian. The separator is allowed: a query may hold it.
+/// Encodes tokens as in a stream, little-endian. The separator is allowed: a query may hold it.
 ///
 /// # Errors
-/// Where an id does not fit the width.
+/// Fails if an id does not fit the width.
 pub(crate) fn encode(tokens: &[u32], width: TokenWidth) -> Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(tokens.len() * width.bytes());
     append(tokens, width, &mut bytes)?;
     Ok(bytes)
 }
 
-/// A document as it lies in a stream: the separator, then its tokens.
+/// Encodes a document as in a stream: the separator, then its tokens.
 ///
 /// # Errors
-/// Where an id does not fit the width, or is the separator.
+/// Fails if an id does not fit the width, or is the separator.
 pub(crate) fn encode_document(ids: &[u32], width: TokenWidth) -> Result<Vec<u8>> {
     let separator = width.separator();
     if let Some(&token) = ids.iter().find(|&&id| id >= separator) {

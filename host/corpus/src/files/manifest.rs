@@ -1,4 +1,4 @@
-//! `corver-index.json`: what a finished build says about itself.
+//! The manifest of a finished build, `corver-index.json`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,19 +6,19 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::files::bytes::Bytes;
 use crate::files::format::{UNFINISHED, shard_of};
+use crate::files::mapped_file::MappedFile;
 use crate::fingerprint;
 use crate::token_width::TokenWidth;
 
-/// The manifest's file name. It is written last: its presence says that the build is complete.
+/// File name of the manifest. It is written last: a folder with a manifest is a complete index.
 pub const MANIFEST: &str = "corver-index.json";
 
 const FORMAT: &str = "corver-index";
-/// The version of what this crate builds. It opens no other.
+/// Version of the manifest that this crate writes, and the only one that it reads.
 pub const MANIFEST_VERSION: u32 = 2;
 
-/// The content of the manifest.
+/// The manifest of an index.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IndexManifest {
@@ -26,22 +26,22 @@ pub struct IndexManifest {
     version: u32,
     /// Width of the tokens of every shard.
     pub token_width: TokenWidth,
-    /// blake3 of the `tokenizer.json` beside the manifest; absent where the index was built from
+    /// blake3 hash of the `tokenizer.json` next to the manifest; `None` if the index was built from
     /// token ids.
     pub tokenizer: Option<String>,
-    /// All ids in the index are below this; absent where the index was built from token ids.
+    /// Exclusive upper bound of the token ids; `None` if the index was built from token ids.
     pub num_ids: Option<u32>,
-    /// Documents in all shards.
+    /// Number of documents in all shards.
     pub documents: u64,
-    /// Tokens in all shards, one separator per document included.
+    /// Number of tokens in all shards, one separator per document included.
     pub tokens: u64,
-    /// Bytes of text (UTF-8) that were tokenised; 0 where the index was built from token ids.
+    /// Size of the tokenised text, bytes of UTF-8; 0 if the index was built from token ids.
     pub text_bytes: u64,
-    /// Number of shards.
+    /// Number of shards; 1 or more.
     pub shards: usize,
-    /// Every other file of the folder.
+    /// All other files of the folder, by name.
     pub files: BTreeMap<String, FileRecord>,
-    /// The hash of the file that this was read from.
+    /// Fingerprint: the hash of the manifest file. Empty if it was not loaded from a file.
     #[serde(skip)]
     pub(crate) fingerprint: String,
 }
@@ -50,9 +50,9 @@ pub struct IndexManifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileRecord {
-    /// Size.
+    /// Size of the file, bytes.
     pub bytes: u64,
-    /// blake3, in hexadecimal.
+    /// blake3 hash of the content, in hexadecimal.
     pub blake3: String,
 }
 
@@ -73,10 +73,10 @@ impl IndexManifest {
         }
     }
 
-    /// The folder's manifest; `None` in an index that another program made.
+    /// Loads a folder's manifest; `None` if another program built the index.
     pub(crate) fn load(dir: &Path) -> Result<Option<Self>> {
         #[derive(Deserialize)]
-        struct Header {
+        struct ManifestHeader {
             format: String,
             version: u32,
         }
@@ -93,8 +93,8 @@ impl IndexManifest {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(Error::io("read", &path)(e)),
         };
-        // The header first: a later version may have fields that this one would only call unknown.
-        let header: Header =
+        // The header first: a later version's new fields must not be reported as unknown ones.
+        let header: ManifestHeader =
             serde_json::from_slice(&text).map_err(|error| Error::json(&path, &error))?;
         if header.format != FORMAT || header.version != MANIFEST_VERSION {
             return Err(Error::InvalidIndex(format!(
@@ -107,11 +107,11 @@ impl IndexManifest {
         }
         let manifest: Self =
             serde_json::from_slice(&text).map_err(|error| Error::json(&path, &error))?;
-        Ok(Some(Self { fingerprint: fingerprint::of_manifest(&text), ..manifest }))
+        Ok(Some(Self { fingerprint: fingerprint::hash_manifest(&text), ..manifest }))
     }
 
-    /// Checks that the manifest lists a file, with the size that it has.
-    pub(crate) fn check_size(&self, bytes: &Bytes, name: &str) -> Result<()> {
+    /// Checks that the manifest lists a file with its actual size.
+    pub(crate) fn check_size(&self, bytes: &MappedFile, name: &str) -> Result<()> {
         match self.files.get(name) {
             Some(record) if record.bytes == bytes.len() as u64 => Ok(()),
             Some(record) => Err(bytes.wrong_size(format!("the manifest says {}", record.bytes))),
@@ -119,7 +119,7 @@ impl IndexManifest {
         }
     }
 
-    /// The files of the shards that are open, and those of the whole index.
+    /// Returns the files of the open shards, and those that belong to no shard.
     pub(crate) fn files_of(
         &self,
         is_open: impl Fn(usize) -> bool,
@@ -127,7 +127,7 @@ impl IndexManifest {
         self.files.iter().filter(move |(name, _)| shard_of(name).is_none_or(&is_open))
     }
 
-    /// Checks that every one of [`Self::files_of`] lies in the folder and has its size.
+    /// Checks that each of [`Self::files_of`] is in the folder and has the recorded size.
     pub(crate) fn check_sizes(&self, dir: &Path, is_open: impl Fn(usize) -> bool) -> Result<()> {
         for (name, record) in self.files_of(is_open) {
             if Path::new(name).file_name() != Some(name.as_ref()) {

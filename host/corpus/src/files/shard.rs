@@ -1,55 +1,51 @@
-//! One shard: mapped files whose sizes were checked, and readers that check every value they hand
-//! out.
+//! The mapped files of a shard. Their sizes are checked when they are opened, and every value when it
+//! is read.
 
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::files::bytes::Bytes;
-use crate::files::format::{Family, pointer_width};
+use crate::files::format::{FileKind, pointer_width};
 use crate::files::manifest::IndexManifest;
+use crate::files::mapped_file::MappedFile;
 use crate::files::prefix_file::PrefixFile;
 use crate::files::system::PAGE_BYTES;
 use crate::token_width::TokenWidth;
 
-/// With more ranks than this, the system is told to fetch their pages together.
+/// Number of ranks above which the system is advised to fetch all their pages together.
 const MANY_RANKS: u64 = 8_192;
 
+/// An open shard: its mapped files.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    /// Which shard of its index.
+    /// Number of the shard in its index, from 0.
     pub(crate) number: usize,
     pub(crate) width: TokenWidth,
-    /// Tokens in the stream, separators included. At least 1.
+    /// Length of the stream, tokens, separators included; 1 or more.
     pub(crate) num_tokens: u64,
-    /// Bytes per entry of the table, 1–8.
+    /// Size of a table entry, bytes, 1 to 8.
     pub(crate) pointer_width: usize,
+    /// Prefix file; `None` if the shard is small or of another program.
     pub(crate) prefixes: Option<PrefixFile>,
-    stream: Bytes,
-    table: Bytes,
-    offsets: Bytes,
-    /// Bytes of `metadata.K` and `metaoff.K`; 0 where there are none.
+    stream: MappedFile,
+    table: MappedFile,
+    offsets: MappedFile,
+    /// Size of `metadata.K` and `metaoff.K`, bytes; 0 if the index has no metadata.
     metadata_bytes: u64,
 }
 
 impl Shard {
-    /// Maps the shard's files. Takes the same time for every size of index: nothing is scanned.
+    /// Maps the files of a shard, in constant time: nothing is scanned.
     pub(crate) fn open(
         dir: &Path,
         number: usize,
         width: TokenWidth,
         manifest: Option<&IndexManifest>,
     ) -> Result<Self> {
-        let open = |family: Family| -> Result<Bytes> {
-            let bytes = Bytes::open(&family.path(dir, number))?;
-            if let Some(manifest) = manifest {
-                manifest.check_size(&bytes, &family.file_name(number))?;
-            }
-            Ok(bytes)
-        };
-        let (stream, table, offsets) =
-            (open(Family::Tokenized)?, open(Family::Table)?, open(Family::Offset)?);
+        let stream = open_file(dir, number, FileKind::Tokenized, manifest)?;
+        let table = open_file(dir, number, FileKind::Table, manifest)?;
+        let offsets = open_file(dir, number, FileKind::Offset, manifest)?;
         stream.expect_random_reads();
         table.expect_random_reads();
 
@@ -90,8 +86,8 @@ impl Shard {
         Ok(shard)
     }
 
-    /// Reads the first and the last entry of every file: a cheap test for a foreign index or
-    /// another token width.
+    /// Checks the first and last entry of every file, which detects a foreign index or another token
+    /// width at little cost.
     fn check_ends(&self) -> Result<()> {
         let separator = self.width.separator();
         match self.token(0) {
@@ -112,9 +108,11 @@ impl Shard {
         Ok(())
     }
 
-    /// That every mapped file is as long as when it was opened.
+    /// Checks that every mapped file has the same size as when it was opened.
     pub(crate) fn check_sizes(&self) -> Result<()> {
-        [&self.stream, &self.table, &self.offsets].into_iter().try_for_each(Bytes::check_size)?;
+        [&self.stream, &self.table, &self.offsets]
+            .into_iter()
+            .try_for_each(MappedFile::check_size)?;
         self.prefixes.as_ref().map_or(Ok(()), PrefixFile::check_size)
     }
 
@@ -122,26 +120,26 @@ impl Shard {
         (self.offsets.len() / 8) as u64
     }
 
-    /// The token stream as it lies on disk.
+    /// Returns the bytes of the token stream.
     pub(crate) fn stream(&self) -> &[u8] {
         &self.stream
     }
 
-    /// The token at a position; `None` past the end.
+    /// Returns the token at a position; `None` past the end.
     pub(crate) fn token(&self, position: u64) -> Option<u32> {
         self.width.read(&self.stream, position)
     }
 
-    /// Where the suffix of a rank starts, in tokens. `rank` must be below `num_tokens`.
+    /// Returns the position, in tokens, of the suffix with a rank, which must be below `num_tokens`.
     pub(crate) fn position(&self, rank: u64) -> Result<u64> {
-        let at = rank as usize * self.pointer_width;
+        let start = rank as usize * self.pointer_width;
         // One unaligned read of eight bytes and a mask; only the table's last few entries need the
         // padded copy.
-        let bytes: [u8; 8] = match self.table.get(at..at + 8) {
+        let bytes: [u8; 8] = match self.table.get(start..start + 8) {
             Some(eight) => eight.try_into().expect("the slice has eight bytes"),
             None => {
                 let mut padded = [0; 8];
-                let entry = &self.table[at..at + self.pointer_width];
+                let entry = &self.table[start..start + self.pointer_width];
                 padded[..entry.len()].copy_from_slice(entry);
                 padded
             }
@@ -155,12 +153,12 @@ impl Shard {
         Ok(pointer >> width.trailing_zeros())
     }
 
-    /// The bytes of a rank's suffix. `rank` must be below `num_tokens`.
+    /// Returns the bytes of the suffix with a rank, which must be below `num_tokens`.
     pub(crate) fn suffix(&self, rank: u64) -> Result<&[u8]> {
         Ok(&self.stream[self.position(rank)? as usize * self.width.bytes()..])
     }
 
-    /// Tells the system that the positions of these ranks will be read one after the other.
+    /// Advises the system to fetch the positions of many ranks.
     pub(crate) fn will_read(&self, ranks: Range<u64>) {
         if ranks.end - ranks.start > MANY_RANKS {
             self.table.will_read(
@@ -169,35 +167,34 @@ impl Shard {
         }
     }
 
-    /// Tells the system that the text between these positions will be read; it is cut at the
-    /// shard's end.
+    /// Advises the system to fetch the text between two positions, which may exceed the shard.
     pub(crate) fn will_read_text(&self, positions: Range<u64>) {
         let [start, end] = [positions.start, positions.end]
             .map(|at| at.min(self.num_tokens) as usize * self.width.bytes());
         self.stream.will_read(start..end);
     }
 
-    /// Whether the token at a position is in memory. `position` must be below `num_tokens`.
+    /// True if the token at a position, which must be below `num_tokens`, is in memory.
     pub(crate) fn text_is_in_memory(&self, position: u64) -> bool {
         self.stream.is_in_memory(position as usize * self.width.bytes())
     }
 
-    /// Pages of the table that hold the positions of as many neighbouring ranks.
+    /// Returns the number of table pages that hold the positions of `ranks` neighbouring ranks.
     pub(crate) fn pages_of_ranks(&self, ranks: u64) -> u64 {
         ranks.saturating_mul(self.pointer_width as u64).div_ceil(PAGE_BYTES as u64)
     }
 
-    /// Pages that as many neighbouring tokens of the text lie on, at most.
+    /// Returns the greatest number of pages that `tokens` consecutive tokens of the text occupy.
     pub(crate) fn pages_of_text(&self, tokens: u64) -> u64 {
         tokens.saturating_mul(self.width.bytes() as u64).div_ceil(PAGE_BYTES as u64) + 1
     }
 
-    /// Pages of the documents' offsets.
+    /// Returns the number of pages of the documents' offsets.
     pub(crate) fn pages_of_offsets(&self) -> u64 {
         (self.offsets.len() as u64).div_ceil(PAGE_BYTES as u64)
     }
 
-    /// Position of a document's leading separator, in tokens. `document` must be below
+    /// Returns the position, in tokens, of a document's leading separator. `document` must be below
     /// `num_documents`.
     pub(crate) fn document_start(&self, document: u64) -> Result<u64> {
         let position = self.unchecked_document_start(document)?;
@@ -207,11 +204,12 @@ impl Shard {
         Ok(position)
     }
 
-    /// The same without reading the stream: a token's position, but perhaps not a separator's.
+    /// Returns the position of a document's start without reading the stream: in a damaged index it
+    /// may not be that of a separator.
     pub(crate) fn unchecked_document_start(&self, document: u64) -> Result<u64> {
-        let at = document as usize * 8;
+        let start = document as usize * 8;
         let offset = u64::from_le_bytes(
-            self.offsets[at..at + 8].try_into().expect("the slice has eight bytes"),
+            self.offsets[start..start + 8].try_into().expect("the slice has eight bytes"),
         );
         let width = self.width.bytes() as u64;
         if !offset.is_multiple_of(width) || offset >= self.stream.len() as u64 {
@@ -235,7 +233,7 @@ impl Shard {
         self.offsets.path()
     }
 
-    /// Bytes of all its files.
+    /// Returns the size of all files of the shard, bytes.
     pub(crate) fn num_bytes(&self) -> u64 {
         let prefixes = self.prefixes.as_ref().map_or(0, PrefixFile::num_bytes);
         (self.stream.len() + self.table.len() + self.offsets.len()) as u64
@@ -244,25 +242,41 @@ impl Shard {
     }
 }
 
-/// Bytes of the two files that hold a line for each document. Both are there or none, and
-/// `metaoff.K` has an offset per document; what the offsets say is checked when one is used.
+fn open_file(
+    dir: &Path,
+    shard: usize,
+    kind: FileKind,
+    manifest: Option<&IndexManifest>,
+) -> Result<MappedFile> {
+    let bytes = MappedFile::open(&kind.path(dir, shard))?;
+    if let Some(manifest) = manifest {
+        manifest.check_size(&bytes, &kind.file_name(shard))?;
+    }
+    Ok(bytes)
+}
+
+/// Returns the size of `metadata.K` and `metaoff.K`, after checking that both exist or neither, and
+/// that there is an offset per document. The offsets themselves are checked when they are used.
 fn metadata_bytes(dir: &Path, number: usize, num_documents: u64) -> Result<u64> {
-    let size = |family: Family| -> Result<Option<u64>> {
-        let path = family.path(dir, number);
-        match fs::metadata(&path) {
-            Ok(metadata) => Ok(Some(metadata.len())),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(Error::io("read the size of", &path)(e)),
-        }
-    };
-    match (size(Family::Metaoff)?, size(Family::Metadata)?) {
+    let offsets_path = FileKind::Metaoff.path(dir, number);
+    let lines_path = FileKind::Metadata.path(dir, number);
+    match (file_size(&offsets_path)?, file_size(&lines_path)?) {
         (None, None) => Ok(0),
-        (None, Some(_)) => Err(Error::missing(&Family::Metaoff.path(dir, number))),
-        (Some(_), None) => Err(Error::missing(&Family::Metadata.path(dir, number))),
+        (None, Some(_)) => Err(Error::missing(&offsets_path)),
+        (Some(_), None) => Err(Error::missing(&lines_path)),
         (Some(offsets), Some(lines)) if offsets == 8 * num_documents => Ok(offsets + lines),
         (Some(offsets), Some(_)) => {
             let expected = format!("8 for each of {num_documents} documents were expected");
-            Err(Error::size(&Family::Metaoff.path(dir, number), offsets, expected))
+            Err(Error::size(&offsets_path, offsets, expected))
         }
+    }
+}
+
+/// Returns the size of a file; `None` if it does not exist.
+fn file_size(path: &Path) -> Result<Option<u64>> {
+    match fs::metadata(path) {
+        Ok(metadata) => Ok(Some(metadata.len())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io("read the size of", path)(e)),
     }
 }

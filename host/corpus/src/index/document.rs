@@ -1,34 +1,35 @@
-//! Documents: by number, by a token that they hold; their metadata.
+//! Documents of an index: by number, by a position in them, and their metadata.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::files::format::Family;
+use crate::files::format::FileKind;
 use crate::files::shard::Shard;
 use crate::index::open::Index;
 
 /// A document of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Document {
-    /// The shard that holds it.
+    /// Number of the document's shard, from 0.
     pub shard: usize,
-    /// Its number in that shard, from 0.
+    /// Number of the document in its shard, from 0.
     pub number: u64,
-    /// Its tokens' positions in that shard, without the separator before them.
+    /// Token positions of the document in its shard, without the leading separator.
     pub tokens: Range<u64>,
 }
 
 impl Index {
-    /// Every document of the open shards, shard by shard.
+    /// Returns all documents of the open shards, shard by shard.
     pub fn documents(&self) -> impl Iterator<Item = Result<Document>> {
         self.shards()
             .flat_map(|shard| (0..shard.num_documents()).map(|number| self.document(shard, number)))
     }
 
-    /// A document of a shard. `number` must be below its `num_documents`.
+    /// Returns a document of a shard. `number` must be below its `num_documents`.
     fn document(&self, shard: &Shard, number: u64) -> Result<Document> {
         let start = shard.document_start(number)?;
         let is_last = number + 1 == shard.num_documents();
@@ -39,73 +40,58 @@ impl Index {
         Ok(Document { shard: shard.number, number, tokens: start + 1..end })
     }
 
-    /// The document that holds a token of a shard, found in logarithmic time; `None` where there is
-    /// no such token.
+    /// Returns the document that holds a position of a shard, in logarithmic time; `None` if there
+    /// is no such position.
     ///
     /// # Errors
-    /// Where the documents' offsets are damaged.
+    /// Fails if the documents' offsets are damaged.
     pub fn document_at(&self, shard: usize, position: u64) -> Result<Option<Document>> {
         let Some(shard) = self.shard(shard).filter(|shard| position < shard.num_tokens) else {
             return Ok(None);
         };
-        let (mut document, mut after) = (0, shard.num_documents());
-        while after - document > 1 {
-            let middle = document + (after - document) / 2;
+        // Binary search for the last document that starts at or before the position.
+        let mut number = 0;
+        let mut end = shard.num_documents();
+        while end - number > 1 {
+            let middle = number + (end - number) / 2;
             if shard.document_start(middle)? <= position {
-                document = middle;
+                number = middle;
             } else {
-                after = middle;
+                end = middle;
             }
         }
-        let found = self.document(shard, document)?;
-        let start = found.tokens.start - 1;
-        if (start..found.tokens.end).contains(&position) {
-            Ok(Some(found))
+        let document = self.document(shard, number)?;
+        let start = document.tokens.start - 1;
+        if (start..document.tokens.end).contains(&position) {
+            Ok(Some(document))
         } else {
-            Err(misplaced(shard, document, start))
+            Err(misplaced(shard, number, start))
         }
     }
 
-    /// The line of JSON that the index keeps about a document (`path`, `linenum` from 0, and its
-    /// fields other than the text in `metadata`); `None` in an index without metadata. The files
-    /// are read at every call.
+    /// Returns the metadata of a document, a line of JSON with `path`, `linenum` (from 0) and
+    /// `metadata` (the fields other than the text); `None` if the index has no metadata. Each call
+    /// reads the files.
     ///
     /// # Errors
-    /// Where they cannot be read, or the place of the line is not in them.
+    /// Fails if the files cannot be read or their offsets are damaged.
     pub fn document_metadata(&self, document: &Document) -> Result<Option<String>> {
-        let offsets_path = Family::Metaoff.path(self.path(), document.shard);
-        let lines_path = Family::Metadata.path(self.path(), document.shard);
-        let (Some(mut offsets), Some(mut lines)) = (open(&offsets_path)?, open(&lines_path)?)
-        else {
-            return Ok(None);
-        };
-        let length = |file: &File, path: &Path| {
-            Ok(file.metadata().map_err(Error::io("read the size of", path))?.len())
-        };
-        let (num_offsets, num_bytes) =
-            (length(&offsets, &offsets_path)? / 8, length(&lines, &lines_path)?);
-        let damaged = |entry: u64, got: u64| {
-            let expected = "an offset leads to a line of metadata, one for each document";
-            Error::corrupt(&offsets_path, entry, got, expected)
-        };
-
-        let mut offset_of = |entry: u64| -> Result<u64> {
-            if entry == num_offsets {
-                return Ok(num_bytes);
-            }
-            let mut bytes = [0; 8];
-            offsets
-                .seek(SeekFrom::Start(entry * 8))
-                .and_then(|_| offsets.read_exact(&mut bytes))
-                .map_err(Error::io("read", &offsets_path))?;
-            Ok(u64::from_le_bytes(bytes))
-        };
+        let offsets_path = FileKind::Metaoff.path(self.path(), document.shard);
+        let lines_path = FileKind::Metadata.path(self.path(), document.shard);
+        let Some(offsets) = open(&offsets_path)? else { return Ok(None) };
+        let Some(mut lines) = open(&lines_path)? else { return Ok(None) };
+        let num_offsets = length(&offsets, &offsets_path)? / 8;
+        let num_bytes = length(&lines, &lines_path)?;
         if document.number >= num_offsets {
-            return Err(damaged(document.number, num_offsets));
+            return Err(bad_metadata_offset(&offsets_path, document.number, num_offsets));
         }
-        let (start, end) = (offset_of(document.number)?, offset_of(document.number + 1)?);
+        let start = read_offset(&offsets, &offsets_path, document.number)?;
+        let end = match document.number + 1 {
+            next if next == num_offsets => num_bytes,
+            next => read_offset(&offsets, &offsets_path, next)?,
+        };
         if start > end || end > num_bytes {
-            return Err(damaged(document.number, start));
+            return Err(bad_metadata_offset(&offsets_path, document.number, start));
         }
         let mut line = Vec::new();
         lines
@@ -116,12 +102,27 @@ impl Index {
     }
 }
 
+fn length(file: &File, path: &Path) -> Result<u64> {
+    Ok(file.metadata().map_err(Error::io("read the size of", path))?.len())
+}
+
+fn read_offset(file: &File, path: &Path, entry: u64) -> Result<u64> {
+    let mut bytes = [0; 8];
+    file.read_exact_at(&mut bytes, entry * 8).map_err(Error::io("read", path))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn bad_metadata_offset(path: &Path, entry: u64, got: u64) -> Error {
+    let expected = "an offset leads to a line of metadata, one for each document";
+    Error::corrupt(path, entry, got, expected)
+}
+
 fn misplaced(shard: &Shard, document: u64, start: u64) -> Error {
     let expected = "documents start one after the other, the first at the start of the stream";
     Error::corrupt(shard.offsets_path(), document, start, expected)
 }
 
-/// `None` where there is no such file.
+/// Opens a file; `None` if it does not exist.
 fn open(path: &Path) -> Result<Option<File>> {
     match File::open(path) {
         Ok(file) => Ok(Some(file)),

@@ -1,4 +1,4 @@
-//! An open index.
+//! An open index, its documents, and its open shards.
 
 pub(crate) mod document;
 pub(crate) mod open;

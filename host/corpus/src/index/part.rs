@@ -1,4 +1,4 @@
-//! Which shards of which index are open.
+//! The open shards of an index.
 
 use std::ops::RangeInclusive;
 
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::open::Index;
 
-/// The shards of an index that one process has open. Others may be open elsewhere; comparing the
-/// parts shows whether every shard is open exactly once.
+/// The shards of an index that one process has open. Comparing the parts of several processes shows
+/// if every shard is open exactly once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The [`fingerprint`](crate::fingerprint()) of the index.
+    /// [`fingerprint`](crate::fingerprint()) of the index.
     pub index: String,
-    /// How many shards the index has.
+    /// Number of shards in the index.
     pub of: usize,
-    /// The numbers of those that are open.
+    /// Numbers of the open shards, from 0.
     pub shards: RangeInclusive<usize>,
 }
 
 impl Index {
-    /// The open shards. `None` for an index without a manifest, which does not say how many shards
-    /// belong to it.
+    /// Returns the open shards; `None` if the index has no manifest, and so an unknown number of
+    /// shards.
     #[must_use]
     pub fn part(&self) -> Option<Part> {
         let manifest = self.manifest()?;

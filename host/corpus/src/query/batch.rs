@@ -1,9 +1,9 @@
-//! Many queries at once.
+//! Batches of queries.
 //!
-//! In memory a query takes microseconds, and the queries are counted one after the other. A query
-//! of a cold index waits for dozens of reads, one after the other, while a disk can serve many
-//! reads at once. So where the thread has to wait for the disk, many threads count the rest of the
-//! batch: each waits for its own reads, and the disk has one read per thread in its queue.
+//! If the index is in memory, a query takes microseconds, and one thread counts the batch. A query
+//! of a cold index waits for dozens of sequential reads, while a disk can serve many reads in
+//! parallel. So if the thread has page faults, many threads count the rest of the batch: each waits
+//! for its own reads, and the disk has one read per thread in its queue.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::Builder;
@@ -14,29 +14,30 @@ use crate::files::system;
 use crate::index::open::Index;
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions};
 
-/// Threads that count in a cold index, the calling one included. Only one batch of an index uses
-/// them at a time; others stay on their own thread.
+/// Number of threads that count in a cold index, the calling one included. One batch of an index
+/// uses them at a time; other batches stay on their own thread.
 const READERS: usize = 32;
-/// The page faults of this many queries decide whether the index is cold.
-const LOOK_EVERY: usize = 16;
+/// Number of queries whose page faults decide if the index is cold.
+const FAULT_WINDOW: usize = 16;
 
 impl Index {
-    /// Counts the matches of many queries. Those that begin alike are counted one after the other,
-    /// as they read the same parts of the index; where that means to wait for the disk, many are
-    /// counted at the same time. The answers are those of
-    /// [`Index::count_cnf`], in the order of the queries; a query of a single term is answered as by [`Index::count`].
+    /// Counts the matches of many queries, and returns the counts in the order of the queries. They
+    /// are those of [`Index::count_cnf`], and of [`Index::count`] for a query of a single term.
+    ///
+    /// Queries with the same first clause are counted in succession, because they read the same
+    /// parts of the index. If they wait for the disk, many are counted in parallel.
     ///
     /// # Errors
-    /// As [`Index::count_cnf`], for any of the queries; where the deadline has passed before the
-    /// last of them was begun.
+    /// Fails as [`Index::count_cnf`] does, for any of the queries, or if the deadline passes before
+    /// the last query is begun.
     pub fn count_cnf_batch(
         &self,
         queries: &[Cnf],
         options: &CnfOptions,
-        enough: Option<u64>,
+        limit: Option<u64>,
         deadline: Option<Instant>,
     ) -> Result<Vec<CnfCount>> {
-        let batch = Batch::new(self, queries, options, enough, deadline);
+        let batch = CountBatch::new(self, queries, options, limit, deadline);
         let mut counts = vec![CnfCount::default(); queries.len()];
         for (number, count) in batch.count_all()? {
             counts[number] = count;
@@ -45,80 +46,90 @@ impl Index {
     }
 }
 
-/// A batch that threads take queries from.
-struct Batch<'a> {
+/// A queue of queries that threads share.
+struct CountBatch<'a> {
     index: &'a Index,
     queries: &'a [Cnf],
-    /// The queries' numbers, in the order in which they are counted.
+    /// Numbers of the queries, in the order in which they are counted.
     order: Vec<usize>,
     options: &'a CnfOptions,
-    enough: Option<u64>,
+    limit: Option<u64>,
     deadline: Option<Instant>,
-    /// How many were taken.
+    /// Number of queries taken from the queue.
     next: AtomicUsize,
-    /// How many were counted.
+    /// Number of queries counted without an error.
     counted: AtomicUsize,
 }
 
-/// A query's number, and its count.
+/// A query's number and its count.
 type Numbered = (usize, CnfCount);
 
-impl<'a> Batch<'a> {
+impl<'a> CountBatch<'a> {
     fn new(
         index: &'a Index,
         queries: &'a [Cnf],
         options: &'a CnfOptions,
-        enough: Option<u64>,
+        limit: Option<u64>,
         deadline: Option<Instant>,
     ) -> Self {
         let mut order: Vec<usize> = (0..queries.len()).collect();
         order.sort_unstable_by_key(|&number| queries[number].clauses());
-        let [next, counted] = [(); 2].map(|()| AtomicUsize::new(0));
-        Self { index, queries, order, options, enough, deadline, next, counted }
+        let next = AtomicUsize::new(0);
+        let counted = AtomicUsize::new(0);
+        Self { index, queries, order, options, limit, deadline, next, counted }
     }
 
     fn count_all(&self) -> Result<Vec<Numbered>> {
-        let mut counted = Vec::with_capacity(self.order.len());
-        let mut waited = system::major_faults();
+        let mut counts = Vec::with_capacity(self.order.len());
+        let mut faults_before = system::major_faults();
         while let Some(count) = self.count_next()? {
-            counted.push(count);
-            if counted.len() % LOOK_EVERY == 0 {
-                let so_far = system::major_faults();
-                let is_cold = so_far - waited >= LOOK_EVERY as u64;
-                waited = so_far;
-                if is_cold && let Ok(_alone) = self.index.readers.try_lock() {
-                    counted.extend(self.count_by_readers()?);
+            counts.push(count);
+            if counts.len() % FAULT_WINDOW == 0 {
+                let faults = system::major_faults();
+                let is_cold = faults - faults_before >= FAULT_WINDOW as u64;
+                faults_before = faults;
+                if is_cold && let Ok(_guard) = self.index.readers.try_lock() {
+                    counts.extend(self.count_in_parallel()?);
                 }
             }
         }
-        Ok(counted)
+        Ok(counts)
     }
 
-    /// Counts what is left, at most [`READERS`] queries at a time. This thread is one of the
-    /// readers, and the only one where the system gives no others.
-    fn count_by_readers(&self) -> Result<Vec<Numbered>> {
-        let left = self.order.len().saturating_sub(self.next.load(Relaxed));
-        let read =
-            || std::iter::from_fn(|| self.count_next().transpose()).collect::<Result<Vec<_>>>();
+    /// Counts the remaining queries with up to [`READERS`] threads. This thread is one of them, and
+    /// the only one if the system starts no others.
+    fn count_in_parallel(&self) -> Result<Vec<Numbered>> {
+        let num_remaining = self.order.len().saturating_sub(self.next.load(Relaxed));
         std::thread::scope(|scope| {
-            let others =
-                (1..READERS.min(left)).map_while(|_| Builder::new().spawn_scoped(scope, read).ok());
-            let others: Vec<_> = others.collect();
-            let mut counted = read();
-            for reader in others {
-                let more = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-                match (&mut counted, more) {
-                    (Ok(counted), Ok(more)) => counted.extend(more),
-                    (Ok(_), Err(error)) => counted = Err(error),
+            let mut readers = Vec::new();
+            for _ in 1..READERS.min(num_remaining) {
+                let spawned = Builder::new().spawn_scoped(scope, || self.count_remaining());
+                let Ok(reader) = spawned else { break };
+                readers.push(reader);
+            }
+            let mut result = self.count_remaining();
+            for reader in readers {
+                // Every reader is joined, also after an error: a panic must not be lost.
+                let joined = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                match (&mut result, joined) {
+                    (Ok(counts), Ok(more)) => counts.extend(more),
+                    (Ok(_), Err(error)) => result = Err(error),
                     (Err(_), _) => {}
                 }
             }
-            counted
+            result
         })
     }
 
-    /// Counts the next query, and says which it was; `None` where none is left. After an error none
-    /// is.
+    fn count_remaining(&self) -> Result<Vec<Numbered>> {
+        let mut counts = Vec::new();
+        while let Some(count) = self.count_next()? {
+            counts.push(count);
+        }
+        Ok(counts)
+    }
+
+    /// Counts the next query of the queue; `None` if the queue is empty. An error empties it.
     fn count_next(&self) -> Result<Option<Numbered>> {
         let Some(&number) = self.order.get(self.next.fetch_add(1, Relaxed)) else {
             return Ok(None);
@@ -143,7 +154,7 @@ impl<'a> Batch<'a> {
         {
             return Ok(CnfCount { count: self.index.count(term)?, ..CnfCount::default() });
         }
-        self.index.count_cnf(cnf, self.options, self.enough)
+        self.index.count_cnf(cnf, self.options, self.limit)
     }
 }
 
@@ -156,7 +167,7 @@ mod tests {
     /// Two hundred documents, and a query for every pair of the first 24 tokens.
     fn index_and_queries(folder: &std::path::Path) -> (Index, Vec<Cnf>) {
         let document = |number: u32| {
-            (0..300).map(|place: u32| 1 + (place * number + place * place) % 97).collect()
+            (0..300).map(|index: u32| 1 + (index * number + index * index) % 97).collect()
         };
         let path = folder.join("index");
         build_from_tokens((0..200).map(document), TokenWidth::U16, &path, &BuildOptions::default())
@@ -173,9 +184,9 @@ mod tests {
         let (index, queries) = index_and_queries(folder.path());
         let options =
             CnfOptions { max_diff_tokens: 3, max_clause_freq: 100, ..CnfOptions::default() };
-        let batch = Batch::new(&index, &queries, &options, None, None);
+        let batch = CountBatch::new(&index, &queries, &options, None, None);
         assert!(batch.count_next().unwrap().is_some());
-        let mut counted = batch.count_by_readers().unwrap();
+        let mut counted = batch.count_in_parallel().unwrap();
         counted.sort_unstable_by_key(|&(number, _)| number);
         assert_eq!(counted.len(), queries.len() - 1);
         for (number, count) in counted {
@@ -186,7 +197,7 @@ mod tests {
                 queries[number]
             );
         }
-        assert_eq!(batch.count_by_readers().unwrap(), []);
+        assert_eq!(batch.count_in_parallel().unwrap(), []);
     }
 
     #[test]
@@ -195,14 +206,14 @@ mod tests {
         let (index, mut queries) = index_and_queries(folder.path());
         queries.push(Cnf::new(vec![vec![vec![1 << 16]]]).unwrap());
         let options = CnfOptions::default();
-        let batch = Batch::new(&index, &queries, &options, None, None);
+        let batch = CountBatch::new(&index, &queries, &options, None, None);
         assert!(matches!(
-            batch.count_by_readers(),
+            batch.count_in_parallel(),
             Err(Error::InvalidArgument(message)) if message.starts_with("token id 65536 ")
         ));
-        let late = Batch::new(&index, &queries, &options, None, Some(Instant::now()));
+        let late = CountBatch::new(&index, &queries, &options, None, Some(Instant::now()));
         assert!(matches!(
-            late.count_by_readers(),
+            late.count_in_parallel(),
             Err(Error::Deadline { counted: 0, queries: 577 })
         ));
         assert!(late.count_next().unwrap().is_none());

@@ -1,22 +1,23 @@
-//! One clause in one shard: where its terms lie, and which part the official engine keeps of a
-//! frequent one.
+//! A clause in a shard: the ranks of its terms, and the official engine's sample of a frequent one.
 
 use crate::error::Result;
 use crate::query::cpp_uniform::CppUniform;
 use crate::suffix::search::SuffixArray;
 use crate::suffix::search::{RankRange, num_ranks};
 
+/// The occurrences of a clause in a shard.
 #[derive(Debug)]
 pub(crate) struct ShardClause {
-    /// Which clause of the query.
+    /// Number of the clause in the query, from 0.
     pub(crate) number: usize,
-    /// For each term the ranks of its occurrences (of those kept).
+    /// Ranks of each term's occurrences, after sampling.
     pub(crate) rank_ranges: Vec<RankRange>,
-    /// Occurrences of all terms before any were dropped; what two terms share counts twice.
+    /// Number of occurrences of all terms before sampling. An occurrence that two terms share counts
+    /// twice.
     pub(crate) count: u64,
-    /// How many occurrences each one kept stands for.
+    /// Number of occurrences that each sampled one represents; 1 without sampling.
     pub(crate) factor: u64,
-    /// Whether occurrences were dropped.
+    /// True if only a sample of the occurrences is used.
     pub(crate) sampled: bool,
 }
 
@@ -32,32 +33,33 @@ impl ShardClause {
         Ok(Self { number, rank_ranges, count, factor: 1, sampled: false })
     }
 
-    /// Drops occurrences as the official engine does, until about `cap` are left: of every term it
-    /// keeps one run of neighbouring ranks, at a random place, from a generator that starts afresh
+    /// Reduces the occurrences to a sample of about `cap`, as the official engine does: of every
+    /// term, one run of consecutive ranks with a pseudo-random start. The generator is seeded again
     /// for each clause and shard.
     pub(crate) fn sample(&mut self, cap: u64) {
         if self.count <= cap {
             return;
         }
         let mut uniform = CppUniform::new();
-        let mut kept = 0;
+        let mut num_sampled = 0;
         for range in &mut self.rank_ranges {
             let share = u128::from(range.len()) * u128::from(cap);
-            let length = share.div_ceil(u128::from(self.count)) as u64; // at most the range's, as cap < count
+            // At most the range's length, as `cap` is below `count`.
+            let length = share.div_ceil(u128::from(self.count)) as u64;
             range.start += uniform.draw(range.len() - length);
             range.end = range.start + length;
-            kept += length;
+            num_sampled += length;
         }
-        self.factor = self.count / kept;
+        self.factor = self.count / num_sampled;
         self.sampled = true;
     }
 
-    /// The ranks of the occurrences kept, term by term.
+    /// Returns the ranks of the occurrences after sampling, term by term.
     pub(crate) fn ranks(&self) -> impl Iterator<Item = u64> + '_ {
         self.rank_ranges.iter().flat_map(|range| range.ranks())
     }
 
-    /// Occurrences kept.
+    /// Returns the number of occurrences after sampling.
     pub(crate) fn num_positions(&self) -> u64 {
         num_ranks(&self.rank_ranges)
     }

@@ -1,19 +1,19 @@
-//! What to count: AND of ORs of n-grams, near each other.
+//! Queries: AND of ORs of n-grams near each other, with their options and counts.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// AND of clauses; a clause is an OR of terms; a term is an n-gram of token ids. Nothing in it is
-/// empty.
+/// A query: an AND of clauses. A clause is an OR of terms, and a term an n-gram of token ids. None
+/// of them is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cnf(Vec<Vec<Vec<u32>>>);
 
 impl Cnf {
-    /// Checks that there is a clause, and in each clause a term, and in each term a token.
+    /// Creates a query.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] names the part that is empty.
+    /// Fails with [`Error::InvalidArgument`] if the query, a clause or a term is empty.
     pub fn new(clauses: Vec<Vec<Vec<u32>>>) -> Result<Self> {
         if clauses.is_empty() {
             return Err(Error::empty_query("query"));
@@ -27,52 +27,51 @@ impl Cnf {
         Ok(Self(clauses))
     }
 
-    /// The clauses.
+    /// Returns the clauses, each a list of terms.
     pub fn clauses(&self) -> &[Vec<Vec<u32>>] {
         &self.0
     }
 }
 
-/// What [`Index::count_cnf`](crate::Index::count_cnf) counts.
+/// A definition of a match of several clauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Bit-equal to the official engine (`infini-gram` 2.6.0): a clause above the cap is cut to a
-    /// pseudo-random part of its occurrences and the count scaled up, and a document boundary is
-    /// two (for u16) adjacent `FF` bytes at any alignment.
+    /// Bit-equal to the official engine (`infini-gram` 2.6.0). A clause above the cap is reduced to
+    /// a pseudo-random sample and the count scaled up. A document boundary is two (for u16) adjacent
+    /// `FF` bytes at any alignment.
     #[default]
     Compatible,
-    /// The same rule, but no clause is ever cut, and a document boundary is a separator token.
+    /// The same rule without sampling; a document boundary is a separator token.
     ///
     /// Distances are measured from range to occurrence, from first token to first token, so a match
-    /// of three clauses can be twice as long as [`CnfOptions::max_diff_tokens`]. And a match is not
-    /// counted where its clause also occurs within that distance in the neighbouring document.
+    /// of three clauses can be twice as long as [`CnfOptions::max_diff_tokens`]. A match is not
+    /// counted if its clause also occurs within that distance in the neighbouring document.
     Exact,
-    /// The shortest stretches of text that hold everything: a match is a run of at most
-    /// [`CnfOptions::max_diff_tokens`] tokens of one document, first and last token counted, that holds some whole term of
-    /// every clause, and inside which no shorter run has that property.
+    /// The shortest spans of text with all clauses. A match is a run of at most
+    /// [`CnfOptions::max_diff_tokens`] tokens of one document, first and last token included. It
+    /// contains a complete term of every clause, and no shorter run inside it does.
     ///
-    /// The number depends neither on the order of the clauses, nor on how the documents are divided
-    /// into shards, nor on text outside the match. `a b a` holds two matches of a AND b; `a a b`
-    /// one.
+    /// The count does not depend on the order of the clauses, the division of documents into shards,
+    /// or text outside the match. `a b a` has two matches of a AND b; `a a b` has one.
     Span,
 }
 
-/// The settings of a co-occurrence count.
+/// The options of a co-occurrence count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CnfOptions {
-    /// Occurrences of a clause, over all shards, above which [`Mode::Compatible`] cuts it. At least
-    /// 1.
+    /// Number of occurrences of a clause, over all shards, above which [`Mode::Compatible`] samples
+    /// it; 1 or more.
     pub max_clause_freq: u64,
-    /// How far the next clause may be from the range so far, in tokens; in [`Mode::Span`] the
-    /// length of a match. At least 1.
+    /// Greatest distance of a clause from the range so far, tokens; 1 or more. In [`Mode::Span`],
+    /// the greatest length of a match.
     pub max_diff_tokens: u64,
-    /// What to count.
+    /// Definition of a match.
     pub mode: Mode,
 }
 
-/// The paper's settings: 500,000 occurrences, 1,000 tokens, the official engine's numbers.
+/// The paper's settings: 500,000 occurrences, 1,000 tokens, [`Mode::Compatible`].
 impl Default for CnfOptions {
     fn default() -> Self {
         Self { max_clause_freq: 500_000, max_diff_tokens: 1_000, mode: Mode::Compatible }
@@ -80,8 +79,10 @@ impl Default for CnfOptions {
 }
 
 impl CnfOptions {
+    /// Checks the options.
+    ///
     /// # Errors
-    /// Where an option is 0.
+    /// Fails if an option is 0.
     pub(crate) fn check(&self) -> Result<()> {
         let options =
             [("max_clause_freq", self.max_clause_freq), ("max_diff_tokens", self.max_diff_tokens)];
@@ -92,22 +93,22 @@ impl CnfOptions {
     }
 }
 
-/// The answer of [`Index::count_cnf`](crate::Index::count_cnf).
+/// The count of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct CnfCount {
-    /// Matches found, scaled up where clauses were cut.
+    /// Number of matches found, scaled up if clauses were sampled.
     pub count: u64,
-    /// The official engine's flag: the count was scaled. It is *not* set where clauses kept more
-    /// than half of their occurrences.
+    /// Flag of the official engine: true if the count was scaled up. It is *not* set if the samples
+    /// have more than half of the occurrences.
     pub approx: bool,
-    /// Some clause was cut, whether or not the count was scaled for it.
+    /// True if a clause was sampled, also if the count was not scaled up for it.
     pub sampled: bool,
-    /// The search stopped at `enough`; there may be more matches than `count`.
+    /// True if the search stopped at the limit: there may be more matches than `count`.
     pub at_least: bool,
 }
 
 impl CnfCount {
-    /// Whether `count` is the number of matches, and neither an estimate nor a lower bound.
+    /// True if `count` is the number of matches, and neither an estimate nor a lower bound.
     pub fn is_exact(&self) -> bool {
         !self.sampled && !self.at_least
     }

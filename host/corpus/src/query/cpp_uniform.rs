@@ -1,5 +1,5 @@
-//! The uniform draw of the C++ library, which decides what part of a frequent clause the official
-//! engine keeps.
+//! The uniform distribution of the C++ library, which decides the official engine's sample of a
+//! frequent clause.
 //!
 //! The published wheels use mt19937 and `std::uniform_int_distribution` of GCC 10, which divides. A
 //! wheel compiled with GCC 11 or later multiplies instead and gives other numbers for ranges above
@@ -9,7 +9,7 @@ use rand_mt::Mt;
 
 const SEED: u32 = 19_260_817;
 
-/// A generator as the official engine makes it: a fresh one for every clause and shard.
+/// The official engine's generator; there is a new one for every clause and shard.
 pub(crate) struct CppUniform(Mt);
 
 impl CppUniform {
@@ -17,7 +17,7 @@ impl CppUniform {
         Self(Mt::new(SEED))
     }
 
-    /// A number in `0..=range`.
+    /// Draws a number in `0..=range`.
     pub(crate) fn draw(&mut self, range: u64) -> u64 {
         const MAX: u64 = u32::MAX as u64;
         match range {

@@ -1,9 +1,9 @@
-//! The rule by which a range takes in a further clause.
+//! The join of a range with the occurrences of a further clause.
 //!
-//! Distances are measured between the positions where occurrences *start*; how long they are does
-//! not matter. The distance is to the range so far, so a chain of clauses may span far more than
-//! the limit. A range that has an occurrence near enough on both sides takes in both, even where
-//! one of them lies in the next document.
+//! Distances are measured between the *starts* of occurrences; their lengths do not matter. The
+//! distance is to the range so far, so a chain of clauses may span far more than
+//! `max_diff_tokens`. A range with a near occurrence on both sides is extended to both, even if one
+//! of them is in the next document.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::files::shard::Shard;
 use crate::query::clause::ShardClause;
 use crate::query::scan::Scanner;
 use crate::suffix::position_cache::PositionCache;
-use crate::suffix::positions::Positions;
+use crate::suffix::positions::PositionList;
 
-/// What a match spans: the first tokens of its leftmost and of its rightmost occurrence.
+/// The range of a match: the first tokens of its leftmost and rightmost occurrences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MatchRange {
     pub(crate) left: u64,
@@ -27,10 +27,11 @@ impl MatchRange {
         Self { left: position, right: position }
     }
 
-    /// The range with its neighbours taken in: the nearest occurrence before its right end, and the
-    /// nearest at or after its left end, where they are at most `max_diff_tokens` away; and whether
-    /// one of them is. There is no branch here: in frequent clauses it would be mispredicted.
-    pub(crate) fn with(
+    /// Extends the range to its neighbours that are at most `max_diff_tokens` away: the nearest
+    /// occurrence before its right end, and the nearest at or after its left end. Returns the range,
+    /// and true if a neighbour is near enough. It has no branch, which frequent clauses would
+    /// mispredict.
+    pub(crate) fn extended(
         self,
         before: Option<u64>,
         after: Option<u64>,
@@ -40,22 +41,28 @@ impl MatchRange {
             before.filter(|&position| position >= self.left.saturating_sub(max_diff_tokens));
         let after =
             after.filter(|&position| position <= self.right.saturating_add(max_diff_tokens));
-        let longer = Self {
+        let extended = Self {
             left: self.left.min(before.unwrap_or(u64::MAX)),
             right: self.right.max(after.unwrap_or(0)),
         };
-        (longer, before.is_some() | after.is_some())
+        (extended, before.is_some() | after.is_some())
+    }
+
+    /// Returns the positions where a near occurrence may start.
+    fn window(self, max_diff_tokens: u64) -> Range<u64> {
+        self.left.saturating_sub(max_diff_tokens)
+            ..self.right.saturating_add(max_diff_tokens).saturating_add(1)
     }
 }
 
-/// Finds the occurrences of one clause that are next to a range, by scanning the text around it or
-/// by searching the clause's sorted positions.
+/// A finder of a clause's occurrences next to a range. It scans the text around the range, or
+/// searches the clause's sorted positions.
 ///
-/// Scanning needs no preparation. Sorting all positions of the clause takes a while and makes each
-/// search cheap. Which is better depends on how many ranges get this far, and that is not known. So
-/// scanning comes first, and when it has cost as much as sorting would, the positions are sorted:
-/// never more than twice the cost of the better choice. Where the text is not in memory, what
-/// counts is how many pages each choice reads.
+/// Scanning needs no preparation. Sorting all positions of the clause is expensive and makes each
+/// search cheap. The better choice depends on the number of ranges, which is not known. So scanning
+/// comes first, and once it has cost as much as sorting would, the positions are sorted: the total
+/// is at most twice the cost of the better choice. If the text is not in memory, the cost is the
+/// number of pages that each choice reads.
 pub(crate) struct Neighbours<'a> {
     shard: &'a Shard,
     clause: &'a ShardClause,
@@ -65,25 +72,25 @@ pub(crate) struct Neighbours<'a> {
 }
 
 enum Finder<'a> {
-    /// `cost` is that of all scans so far; `pages` are those that cold scans have read, at most.
     Scan {
         scanner: Scanner<'a>,
+        /// Cost of all scans so far.
         cost: u64,
+        /// Upper bound of the pages that cold scans have read.
         pages: u64,
     },
-    Search(Arc<Positions>),
+    Search(Arc<PositionList>),
 }
 
-/// The cost of a scan for one term, to both sides, besides one for each token read. One is about
-/// 0.1 ns.
+/// Fixed cost of a scan for one term, to both sides. Each token read costs 1, about 0.1 ns.
 const SCAN_COST: u64 = 200;
-/// The cost of reading and sorting one position.
+/// Cost of reading and sorting one position.
 const SORT_COST: u64 = 100;
-/// Pages of a window that is read ahead, at most: scans of larger windows mostly end early.
+/// Largest window that is read ahead, pages: scans of larger windows mostly end early.
 const MAX_PAGES_AHEAD: u64 = 4;
-/// Of how many ranges one is looked at to tell whether the text is in memory. Each look is a call
-/// of the system. With 256 a cold pair of the scale bench reads 6 % more pages.
-const LOOK_EVERY: usize = 64;
+/// Distance from one range to the next whose text is tested for being in memory. Each test is a
+/// system call. With 256, a cold pair of the scale bench reads 6 % more pages.
+const RESIDENCY_STRIDE: usize = 64;
 
 impl<'a> Neighbours<'a> {
     pub(crate) fn new(
@@ -94,7 +101,7 @@ impl<'a> Neighbours<'a> {
         max_diff_tokens: u64,
     ) -> Result<Self> {
         let finder = if clause.sampled {
-            // A scan would also find the occurrences that were dropped.
+            // A scan would also find occurrences that are not in the sample.
             Finder::Search(positions.get_or_read(shard, &clause.rank_ranges)?)
         } else if let Some(sorted) = positions.get(shard, &clause.rank_ranges) {
             Finder::Search(sorted)
@@ -108,28 +115,24 @@ impl<'a> Neighbours<'a> {
         Ok(Self { shard, clause, positions, max_diff_tokens, finder })
     }
 
-    /// Appends to `longer` each range with this clause taken in, if the clause is near enough.
+    /// Appends to `extended` each range that has this clause near enough, extended to it.
     pub(crate) fn extend(
         &mut self,
         ranges: &[MatchRange],
-        longer: &mut Vec<MatchRange>,
+        extended: &mut Vec<MatchRange>,
     ) -> Result<()> {
-        let scanned = self.scan(ranges, longer)?;
+        let num_scanned = self.scan(ranges, extended)?;
         if let Finder::Search(sorted) = &self.finder {
-            search(sorted, &ranges[scanned..], self.max_diff_tokens, longer);
+            search(sorted, &ranges[num_scanned..], self.max_diff_tokens, extended);
         }
         Ok(())
     }
 
-    /// Extends ranges by scanning, and returns how many: all of them, or those until sorting is
-    /// due.
-    fn scan(&mut self, ranges: &[MatchRange], longer: &mut Vec<MatchRange>) -> Result<usize> {
+    /// Extends ranges by scanning. Returns the number of ranges that were scanned: all, or those
+    /// before sorting became due.
+    fn scan(&mut self, ranges: &[MatchRange], extended: &mut Vec<MatchRange>) -> Result<usize> {
         let Finder::Scan { scanner, cost, pages } = &mut self.finder else { return Ok(0) };
         let max_diff_tokens = self.max_diff_tokens;
-        let window = |range: &MatchRange| {
-            range.left.saturating_sub(max_diff_tokens)
-                ..range.right.saturating_add(max_diff_tokens).saturating_add(1)
-        };
         let cost_per_scan = SCAN_COST * self.clause.rank_ranges.len() as u64;
         let sorting_cost = SORT_COST.saturating_mul(self.clause.count);
         // Sorting would become due before the last range.
@@ -139,7 +142,9 @@ impl<'a> Neighbours<'a> {
             *pages = pages.saturating_add(pages_per_scan.saturating_mul(ranges.len() as u64));
             sort_now = self.shard.pages_of_ranks(self.clause.count) < *pages;
             if !sort_now && pages_per_scan <= MAX_PAGES_AHEAD {
-                ranges.iter().for_each(|range| self.shard.will_read_text(window(range)));
+                for range in ranges {
+                    self.shard.will_read_text(range.window(max_diff_tokens));
+                }
             }
         }
         for (index, range) in ranges.iter().enumerate() {
@@ -148,43 +153,47 @@ impl<'a> Neighbours<'a> {
                 self.finder = Finder::Search(sorted);
                 return Ok(index);
             }
-            let Range { start, end } = window(range);
-            let (before, read_before) = scanner.last_in(start, range.right);
-            let (after, read_after) = scanner.first_in(range.left, end);
-            *cost = cost.saturating_add(cost_per_scan + read_before + read_after);
-            let (range, is_near) = range.with(before, after, max_diff_tokens);
-            longer.extend(is_near.then_some(range));
+            let Range { start, end } = range.window(max_diff_tokens);
+            let (before, num_read_before) = scanner.last_in(start, range.right);
+            let (after, num_read_after) = scanner.first_in(range.left, end);
+            *cost = cost.saturating_add(cost_per_scan + num_read_before + num_read_after);
+            let (range, is_near) = range.extended(before, after, max_diff_tokens);
+            extended.extend(is_near.then_some(range));
         }
         Ok(ranges.len())
     }
 }
 
-/// Whether the text around most of the ranges must be read from the disk, as far as a few of them
-/// tell.
+/// True if the text of most ranges is not in memory, judged by a sample of them.
 fn is_cold(shard: &Shard, ranges: &[MatchRange]) -> bool {
-    let looked_at = || ranges.iter().step_by(LOOK_EVERY);
-    let in_memory = looked_at().filter(|range| shard.text_is_in_memory(range.left)).count();
-    2 * in_memory < looked_at().count()
+    let mut num_tested = 0;
+    let mut num_in_memory = 0;
+    for range in ranges.iter().step_by(RESIDENCY_STRIDE) {
+        num_tested += 1;
+        num_in_memory += usize::from(shard.text_is_in_memory(range.left));
+    }
+    2 * num_in_memory < num_tested
 }
 
-/// Extends ranges by searching the clause's positions, without a branch that depends on what is
-/// found.
+/// Extends ranges by searching the clause's positions, without a branch that depends on the data.
 fn search(
-    sorted: &Positions,
+    sorted: &PositionList,
     ranges: &[MatchRange],
     max_diff_tokens: u64,
-    longer: &mut Vec<MatchRange>,
+    extended: &mut Vec<MatchRange>,
 ) {
-    let mut length = longer.len();
-    longer.resize(length + ranges.len(), MatchRange::at(0));
-    let mut next = ranges.iter();
-    sorted.around(ranges.iter().map(|range| (range.left, range.right)), |before, after| {
-        let Some(range) = next.next() else { return };
+    let mut length = extended.len();
+    extended.resize(length + ranges.len(), MatchRange::at(0));
+    let mut remaining = ranges.iter();
+    let ends = ranges.iter().map(|range| (range.left, range.right));
+    sorted.for_each_neighbours(ends, |before, after| {
+        let Some(range) = remaining.next() else { return };
+        // Every range is written; one that is not near is overwritten by the next.
         let is_near;
-        (longer[length], is_near) = range.with(before, after, max_diff_tokens);
+        (extended[length], is_near) = range.extended(before, after, max_diff_tokens);
         length += usize::from(is_near);
     });
-    longer.truncate(length);
+    extended.truncate(length);
 }
 
 #[cfg(test)]
@@ -194,11 +203,14 @@ mod tests {
     #[test]
     fn match_range_extends_to_near_neighbours() {
         let range = MatchRange { left: 10, right: 12 };
-        assert_eq!(range.with(Some(7), Some(15), 3), (MatchRange { left: 7, right: 15 }, true));
-        assert_eq!(range.with(Some(11), None, 3), (range, true));
-        assert_eq!(range.with(None, Some(15), 3), (MatchRange { left: 10, right: 15 }, true));
-        assert_eq!(range.with(Some(6), Some(15), 3), (MatchRange { left: 10, right: 15 }, true));
-        assert_eq!(range.with(Some(6), Some(16), 3), (range, false));
-        assert_eq!(range.with(None, None, 3), (range, false));
+        assert_eq!(range.extended(Some(7), Some(15), 3), (MatchRange { left: 7, right: 15 }, true));
+        assert_eq!(range.extended(Some(11), None, 3), (range, true));
+        assert_eq!(range.extended(None, Some(15), 3), (MatchRange { left: 10, right: 15 }, true));
+        assert_eq!(
+            range.extended(Some(6), Some(15), 3),
+            (MatchRange { left: 10, right: 15 }, true)
+        );
+        assert_eq!(range.extended(Some(6), Some(16), 3), (range, false));
+        assert_eq!(range.extended(None, None, 3), (range, false));
     }
 }

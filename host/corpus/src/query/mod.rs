@@ -1,4 +1,4 @@
-//! How often n-grams occur near each other.
+//! Counts of n-grams that occur near each other.
 
 mod batch;
 mod boundary;

@@ -1,19 +1,18 @@
-//! Searching the text itself for a clause's terms.
+//! Scans of the text for the terms of a clause.
 //!
-//! A term is searched for by its rarest token: most pieces of text do not hold that token at all,
-//! and the compiler turns the comparison of one token with a block of tokens into vector
-//! instructions.
+//! A scan looks for a term's rarest token: most blocks of text do not contain it, and the compiler
+//! turns the comparison of one token with a block of tokens into vector instructions.
 
 use crate::files::shard::Shard;
 use crate::suffix::search::RankRange;
 use crate::token_width::TokenWidth;
 
-/// Tokens compared at a time: a few vector registers' worth …
+/// Number of tokens that are compared together: a few vector registers.
 const BLOCK: usize = 32;
-/// … and for what is left, one register's.
+/// Number of tokens that are compared together in the remainder of a text: one vector register.
 const SMALL_BLOCK: usize = 8;
 
-/// The terms of a clause that occur in the shard.
+/// A scanner for the terms of a clause that occur in a shard.
 pub(crate) struct Scanner<'a> {
     shard: &'a Shard,
     terms: Vec<Term<'a>>,
@@ -21,13 +20,13 @@ pub(crate) struct Scanner<'a> {
 
 struct Term<'a> {
     bytes: &'a [u8],
-    /// Which token of the term is probably the rarest.
+    /// Index of the token that is probably the rarest.
     rarest: usize,
 }
 
 impl<'a> Term<'a> {
-    /// Takes the token with the largest id for the rarest: vocabularies number their entries more
-    /// or less from the most frequent one on, and counting them would cost a cold index more pages
+    /// Creates a term whose rarest token is the one with the largest id. Vocabularies are ordered
+    /// roughly by falling frequency, and counting the tokens would read more pages of a cold index
     /// than the query itself.
     fn new(width: TokenWidth, bytes: &'a [u8]) -> Self {
         let tokens = 0..bytes.len() / width.bytes();
@@ -44,16 +43,18 @@ impl<'a> Scanner<'a> {
         Self { shard, terms: present.map(|(bytes, _)| Term::new(shard.width, bytes)).collect() }
     }
 
-    /// Searches for one term alone.
-    pub(crate) fn of_term(shard: &'a Shard, bytes: &'a [u8]) -> Self {
+    /// Creates a scanner for a single term.
+    pub(crate) fn for_term(shard: &'a Shard, bytes: &'a [u8]) -> Self {
         Self { shard, terms: vec![Term::new(shard.width, bytes)] }
     }
 
-    /// The last occurrence that starts in `[from, to)`, and how many tokens were read.
+    /// Returns the last occurrence that starts in `[from, to)`, and the number of tokens read.
     pub(crate) fn last_in(&self, from: u64, to: u64) -> (Option<u64>, u64) {
-        let (mut best, mut num_read) = (None, 0);
+        let mut best = None;
+        let mut num_read = 0;
         for term in &self.terms {
-            let from = best.map_or(from, |position: u64| position + 1).max(from); // a second term must do better
+            // Only an occurrence behind that of the terms before is of use.
+            let from = best.map_or(from, |position: u64| position + 1).max(from);
             let (found, read) = match self.shard.width {
                 TokenWidth::U8 => last_in::<1>(self.shard.stream(), term, from, to),
                 TokenWidth::U16 => last_in::<2>(self.shard.stream(), term, from, to),
@@ -65,9 +66,10 @@ impl<'a> Scanner<'a> {
         (best, num_read)
     }
 
-    /// The first occurrence that starts in `[from, to)`, and how many tokens were read.
+    /// Returns the first occurrence that starts in `[from, to)`, and the number of tokens read.
     pub(crate) fn first_in(&self, from: u64, to: u64) -> (Option<u64>, u64) {
-        let (mut best, mut num_read) = (None, 0);
+        let mut best = None;
+        let mut num_read = 0;
         for term in &self.terms {
             let to = best.unwrap_or(to);
             let (found, read) = match self.shard.width {
@@ -82,7 +84,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// From starting positions `[from, to)` to the positions of the term's rarest token; cut at the end
+/// Converts start positions `[from, to)` of a term to positions of its rarest token, cut at the end
 /// of the text.
 fn rarest_positions(
     num_tokens: usize,
@@ -92,11 +94,11 @@ fn rarest_positions(
     to: u64,
 ) -> (usize, usize) {
     let last_start = (num_tokens + 1).saturating_sub(term_tokens) as u64; // exclusive
-    let to = to.min(last_start);
-    if from >= to {
+    let starts_to = to.min(last_start);
+    if from >= starts_to {
         return (0, 0);
     }
-    (from as usize + rarest, to as usize + rarest)
+    (from as usize + rarest, starts_to as usize + rarest)
 }
 
 fn last_in<const W: usize>(
@@ -105,7 +107,8 @@ fn last_in<const W: usize>(
     from: u64,
     to: u64,
 ) -> (Option<u64>, u64) {
-    let (text, term_tokens) = (stream.as_chunks::<W>().0, term.bytes.as_chunks::<W>().0);
+    let text = stream.as_chunks::<W>().0;
+    let term_tokens = term.bytes.as_chunks::<W>().0;
     let (from, to) = rarest_positions(text.len(), term_tokens.len(), term.rarest, from, to);
     let mut end = to;
     while let Some(found) = rfind(&text[from..end], term_tokens[term.rarest]) {
@@ -124,7 +127,8 @@ fn first_in<const W: usize>(
     from: u64,
     to: u64,
 ) -> (Option<u64>, u64) {
-    let (text, term_tokens) = (stream.as_chunks::<W>().0, term.bytes.as_chunks::<W>().0);
+    let text = stream.as_chunks::<W>().0;
+    let term_tokens = term.bytes.as_chunks::<W>().0;
     let (from, to) = rarest_positions(text.len(), term_tokens.len(), term.rarest, from, to);
     let mut begin = from;
     while let Some(found) = find(&text[begin..to], term_tokens[term.rarest]) {
@@ -150,7 +154,7 @@ fn find_in_blocks<const W: usize, const N: usize>(
     blocks: &[[[u8; W]; N]],
     token: [u8; W],
 ) -> Option<usize> {
-    let number = blocks.iter().position(|block| holds(block, token))?;
+    let number = blocks.iter().position(|block| contains(block, token))?;
     blocks[number].iter().position(|&t| t == token).map(|within| number * N + within)
 }
 
@@ -167,17 +171,17 @@ fn rfind_in_blocks<const W: usize, const N: usize>(
     blocks: &[[[u8; W]; N]],
     token: [u8; W],
 ) -> Option<usize> {
-    let number = blocks.iter().rposition(|block| holds(block, token))?;
+    let number = blocks.iter().rposition(|block| contains(block, token))?;
     blocks[number].iter().rposition(|&t| t == token).map(|within| number * N + within)
 }
 
-/// No early exit, so that the compiler emits vector code.
-fn holds<const W: usize, const N: usize>(block: &[[u8; W]; N], token: [u8; W]) -> bool {
-    block.iter().fold(false, |held, &t| held | (t == token))
+/// True if a block contains a token. It has no early exit, so that the compiler emits vector code.
+fn contains<const W: usize, const N: usize>(block: &[[u8; W]; N], token: [u8; W]) -> bool {
+    block.iter().fold(false, |found, &t| found | (t == token))
 }
 
-/// Whether this piece of a stream holds a separator token.
-pub(crate) fn holds_separator(stream: &[u8], width: TokenWidth) -> bool {
+/// True if a part of a stream contains a separator token.
+pub(crate) fn contains_separator(stream: &[u8], width: TokenWidth) -> bool {
     match width {
         TokenWidth::U8 => find(stream.as_chunks::<1>().0, [0xFF]).is_some(),
         TokenWidth::U16 => find(stream.as_chunks::<2>().0, [0xFF; 2]).is_some(),
@@ -185,14 +189,14 @@ pub(crate) fn holds_separator(stream: &[u8], width: TokenWidth) -> bool {
     }
 }
 
-/// Whether `width` adjacent FF bytes occur at any alignment. The official engine compares bytes, so
-/// it takes a token that ends in FF before one that begins with FF for a document boundary (only
-/// vocabularies above 65,280 have such tokens).
-pub(crate) fn holds_ones(bytes: &[u8], width: usize) -> bool {
+/// True if `width` adjacent FF bytes occur at any alignment. The official engine compares bytes, so
+/// it takes a token that ends in FF before one that begins with FF for a document boundary. Only
+/// vocabularies above 65,280 have such tokens.
+pub(crate) fn contains_ones(bytes: &[u8], width: usize) -> bool {
     // Blocks without any FF byte, which are nearly all of them, are skipped.
     let mut run = 0;
     bytes.chunks(2 * BLOCK).any(|block| {
-        if !block.iter().fold(false, |held, &byte| held | (byte == 0xFF)) {
+        if !block.iter().fold(false, |found, &byte| found | (byte == 0xFF)) {
             run = 0;
             return false;
         }
@@ -247,15 +251,15 @@ mod tests {
             (&[0x00, 0x00, 0xFF, 0xFF], true, true),
             (&[], false, false),
         ] {
-            assert_eq!(holds_ones(bytes, 2), any_alignment, "{bytes:?}");
-            assert_eq!(holds_separator(bytes, TokenWidth::U16), aligned, "{bytes:?}");
+            assert_eq!(contains_ones(bytes, 2), any_alignment, "{bytes:?}");
+            assert_eq!(contains_separator(bytes, TokenWidth::U16), aligned, "{bytes:?}");
         }
-        assert!(!holds_ones(&[0xFF, 0xFF, 0xFF, 0x00], 4));
+        assert!(!contains_ones(&[0xFF, 0xFF, 0xFF, 0x00], 4));
         for start in 0..300 {
             let mut bytes = vec![0; 400];
             bytes[start..start + 2].fill(0xFF); // across the blocks' edges as well
-            assert!(holds_ones(&bytes, 2));
-            assert!(!holds_ones(&bytes, 4));
+            assert!(contains_ones(&bytes, 2));
+            assert!(!contains_ones(&bytes, 4));
         }
     }
 }

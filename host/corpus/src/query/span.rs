@@ -1,14 +1,14 @@
-//! [`Mode::Span`](crate::Mode::Span): the shortest stretches of text that hold every clause.
+//! [`Mode::Span`](crate::Mode::Span): the shortest spans of text that contain every clause.
 //!
-//! Occurrences are taken in the order in which they end. For each clause it is known where its last
-//! occurrence so far began; the earliest of these beginnings is the left end of the shortest
-//! stretch that ends here and holds all clauses. That left end never moves back, and where it moves
-//! forward, the stretch is minimal: anything shorter that ends here or before lacks a clause.
+//! The sweep visits occurrences in the order of their ends, and remembers the start of each clause's
+//! last occurrence. The earliest of these starts is the left end of the shortest span that ends here
+//! and contains all clauses. The left end never moves back. If it moves forward, the span is
+//! minimal: any shorter span that ends here or before lacks a clause.
 //!
-//! Every match holds an occurrence of the rarest clause, so only the text around those is read,
-//! each piece once.
+//! Every match contains an occurrence of the rarest clause, so only the text around those is read,
+//! and no part of it twice.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use crate::error::Result;
 use crate::files::shard::Shard;
@@ -17,13 +17,13 @@ use crate::query::join::MatchRange;
 use crate::query::scan::Scanner;
 use crate::suffix::position_cache::PositionCache;
 
-/// A term is searched for at most this many tokens ahead of the sweep, so that a rare one does not
-/// delay a search that will stop soon.
+/// Greatest distance that a term is searched for ahead of the sweep, tokens. Without it, a rare term
+/// would delay a search that stops soon.
 const AHEAD: u64 = 1 << 14;
 
-/// Shows every match in a shard to `visit`, as they lie in the text, until that breaks. `terms` are
-/// those of each clause of the query; `clauses` where they lie in this shard, rarest first; a match
-/// has at most `max_diff_tokens` tokens.
+/// Calls `visit` for each match in a shard, in the order of the text, until it breaks. `terms` are
+/// the terms of each clause of the query, `clauses` their occurrences in this shard, rarest first. A
+/// match has at most `max_diff_tokens` tokens.
 pub(crate) fn visit(
     shard: &Shard,
     clauses: &[ShardClause],
@@ -35,36 +35,45 @@ pub(crate) fn visit(
     let Some(rarest) = clauses.first().filter(|rarest| rarest.count > 0) else { return Ok(()) };
     let mut sweep = Sweep::new(shard, clauses, terms, max_diff_tokens);
     if rarest.count.saturating_mul(max_diff_tokens).saturating_mul(2) >= shard.num_tokens {
-        let _ = sweep.run(0, shard.num_tokens, visit); // hardly any text would be left out
+        let _ = sweep.run(0, shard.num_tokens, visit); // the windows would cover most of the text
         return Ok(());
     }
-    let before = |position: u64| position.saturating_sub(max_diff_tokens);
-    let behind = |position: u64| position.saturating_add(max_diff_tokens);
-    let starts = positions.get_or_read(shard, &rarest.rank_ranges)?;
-    let mut starts = (0..rarest.count as usize).map(|index| starts.get(index)).peekable();
-    while let Some(first) = starts.next() {
-        let mut last = first;
-        while let Some(next) = starts.next_if(|&next| before(next) <= behind(last)) {
-            last = next;
+    let sorted = positions.get_or_read(shard, &rarest.rank_ranges)?;
+    let mut current: Option<Range<u64>> = None;
+    for index in 0..rarest.count as usize {
+        let position = sorted.get(index);
+        let start = position.saturating_sub(max_diff_tokens);
+        let end = position.saturating_add(max_diff_tokens);
+        // Overlapping windows are swept together.
+        if let Some(window) = &mut current
+            && start <= window.end
+        {
+            window.end = end;
+            continue;
         }
-        if sweep.run(before(first), behind(last).min(shard.num_tokens), visit).is_break() {
-            break;
+        if let Some(window) = current.replace(start..end)
+            && sweep.run(window.start, window.end.min(shard.num_tokens), visit).is_break()
+        {
+            return Ok(());
         }
+    }
+    if let Some(window) = current {
+        let _ = sweep.run(window.start, window.end.min(shard.num_tokens), visit);
     }
     Ok(())
 }
 
-/// The separator of the widest tokens; of others the first bytes.
+/// Separator of the widest tokens; its first bytes are that of the others.
 const SEPARATOR: [u8; 4] = [0xFF; 4];
 
 struct Sweep<'a> {
     seekers: Vec<Seeker<'a>>,
     separators: Seeker<'a>,
-    /// For each clause the start of its last occurrence.
-    begun: Vec<Option<u64>>,
-    /// The start of the document that the sweep is in.
+    /// Start of each clause's last occurrence; `None` before its first.
+    last_starts: Vec<Option<u64>>,
+    /// Start of the current document.
     document: u64,
-    /// The left end of the last shortest stretch.
+    /// Left end of the last minimal span; `None` before the first.
     left: Option<u64>,
     max_diff_tokens: u64,
 }
@@ -88,14 +97,14 @@ impl<'a> Sweep<'a> {
         Self {
             seekers,
             separators,
-            begun: vec![None; clauses.len()],
+            last_starts: vec![None; clauses.len()],
             document: 0,
             left: None,
             max_diff_tokens,
         }
     }
 
-    /// Visits the occurrences inside `[from, to)`, which begins after what was swept before.
+    /// Sweeps the occurrences inside `[from, to)`, which must be behind all earlier sweeps.
     fn run(
         &mut self,
         from: u64,
@@ -111,8 +120,7 @@ impl<'a> Sweep<'a> {
             while let Some(end) =
                 self.seekers.iter_mut().filter_map(|seeker| seeker.next_end(swept_to)).min()
             {
-                // A document that begins before the end: nothing that began before it reaches here
-                // whole.
+                // Occurrences before the last separator are in another document.
                 while let Some(separator) = self.separators.take_before(end) {
                     self.document = separator;
                 }
@@ -120,10 +128,11 @@ impl<'a> Sweep<'a> {
                     if let Some(start) =
                         seeker.take_ending(end).filter(|&start| start >= self.document)
                     {
-                        self.begun[seeker.clause] = self.begun[seeker.clause].max(Some(start));
+                        let last_start = &mut self.last_starts[seeker.clause];
+                        *last_start = (*last_start).max(Some(start));
                     }
                 }
-                let left = self.begun.iter().copied().min().flatten();
+                let left = self.last_starts.iter().copied().min().flatten();
                 if left <= self.left {
                     continue;
                 }
@@ -139,21 +148,21 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Finds one term's occurrences one after the other.
+/// A cursor over the occurrences of a term.
 struct Seeker<'a> {
     scanner: Scanner<'a>,
     clause: usize,
     num_tokens: u64,
-    /// The start of the next occurrence, if it was found already …
+    /// Start of the next occurrence; `None` if it is not yet found.
     next: Option<u64>,
-    /// … and where the search continues.
+    /// Position from which the search continues.
     from: u64,
 }
 
 impl<'a> Seeker<'a> {
     fn new(shard: &'a Shard, clause: usize, term: &'a [u8]) -> Self {
         let num_tokens = (term.len() / shard.width.bytes()) as u64;
-        Self { scanner: Scanner::of_term(shard, term), clause, num_tokens, next: None, from: 0 }
+        Self { scanner: Scanner::for_term(shard, term), clause, num_tokens, next: None, from: 0 }
     }
 
     /// Skips the occurrences that begin before a position.
@@ -171,12 +180,12 @@ impl<'a> Seeker<'a> {
         self.next
     }
 
-    /// Where the next occurrence ends, if not after `swept_to`.
+    /// Returns the end of the next occurrence; `None` if it is after `swept_to`.
     fn next_end(&mut self, swept_to: u64) -> Option<u64> {
         self.seek(swept_to).map(|start| start + self.num_tokens)
     }
 
-    /// Takes the next occurrence if it ends here.
+    /// Takes the next occurrence if it ends at a position.
     fn take_ending(&mut self, end: u64) -> Option<u64> {
         self.next.take_if(|start| *start + self.num_tokens == end)
     }

@@ -1,4 +1,4 @@
-//! Where matches may start: the positions of the rarest clause, block by block.
+//! Candidates for matches: the positions of the rarest clause, block by block.
 
 use std::sync::Arc;
 
@@ -7,69 +7,65 @@ use crate::files::shard::Shard;
 use crate::query::clause::ShardClause;
 use crate::query::join::MatchRange;
 use crate::suffix::position_cache::PositionCache;
-use crate::suffix::positions::Positions;
+use crate::suffix::positions::PositionList;
 
-/// Fewer ranges are not worth sorting.
+/// Number of positions up to which sorting costs more than it saves.
 const MIN_SORTED: u64 = 256;
-/// Ranges that go through the clauses together: few enough to stay in the first-level cache.
+/// Largest number of ranges in a block: few enough to stay in the first-level cache.
 const MAX_BLOCK: usize = 1_024;
 
-/// The order in which matches are wanted.
+/// The order and number of the matches that are needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Any, and all of them. They are then taken as they lie in the text, which uses the
+pub(crate) enum MatchOrder {
+    /// All matches, in any order. They are visited in the order of the text, which uses the
     /// processor's caches better.
     Any,
-    /// That of the suffix array.
+    /// All matches, in the order of the suffix array.
     Ranks,
-    /// Any, and the search stops after this many.
-    Enough(u64),
-}
-
-impl Order {
-    pub(crate) fn enough(self) -> Option<u64> {
-        if let Self::Enough(enough) = self { Some(enough) } else { None }
-    }
+    /// This many matches, in any order.
+    UpTo(u64),
 }
 
 /// The positions of the rarest clause.
-pub(crate) struct Starts<'a> {
+pub(crate) struct MatchStarts<'a> {
     shard: &'a Shard,
     clause: &'a ShardClause,
-    /// The positions as they lie in the text; `None` where they are read in the order of the suffix
-    /// array.
-    sorted: Option<Arc<Positions>>,
-    /// How many have been returned.
+    /// Positions in the order of the text; `None` if they are read in the order of the suffix array.
+    sorted: Option<Arc<PositionList>>,
+    /// Number of positions returned so far.
     done: usize,
+    /// Size of the next block.
     block: usize,
 }
 
-impl<'a> Starts<'a> {
+impl<'a> MatchStarts<'a> {
     pub(crate) fn new(
         shard: &'a Shard,
         clause: &'a ShardClause,
         positions: &PositionCache,
-        order: Order,
+        order: MatchOrder,
     ) -> Result<Self> {
         let sorted = match order {
-            Order::Any if clause.num_positions() > MIN_SORTED => {
+            MatchOrder::Any if clause.num_positions() > MIN_SORTED => {
                 Some(positions.get_or_read(shard, &clause.rank_ranges)?)
             }
-            Order::Any | Order::Ranks => None,
-            Order::Enough(_) => positions.get(shard, &clause.rank_ranges),
+            MatchOrder::Any | MatchOrder::Ranks => None,
+            MatchOrder::UpTo(_) => positions.get(shard, &clause.rank_ranges),
         };
-        // Where every range is a match, the first block is all that is needed.
-        let block =
-            order.enough().map_or(MAX_BLOCK, |enough| enough.clamp(1, MAX_BLOCK as u64) as usize);
+        // With a limit, the first block suffices if every range is a match.
+        let block = match order {
+            MatchOrder::UpTo(limit) => limit.clamp(1, MAX_BLOCK as u64) as usize,
+            MatchOrder::Any | MatchOrder::Ranks => MAX_BLOCK,
+        };
         Ok(Self { shard, clause, sorted, done: 0, block })
     }
 
-    /// Fills an empty block; `false` where no positions are left.
+    /// Fills an empty block. Returns false if no positions are left.
     pub(crate) fn next_block(&mut self, ranges: &mut Vec<MatchRange>) -> Result<bool> {
         let end = (self.clause.num_positions() as usize).min(self.done + self.block);
         match &self.sorted {
-            Some(positions) => {
-                ranges.extend((self.done..end).map(|index| MatchRange::at(positions.get(index))))
+            Some(sorted) => {
+                ranges.extend((self.done..end).map(|index| MatchRange::at(sorted.get(index))))
             }
             None => {
                 for rank in self.clause.ranks().skip(self.done).take(end - self.done) {

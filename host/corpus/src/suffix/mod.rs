@@ -1,4 +1,4 @@
-//! Searching the suffix array, and the positions of what was found.
+//! Search in the suffix array, and the sorted positions of its results.
 
 pub(crate) mod first_tokens;
 pub(crate) mod position_cache;

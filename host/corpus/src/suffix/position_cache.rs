@@ -1,8 +1,8 @@
-//! Sorted positions, kept from one query to the next.
+//! A cache of sorted positions, shared by the queries of an index.
 //!
-//! Sorting is what frequent words cost, and the same words come again and again. The part of a
-//! frequent clause that the official engine samples is always the same, so sampled lists are kept
-//! as well. Answers never depend on what is kept.
+//! Most of the cost of a frequent word is sorting its positions, and the same words recur in many
+//! queries. The official engine always samples the same part of a frequent clause, so sampled lists
+//! are cached, too. Counts do not depend on the cache.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,90 +11,94 @@ use quick_cache::sync::Cache;
 
 use crate::error::Result;
 use crate::files::shard::Shard;
-use crate::suffix::positions::Positions;
+use crate::suffix::positions::PositionList;
 use crate::suffix::search::{RankRange, num_ranks};
 
-/// Shorter lists are sorted as fast as they are looked up.
+/// Length of the shortest cached list. A shorter one is sorted as fast as it is looked up.
 const MIN_LENGTH: u64 = 256;
-/// Longer lists are read and sorted by one thread at a time: each takes tens of megabytes or more,
-/// and the disk reads them ahead anyway.
+/// Length above which one thread at a time reads and sorts a list: it takes tens of megabytes or
+/// more, and the disk reads it ahead anyway.
 const LONG: u64 = 1 << 20;
-/// An estimate of a list's size. The cache divides itself, for its locks, into parts of at least 32
-/// lists of that size.
+/// Estimated size of a list, bytes. The cache divides itself, for its locks, into parts of at least
+/// 32 lists of that size.
 const ESTIMATED_LIST_BYTES: u64 = 1 << 20;
 
-/// Lists of all shards of an index. Threads share it.
+/// The sorted positions of all shards of an index. Threads share it.
 #[derive(Debug)]
 pub(crate) struct PositionCache {
-    lists: Cache<Key, Arc<Positions>, Bytes>,
-    keeps_lists: bool,
-    /// Held while a long list is read.
+    lists: Cache<Key, Arc<PositionList>, ByteWeighter>,
+    is_enabled: bool,
+    /// Lock of the thread that reads a long list.
     long: Mutex<()>,
 }
 
-/// A shard's number, and the ranks of the positions; no ranks for the starts of the documents.
+/// Number of the shard, and the ranks of the positions; no ranks for the starts of the documents.
 type Key = (usize, Box<[RankRange]>);
 
+/// Weighs a list by its size in bytes.
 #[derive(Debug, Clone)]
-struct Bytes;
+struct ByteWeighter;
 
-impl Weighter<Key, Arc<Positions>> for Bytes {
-    fn weight(&self, (_, ranges): &Key, list: &Arc<Positions>) -> u64 {
+impl Weighter<Key, Arc<PositionList>> for ByteWeighter {
+    fn weight(&self, (_, ranges): &Key, list: &Arc<PositionList>) -> u64 {
         (list.num_bytes() + size_of_val(&**ranges) + size_of::<Key>()) as u64
     }
 }
 
 impl PositionCache {
-    /// Keeps at most about so many bytes.
+    /// Creates an empty cache of about `budget_bytes`; 0 disables it.
     pub(crate) fn new(budget_bytes: u64) -> Self {
         let lists = (budget_bytes / ESTIMATED_LIST_BYTES).clamp(1, 1 << 20) as usize;
         Self {
-            lists: Cache::with_weighter(lists, budget_bytes, Bytes),
-            keeps_lists: budget_bytes > 0,
+            lists: Cache::with_weighter(lists, budget_bytes, ByteWeighter),
+            is_enabled: budget_bytes > 0,
             long: Mutex::default(),
         }
     }
 
-    /// The positions at some ranks, if they are kept.
-    pub(crate) fn get(&self, shard: &Shard, ranges: &[RankRange]) -> Option<Arc<Positions>> {
+    /// Returns the positions at some ranks, if they are cached.
+    pub(crate) fn get(&self, shard: &Shard, ranges: &[RankRange]) -> Option<Arc<PositionList>> {
         if num_ranks(ranges) < MIN_LENGTH {
             return None;
         }
         self.lists.get(&key(shard, ranges))
     }
 
-    /// The positions at some ranks. They are kept from now on.
+    /// Returns the positions at some ranks, and caches them.
     pub(crate) fn get_or_read(
         &self,
         shard: &Shard,
         ranges: &[RankRange],
-    ) -> Result<Arc<Positions>> {
-        let read = || {
-            let is_long = num_ranks(ranges) > LONG;
-            let _alone =
-                is_long.then(|| self.long.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
-            Positions::read(shard, ranges).map(Arc::new)
-        };
+    ) -> Result<Arc<PositionList>> {
         if num_ranks(ranges) < MIN_LENGTH {
-            read()
-        } else {
-            self.lists.get_or_insert_with(&key(shard, ranges), read)
+            return self.read(shard, ranges);
         }
+        self.lists.get_or_insert_with(&key(shard, ranges), || self.read(shard, ranges))
     }
 
-    /// The starts of a shard's documents, if they are kept.
-    pub(crate) fn kept_documents(&self, shard: &Shard) -> Option<Arc<Positions>> {
+    fn read(&self, shard: &Shard, ranges: &[RankRange]) -> Result<Arc<PositionList>> {
+        let is_long = num_ranks(ranges) > LONG;
+        let _guard =
+            is_long.then(|| self.long.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        PositionList::read(shard, ranges).map(Arc::new)
+    }
+
+    /// Returns the starts of a shard's documents, if they are cached.
+    pub(crate) fn cached_document_starts(&self, shard: &Shard) -> Option<Arc<PositionList>> {
         self.lists.get(&key(shard, &[]))
     }
 
-    /// The starts of a shard's documents; `None` where nothing is kept, as a single query is faster
-    /// without them.
-    pub(crate) fn documents(&self, shard: &Shard) -> Result<Option<Arc<Positions>>> {
-        if !self.keeps_lists {
+    /// Returns the starts of a shard's documents, and caches them; `None` if the cache is disabled,
+    /// because a single query is faster without them.
+    pub(crate) fn document_starts(&self, shard: &Shard) -> Result<Option<Arc<PositionList>>> {
+        if !self.is_enabled {
             return Ok(None);
         }
-        let read = || Positions::of_documents(shard).map(Arc::new);
-        self.lists.get_or_insert_with(&key(shard, &[]), read).map(Some)
+        self.lists
+            .get_or_insert_with(&key(shard, &[]), || {
+                PositionList::read_document_starts(shard).map(Arc::new)
+            })
+            .map(Some)
     }
 }
 

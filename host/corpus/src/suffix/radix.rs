@@ -1,38 +1,37 @@
-//! Sorting positions, least significant digit first: for numbers of known size faster than
-//! comparing them.
+//! LSD radix sort of positions, which is faster than comparing numbers of known size.
 
-/// A position as wide as the shard needs.
-pub(crate) trait Position: Copy + Ord + Default + Into<u64> {
+/// An integer type for positions, as wide as the shard needs.
+pub(crate) trait PositionInt: Copy + Ord + Default + Into<u64> {
     /// Converts a position that is known to fit.
     fn narrow(position: u64) -> Self;
 }
 
-impl Position for u32 {
+impl PositionInt for u32 {
     fn narrow(position: u64) -> Self {
         position as u32
     }
 }
 
-impl Position for u64 {
+impl PositionInt for u64 {
     fn narrow(position: u64) -> Self {
         position
     }
 }
 
-/// Shorter lists are sorted faster by comparing.
+/// Length below which a comparison sort is faster.
 const SHORT: usize = 512;
-/// Wider digits scatter over more cache lines than the first-level cache has.
+/// Widest digit, bits. A wider one scatters over more cache lines than the first-level cache has.
 const MAX_DIGIT_BITS: u32 = 11;
 
 /// Sorts positions, all of them below `limit`.
-pub(crate) fn sort<T: Position>(positions: &mut Vec<T>, limit: u64) {
+pub(crate) fn sort<T: PositionInt>(positions: &mut Vec<T>, limit: u64) {
     if positions.len() < SHORT {
         return positions.sort_unstable();
     }
     let bits = u64::BITS - limit.saturating_sub(1).leading_zeros();
     let passes = bits.div_ceil(MAX_DIGIT_BITS).max(1);
     let digit_bits = bits.div_ceil(passes).max(1);
-    let mut other = vec![T::default(); positions.len()];
+    let mut buffer = vec![T::default(); positions.len()];
     for pass in 0..passes {
         let digit = |position: T| {
             (position.into() >> (pass * digit_bits)) as usize & ((1 << digit_bits) - 1)
@@ -41,16 +40,17 @@ pub(crate) fn sort<T: Position>(positions: &mut Vec<T>, limit: u64) {
         for &position in positions.iter() {
             next[digit(position)] += 1;
         }
+        // From the count of each digit to the index of its first position.
         let mut start = 0;
-        for place in &mut next {
-            start += std::mem::replace(place, start);
+        for index in &mut next {
+            start += std::mem::replace(index, start);
         }
         for &position in positions.iter() {
-            let place = &mut next[digit(position)];
-            other[*place] = position;
-            *place += 1;
+            let index = &mut next[digit(position)];
+            buffer[*index] = position;
+            *index += 1;
         }
-        std::mem::swap(positions, &mut other);
+        std::mem::swap(positions, &mut buffer);
     }
 }
 

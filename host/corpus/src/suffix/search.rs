@@ -1,7 +1,7 @@
-//! Where the suffixes that start with an n-gram lie in the suffix array.
+//! Binary search for an n-gram in the suffix array.
 //!
-//! Suffixes are ordered byte by byte as they lie on disk, so a token's *bytes* decide, never its
-//! number: 256 (`00 01`) comes before 1 (`01 00`).
+//! Suffixes are ordered by their bytes on disk, so a token's *bytes* decide, not its number: 256
+//! (`00 01`) comes before 1 (`01 00`).
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -14,8 +14,7 @@ use crate::suffix::first_tokens::FirstTokenTable;
 use crate::suffix::sampled_prefixes::SampledPrefixes;
 use crate::token_width::TokenWidth;
 
-/// A half-open range of ranks. All suffixes that start with the same n-gram have neighbouring
-/// ranks.
+/// A half-open range of ranks. The suffixes that start with the same n-gram have consecutive ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RankRange {
     pub(crate) start: u64,
@@ -32,36 +31,36 @@ impl RankRange {
     }
 }
 
-/// Ranks in all of the ranges together.
+/// Returns the total number of ranks in some ranges.
 pub(crate) fn num_ranks(ranges: &[RankRange]) -> u64 {
     ranges.iter().map(|range| range.len()).sum()
 }
 
-/// A shard's suffix array, with what earlier searches have learnt of it.
+/// The suffix array of a shard, with caches that its searches fill.
 #[derive(Debug)]
 pub(crate) struct SuffixArray {
     pub(crate) shard: Shard,
     first_tokens: FirstTokenTable,
     prefixes: SampledPrefixes,
-    /// Whether some token but the separator may end in FF, once known.
+    /// True if a token other than the separator may end in FF. Empty until it is known.
     may_end_in_ff: OnceLock<bool>,
 }
 
 impl SuffixArray {
-    /// `num_ids`: all ids are below it. With few enough, no token ends in FF and none needs to be
-    /// searched for.
+    /// Creates the suffix array of a shard. `num_ids` is an exclusive upper bound of the token ids;
+    /// if it is low enough, no token ends in FF and none needs to be searched for.
     pub(crate) fn new(shard: Shard, num_ids: Option<u32>) -> Self {
         let first_tokens = FirstTokenTable::new(shard.width);
         let prefixes = SampledPrefixes::new(shard.num_tokens);
         let width = shard.width.bytes();
-        let none_does =
+        let none_ends_in_ff =
             num_ids.is_some_and(|num_ids| width > 1 && num_ids <= 0xFF << (8 * (width - 1)));
-        let may_end_in_ff = if none_does { OnceLock::from(false) } else { OnceLock::new() };
+        let may_end_in_ff = if none_ends_in_ff { OnceLock::from(false) } else { OnceLock::new() };
         Self { shard, first_tokens, prefixes, may_end_in_ff }
     }
 
-    /// The ranks of all suffixes that start with `ngram`, given as the stream's bytes. The empty
-    /// n-gram starts them all.
+    /// Returns the ranks of all suffixes that start with `ngram`, which is encoded as in the stream.
+    /// Every suffix starts with the empty n-gram.
     pub(crate) fn find(&self, ngram: &[u8]) -> Result<RankRange> {
         let everything = RankRange { start: 0, end: self.shard.num_tokens };
         let Some((first, rest)) =
@@ -75,14 +74,14 @@ impl SuffixArray {
         }
     }
 
-    /// Whether some token but the separator may have FF as its last byte. The official engine takes
-    /// adjacent FF bytes at any alignment for a separator, so such a token could look like a part
-    /// of one.
+    /// True if a token other than the separator may have FF as its last byte. The official engine
+    /// takes adjacent FF bytes at any alignment for a separator, and such a token can be part of
+    /// one.
     pub(crate) fn may_end_in_ff(&self) -> Result<bool> {
         if let Some(&known) = self.may_end_in_ff.get() {
             return Ok(known);
         }
-        let found = match self.shard.width {
+        let may_end_in_ff = match self.shard.width {
             TokenWidth::U8 => false,
             TokenWidth::U16 => {
                 let mut occurrences = 0;
@@ -94,24 +93,24 @@ impl SuffixArray {
             // Tokens are not sorted by their last byte; all of them would have to be read.
             TokenWidth::U32 => true,
         };
-        Ok(*self.may_end_in_ff.get_or_init(|| found))
+        Ok(*self.may_end_in_ff.get_or_init(|| may_end_in_ff))
     }
 
-    /// The ranks of the suffixes that start with one token. `None` where the first-token table does
-    /// not apply: to u32 tokens, and to the first token of a longer n-gram that is asked for the
-    /// first time.
-    fn find_first_token(&self, token: &[u8], is_whole_ngram: bool) -> Result<Option<RankRange>> {
+    /// Returns the ranks of the suffixes that start with a token; `None` if the first-token table is
+    /// not used. That is the case for u32 tokens, and for the first token of a longer n-gram at its
+    /// first lookup.
+    fn find_first_token(&self, token: &[u8], is_complete_ngram: bool) -> Result<Option<RankRange>> {
         if self.first_tokens.num_keys() == 0 {
             return Ok(None);
         }
         let key = token.iter().fold(0, |key, &byte| key << 8 | usize::from(byte));
-        if !is_whole_ngram && self.first_tokens.is_new(key) {
+        if !is_complete_ngram && self.first_tokens.mark_seen(key) {
             return Ok(None);
         }
         Ok(Some(RankRange { start: self.first_rank_of(key)?, end: self.first_rank_of(key + 1)? }))
     }
 
-    /// The first rank whose suffix starts with a token of this key or a greater one.
+    /// Returns the first rank whose suffix starts with a token of this key or a greater one.
     fn first_rank_of(&self, key: usize) -> Result<u64> {
         if key == self.first_tokens.num_keys() {
             return Ok(self.shard.num_tokens);
@@ -121,52 +120,50 @@ impl SuffixArray {
         }
         let token = &(key as u32).to_be_bytes()[4 - self.shard.width.bytes()..];
         let everything = RankRange { start: 0, end: self.shard.num_tokens };
-        let (rank, _) =
-            self.partition(everything, &Pattern::new(token), |order| order == Ordering::Less)?;
+        let pattern = Pattern::new(token);
+        let rank = self.partition(everything, &pattern, |order| order == Ordering::Less)?.point;
         self.first_tokens.set(key, rank);
         Ok(rank)
     }
 
-    /// [`SuffixArray::find`], given a range of ranks that holds them all.
+    /// Returns the ranks of [`SuffixArray::find`], given a range of ranks that includes them.
     fn find_within(&self, within: RankRange, ngram: &[u8]) -> Result<RankRange> {
         let pattern = Pattern::new(ngram);
-        let (start, beyond) = self.partition(within, &pattern, |order| order == Ordering::Less)?;
-        // The first search has passed the end, or came near it: most n-grams are rare.
-        let (end, _) = self.partition(RankRange { start, end: beyond }, &pattern, |order| {
-            order == Ordering::Equal
-        })?;
-        Ok(RankRange { start, end })
+        let first = self.partition(within, &pattern, |order| order == Ordering::Less)?;
+        // Most n-grams are rare, so the first search has come near the end of the range, too.
+        let rest = RankRange { start: first.point, end: first.greater };
+        let last = self.partition(rest, &pattern, |order| order == Ordering::Equal)?;
+        Ok(RankRange { start: first.point, end: last.point })
     }
 
-    /// Binary search: the first rank of `within` whose order does not satisfy `before` (it holds
-    /// for the ranks up to there and for none after), and the first rank that was compared and is
-    /// greater than the pattern, or else the range's end.
+    /// Binary search for the first rank whose order does not satisfy `goes_left`, which must hold
+    /// for a prefix of the range.
     fn partition(
         &self,
         within: RankRange,
         pattern: &Pattern<'_>,
-        before: impl Fn(Ordering) -> bool,
-    ) -> Result<(u64, u64)> {
+        goes_left: impl Fn(Ordering) -> bool,
+    ) -> Result<Partition> {
         let mut range = within;
-        let mut beyond = within.end;
+        let mut greater = within.end;
         let mut is_before = |rank: u64, order: Ordering| {
             if order == Ordering::Greater {
-                beyond = rank;
+                greater = rank;
             }
-            before(order)
+            goes_left(order)
         };
         let mut finest = u64::MAX;
         for (level, prefixes) in self.shard.prefixes.iter().flat_map(|file| file.levels().rev()) {
-            let prefix = |number: u64| {
+            let prefix_of = |number: u64| {
                 let prefix = u64::from_be_bytes(prefixes[number as usize]);
                 Ok((prefix != 0).then_some(prefix))
             };
-            range = self.narrow(range, level.stride, prefix, pattern, &mut is_before)?;
+            range = self.narrow(range, level.stride, prefix_of, pattern, &mut is_before)?;
             finest = level.stride;
         }
         if self.prefixes.stride < finest {
-            let prefix = |number: u64| self.prefixes.get(number, &self.shard);
-            range = self.narrow(range, self.prefixes.stride, prefix, pattern, &mut is_before)?;
+            let prefix_of = |number: u64| self.prefixes.get(number, &self.shard);
+            range = self.narrow(range, self.prefixes.stride, prefix_of, pattern, &mut is_before)?;
         }
         let RankRange { mut start, mut end } = range;
         while start < end {
@@ -177,32 +174,35 @@ impl SuffixArray {
                 end = middle;
             }
         }
-        Ok((start, beyond))
+        Ok(Partition { point: start, greater })
     }
 
-    /// Binary search among the suffixes of every `stride`th rank: the part of the range that is
-    /// left to search. `prefix` gives the first bytes of a suffix by its number among them; `None`
-    /// where they must be read.
+    /// Binary search among the suffixes of every `stride`th rank. Returns the part of the range that
+    /// remains to be searched. `prefix_of` returns the prefix of a suffix by its number among them;
+    /// `None` if the suffix must be read.
     fn narrow(
         &self,
         RankRange { mut start, mut end }: RankRange,
         stride: u64,
-        prefix: impl Fn(u64) -> Result<Option<u64>>,
+        prefix_of: impl Fn(u64) -> Result<Option<u64>>,
         pattern: &Pattern<'_>,
         is_before: &mut impl FnMut(u64, Ordering) -> bool,
     ) -> Result<RankRange> {
-        let (mut low, mut high) = (start.div_ceil(stride), end.div_ceil(stride));
+        let mut low = start.div_ceil(stride);
+        let mut high = end.div_ceil(stride);
         while low < high {
             let middle = low + (high - low) / 2;
             let rank = middle * stride;
-            let order = match prefix(middle)?.and_then(|prefix| pattern.compare_prefix(prefix)) {
+            let order = match prefix_of(middle)?.and_then(|prefix| pattern.compare_prefix(prefix)) {
                 Some(order) => order,
                 None => self.compare(rank, pattern)?,
             };
             if is_before(rank, order) {
-                (low, start) = (middle + 1, rank + 1);
+                low = middle + 1;
+                start = rank + 1;
             } else {
-                (high, end) = (middle, rank);
+                high = middle;
+                end = rank;
             }
         }
         Ok(RankRange { start, end })
@@ -213,12 +213,21 @@ impl SuffixArray {
     }
 }
 
-/// An n-gram as bytes of the stream, ready to be compared with suffixes: mostly as one number.
+/// The result of a binary search.
+struct Partition {
+    /// First rank that does not satisfy the condition.
+    point: u64,
+    /// First rank that was compared and found greater than the pattern; the end of the range if
+    /// there was none.
+    greater: u64,
+}
+
+/// An encoded n-gram, prepared for comparisons with suffixes, most of which compare one number.
 struct Pattern<'a> {
     bytes: &'a [u8],
-    /// The first bytes as a big-endian number, followed by zeros.
+    /// First bytes as a big-endian number, padded with zeros.
     head: u64,
-    /// The bits of a suffix's prefix that count.
+    /// Bits of a suffix's prefix that are compared.
     mask: u64,
 }
 
@@ -231,15 +240,13 @@ impl<'a> Pattern<'a> {
         Self { bytes, head: u64::from_be_bytes(head), mask }
     }
 
-    /// How a suffix with this prefix compares with the n-gram; `None` where the prefix alone does
-    /// not tell.
+    /// Compares a suffix that has this prefix with the n-gram; `None` if the prefix does not decide.
     fn compare_prefix(&self, prefix: u64) -> Option<Ordering> {
         let order = (prefix & self.mask).cmp(&self.head);
         (order != Ordering::Equal || self.bytes.len() <= PREFIX_BYTES).then_some(order)
     }
 
-    /// Compares the first bytes of a suffix, as many as the n-gram has. A suffix that ends earlier
-    /// is smaller.
+    /// Compares as many bytes of a suffix as the n-gram has. A suffix that ends earlier is smaller.
     fn compare(&self, suffix: &[u8]) -> Ordering {
         if let Some(head) = suffix.first_chunk()
             && let Some(order) = self.compare_prefix(u64::from_be_bytes(*head))

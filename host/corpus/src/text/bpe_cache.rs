@@ -1,15 +1,14 @@
-//! A cache of tokenised parts for tokenizers of the Llama 2 family, which otherwise merge a whole
+//! A cache of tokenised parts for tokenizers of the Llama 2 family, which otherwise merge a complete
 //! document as one word.
 //!
-//! Byte-pair encoding starts from single characters and joins neighbours, so a token that reaches
-//! from character `a` into the character `b` after it contains `ab`. Where no result of a merge has
-//! `a` and `b` side by side, no token ever spans that place, what stands left of it has no
-//! influence on what stands right of it, and the text can be cut there. English text falls into
-//! words, numbers into digits and most punctuation stands alone; nearly all of these parts have
-//! been tokenised before. The ids are the library's own; only the way to them is shorter.
+//! Byte-pair encoding starts from single characters and merges neighbours, so a token that spans
+//! characters `a` and `b` contains `ab`. If no result of a merge contains `ab`, no token spans the
+//! boundary between them, the texts on both sides do not influence each other, and the text can be
+//! cut there. English text is cut into words, numbers into digits, and most punctuation into single
+//! characters; nearly all of these parts are in the cache. The ids are always those of the library.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use tokenizers::Model;
@@ -19,33 +18,34 @@ use crate::error::{Error, Result};
 pub(crate) const MARK: &str = "\u{2581}";
 const MARK_CHAR: char = '\u{2581}';
 
-/// Parts that one memory holds. There are always new ones; the frequent ones come first.
+/// Largest number of parts in one part cache. Nothing is evicted: frequent parts come early.
 const MAX_PARTS: usize = 1 << 18;
-/// Longer parts hardly occur twice.
+/// Length of the longest cached part, bytes. Longer parts hardly occur twice.
 const MAX_PART_BYTES: usize = 15;
 
+/// A tokenizer's cache of parts. Threads share it.
 #[derive(Debug)]
 pub(crate) struct BpeCache {
-    joins: Joins,
-    /// Texts that the library cuts out before it looks at words.
+    char_pairs: CharPairs,
+    /// Texts that the library extracts before it tokenises the rest.
     added_tokens: Vec<String>,
-    /// Memories that no thread is using. A thread takes one for a whole text, so that nothing is
-    /// locked within it.
-    memories: Mutex<Vec<Memory>>,
+    /// Part caches that no thread is using. A thread takes one for a complete text, so that it needs
+    /// no lock within it.
+    free: Mutex<Vec<PartCache>>,
 }
 
 impl BpeCache {
-    /// Size of a full memory, its last growth included.
+    /// Size of a full part cache, bytes, its last growth included.
     pub(crate) const BYTES_PER_THREAD: u64 = 28 << 20;
 
-    /// A cache for a tokenizer whose texts can be cut, and `None` for any other. `config` is its
+    /// Creates a cache; `None` if the tokenizer's texts cannot be cut. `config` is its
     /// `tokenizer.json`.
     pub(crate) fn new(
         config: &serde_json::Value,
         tokenizer: &tokenizers::Tokenizer,
     ) -> Option<Self> {
         let model = &config["model"];
-        let plain_merges = model["type"] == "BPE"
+        let has_plain_merges = model["type"] == "BPE"
             && model["dropout"].as_f64().is_none_or(|dropout| dropout == 0.0)
             && model["ignore_merges"] != true
             && model["continuing_subword_prefix"].is_null()
@@ -53,9 +53,9 @@ impl BpeCache {
         // With all 256 bytes in the vocabulary there is no unknown token, which could join across a
         // cut.
         let byte_tokens: HashSet<String> = (0..=255_u8).map(|b| format!("<{b:#04X}>")).collect();
-        let knows_every_byte = model["byte_fallback"] == true
+        let has_every_byte = model["byte_fallback"] == true
             && byte_tokens.iter().all(|token| tokenizer.token_to_id(token).is_some());
-        if !(marks_words(config) && plain_merges && knows_every_byte) {
+        if !(only_marks_words(config) && has_plain_merges && has_every_byte) {
             return None;
         }
         let merges: Vec<(&str, &str)> =
@@ -68,14 +68,15 @@ impl BpeCache {
         {
             return None;
         }
-        let joins = Joins::of_pieces(merges.iter().map(|(left, right)| format!("{left}{right}")));
+        let char_pairs =
+            CharPairs::new(merges.iter().map(|(left, right)| format!("{left}{right}")));
         let added_tokens =
             tokenizer.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
-        Some(Self { joins, added_tokens, memories: Mutex::default() })
+        Some(Self { char_pairs, added_tokens, free: Mutex::default() })
     }
 
-    /// The ids of a text with a `▁` before it; `None` where it holds an added token, so that the
-    /// library must see all of it.
+    /// Encodes a text with a `▁` before it; `None` if it contains an added token, so that the
+    /// library must tokenise all of it.
     pub(crate) fn encode(
         &self,
         tokenizer: &tokenizers::Tokenizer,
@@ -89,32 +90,33 @@ impl BpeCache {
             return Ok(Some(ids));
         }
         let marked = format!(" {text}");
-        let mut memory = self.memories().pop().unwrap_or_default();
+        let mut part_cache = self.lock().pop().unwrap_or_default();
         let mut rest = marked.as_str();
         while !rest.is_empty() {
-            let length = self.joins.part_length(rest);
-            memory.encode(tokenizer, rest, length, &mut ids)?;
+            let length = self.char_pairs.part_length(rest);
+            part_cache.encode(tokenizer, rest, length, &mut ids)?;
             rest = &rest[length..];
         }
-        self.memories().push(memory);
+        self.lock().push(part_cache);
         Ok(Some(ids))
     }
 
-    /// Frees the memories.
+    /// Frees the memory of the cache.
     pub(crate) fn clear(&self) {
-        self.memories().clear();
+        self.lock().clear();
     }
 
-    fn memories(&self) -> MutexGuard<'_, Vec<Memory>> {
-        // A poisoned lock guards nothing half-done here: memories are put back whole.
-        self.memories.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn lock(&self) -> MutexGuard<'_, Vec<PartCache>> {
+        // Only `pop`, `push` and `clear` run under the lock, so a poisoned one is usable.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether the tokenizer puts a `▁` before the text and in place of every space, and does nothing
+/// True if the tokenizer prepends a `▁` to the text and replaces every space by it, and does nothing
 /// else before it merges.
-fn marks_words(config: &serde_json::Value) -> bool {
-    let (normalizer, pre_tokenizer) = (&config["normalizer"], &config["pre_tokenizer"]);
+fn only_marks_words(config: &serde_json::Value) -> bool {
+    let normalizer = &config["normalizer"];
+    let pre_tokenizer = &config["pre_tokenizer"];
     let in_pre_tokenizer = normalizer.is_null()
         && pre_tokenizer["type"] == "Metaspace"
         && pre_tokenizer["replacement"] == MARK
@@ -122,15 +124,20 @@ fn marks_words(config: &serde_json::Value) -> bool {
         && pre_tokenizer["split"] == false;
     let in_normalizer = pre_tokenizer.is_null()
         && normalizer["type"] == "Sequence"
-        && normalizer["normalizers"].as_array().is_some_and(|steps| {
-            matches!(&steps[..], [prepend, replace]
-                if prepend["type"] == "Prepend" && prepend["prepend"] == MARK
-                    && replace["type"] == "Replace" && replace["pattern"]["String"] == " " && replace["content"] == MARK)
+        && normalizer["normalizers"].as_array().is_some_and(|steps| match &steps[..] {
+            [prepend, replace] => {
+                prepend["type"] == "Prepend"
+                    && prepend["prepend"] == MARK
+                    && replace["type"] == "Replace"
+                    && replace["pattern"]["String"] == " "
+                    && replace["content"] == MARK
+            }
+            _ => false,
         });
     in_pre_tokenizer || in_normalizer
 }
 
-/// `["a", "b"]`, or `"a b"` in older files.
+/// Returns the two parts of a merge: `["a", "b"]`, or `"a b"` in older files.
 fn parts_of_merge(merge: &serde_json::Value) -> Option<(&str, &str)> {
     match merge {
         serde_json::Value::String(pair) => pair.split_once(' '),
@@ -138,41 +145,43 @@ fn parts_of_merge(merge: &serde_json::Value) -> Option<(&str, &str)> {
     }
 }
 
-/// Which characters stand side by side in some piece. A space counts as the `▁` that it becomes.
+/// The pairs of characters that are neighbours in a result of a merge. A space is equal to the `▁`
+/// that replaces it.
 #[derive(Debug)]
-struct Joins {
-    /// `ascii[128 * a + b]`, with the mark in the place of the space.
+struct CharPairs {
+    /// `ascii[128 * a + b]`: true if `a` and `b` are neighbours. The space represents the mark.
     ascii: Box<[bool]>,
     others: FxHashSet<(char, char)>,
 }
 
-impl Joins {
-    fn of_pieces(pieces: impl Iterator<Item = String>) -> Self {
-        let mut joins = Self { ascii: vec![false; 128 * 128].into(), others: FxHashSet::default() };
+impl CharPairs {
+    fn new(pieces: impl Iterator<Item = String>) -> Self {
+        let mut char_pairs =
+            Self { ascii: vec![false; 128 * 128].into(), others: FxHashSet::default() };
         for piece in pieces {
             for (a, b) in piece.chars().map(unmarked).zip(piece.chars().map(unmarked).skip(1)) {
                 if a.is_ascii() && b.is_ascii() {
-                    joins.ascii[128 * a as usize + b as usize] = true;
+                    char_pairs.ascii[128 * a as usize + b as usize] = true;
                 } else {
-                    joins.others.insert((a, b));
+                    char_pairs.others.insert((a, b));
                 }
             }
         }
-        joins
+        char_pairs
     }
 
-    /// Bytes up to the first place where the text can be cut; all of it where it cannot.
+    /// Returns the length of the first part of a text, bytes.
     fn part_length(&self, text: &str) -> usize {
-        let mut characters = text.char_indices().map(|(at, c)| (at, unmarked(c)));
+        let mut characters = text.char_indices().map(|(index, c)| (index, unmarked(c)));
         let mut last = characters.next().map_or(' ', |(_, c)| c);
-        for (at, c) in characters {
+        for (index, c) in characters {
             let joined = if last.is_ascii() && c.is_ascii() {
                 self.ascii[128 * last as usize + c as usize]
             } else {
                 self.others.contains(&(last, c))
             };
             if !joined {
-                return at;
+                return index;
             }
             last = c;
         }
@@ -184,21 +193,21 @@ fn unmarked(c: char) -> char {
     if c == MARK_CHAR { ' ' } else { c }
 }
 
-/// The ids of parts already seen.
+/// The ids of parts that one thread has tokenised.
 #[derive(Debug)]
-struct Memory {
-    /// From a part's bytes, its length in the last of them, to its place in `ids`.
-    known: FxHashMap<u128, (u32, u32)>,
+struct PartCache {
+    /// From a part's [`key`] to its range in `ids`.
+    ranges: FxHashMap<u128, (u32, u32)>,
     ids: Vec<u32>,
 }
 
-impl Default for Memory {
+impl Default for PartCache {
     fn default() -> Self {
-        Self { known: HashMap::with_hasher(FxBuildHasher), ids: Vec::new() }
+        Self { ranges: HashMap::with_hasher(FxBuildHasher), ids: Vec::new() }
     }
 }
 
-impl Memory {
+impl PartCache {
     /// Appends the ids of the first `length` bytes of a text.
     fn encode(
         &mut self,
@@ -209,27 +218,29 @@ impl Memory {
     ) -> Result<()> {
         let key = (length <= MAX_PART_BYTES).then(|| key(text.as_bytes(), length));
         if let Some(key) = key
-            && let Some(&(start, end)) = self.known.get(&key)
+            && let Some(&(start, end)) = self.ranges.get(&key)
         {
             ids.extend_from_slice(&self.ids[start as usize..end as usize]);
             return Ok(());
         }
-        let tokens = tokenizer.get_model().tokenize(&text[..length].replace(' ', MARK));
-        let tokens = tokens.map_err(Error::not_tokenised)?;
-        let new = ids.len();
+        let tokens = tokenizer
+            .get_model()
+            .tokenize(&text[..length].replace(' ', MARK))
+            .map_err(Error::not_tokenised)?;
+        let num_before = ids.len();
         ids.extend(tokens.iter().map(|token| token.id));
         if let Some(key) = key
-            && self.known.len() < MAX_PARTS
+            && self.ranges.len() < MAX_PARTS
         {
             let start = self.ids.len() as u32; // at most 15 ids for each of 2¹⁸ parts
-            self.ids.extend_from_slice(&ids[new..]);
-            self.known.insert(key, (start, self.ids.len() as u32));
+            self.ids.extend_from_slice(&ids[num_before..]);
+            self.ranges.insert(key, (start, self.ids.len() as u32));
         }
         Ok(())
     }
 }
 
-/// The first `length` bytes (at most 15) and their number, as one integer.
+/// Returns the first `length` bytes (at most 15) and their number as one integer.
 fn key(bytes: &[u8], length: usize) -> u128 {
     let padded = match bytes.first_chunk::<16>() {
         Some(chunk) => u128::from_le_bytes(*chunk) & ((1 << (8 * length)) - 1),
@@ -246,11 +257,11 @@ mod tests {
 
     #[test]
     fn text_splits_where_no_bpe_piece_joins() {
-        let joins = Joins::of_pieces(["▁▁", "▁ab", "é,", ",▁c"].map(String::from).into_iter());
+        let char_pairs = CharPairs::new(["▁▁", "▁ab", "é,", ",▁c"].map(String::from).into_iter());
         let parts = |mut text: &str| {
             let mut parts = Vec::new();
             while !text.is_empty() {
-                let (part, rest) = text.split_at(joins.part_length(text));
+                let (part, rest) = text.split_at(char_pairs.part_length(text));
                 parts.push(part.to_owned());
                 text = rest;
             }

@@ -1,4 +1,4 @@
-//! Words instead of token ids: an index with its tokenizer.
+//! Queries in words: an index with its tokenizer.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,27 +9,27 @@ use crate::index::open::{Index, OpenOptions};
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions};
 use crate::text::tokenizer::Tokenizer;
 
-/// An index that answers queries in words.
+/// An index with its tokenizer, for queries in words.
 #[derive(Debug)]
-pub struct Corpus {
+pub struct TextIndex {
     index: Index,
     tokenizer: Tokenizer,
 }
 
-impl Corpus {
-    /// Opens an index that holds its tokenizer, as every index that [`crate::build`] makes does.
+impl TextIndex {
+    /// Opens an index with the tokenizer in its folder, as [`crate::build()`] writes it.
     ///
     /// # Errors
-    /// As [`Index::open`]; and where the folder holds no tokenizer, or another than the index was
-    /// built with.
+    /// Fails as [`Index::open`] does, or if the folder holds no tokenizer or another one than the
+    /// index was built with.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, OpenOptions::default())
     }
 
-    /// [`Corpus::open`] with other than the default options.
+    /// Opens an index and its tokenizer with options.
     ///
     /// # Errors
-    /// As [`Corpus::open`] and [`Index::open_with`].
+    /// Fails as [`TextIndex::open`] and [`Index::open_with`] do.
     pub fn open_with(dir: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let index = Index::open_with(dir, options)?;
         let path = index.tokenizer_path();
@@ -45,7 +45,7 @@ impl Corpus {
     /// Combines an index and a tokenizer.
     ///
     /// # Errors
-    /// Where the index says that it was built with another one, or is too narrow for the
+    /// Fails if the index was built with another tokenizer, or its tokens are too narrow for the
     /// vocabulary.
     pub fn new(index: Index, tokenizer: Tokenizer) -> Result<Self> {
         if let Some(expected) = index.manifest().and_then(|manifest| manifest.tokenizer.as_ref())
@@ -65,68 +65,68 @@ impl Corpus {
         Ok(Self { index, tokenizer })
     }
 
-    /// The index.
+    /// Returns the index without its tokenizer.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The tokenizer.
+    /// Returns the tokenizer of the index.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
     }
 
-    /// A document's text, as the tokenizer gives it back: of most tokenizers, exactly what was
-    /// indexed.
+    /// Decodes the text of a document. With most tokenizers it is exactly the indexed text.
     ///
     /// # Errors
-    /// Where the tokenizer's decoder fails.
+    /// Fails if the tokenizer's decoder fails.
     pub fn text(&self, document: &Document) -> Result<String> {
         self.tokenizer.decode(&self.index.tokens(document.shard, document.tokens.clone()))
     }
 
-    /// Counts how often all clauses occur together, a clause being an OR of words (or of several
-    /// words in a row). One clause of one word is counted as it is, whatever its frequency. `None`
-    /// where a word has no tokens: then there is nothing to count.
+    /// Counts the co-occurrences of all clauses. A clause is an OR of words or of phrases. A single
+    /// word is counted exactly, whatever its frequency. Returns `None` if a word has no tokens.
     ///
     /// # Errors
-    /// As [`Index::count_cnf`]; and where the query or a clause is empty, a word cannot be
+    /// Fails as [`Index::count_cnf`] does, or if the query or a clause is empty, a word cannot be
     /// tokenised, or a file was truncated.
     pub fn count_words(
         &self,
         all_of: &[Vec<String>],
         options: &CnfOptions,
-        enough: Option<u64>,
+        limit: Option<u64>,
     ) -> Result<Option<CnfCount>> {
-        Ok(self.count_words_batch(&[all_of], options, enough, None)?.pop().flatten())
+        Ok(self.count_words_batch(&[all_of], options, limit, None)?.pop().flatten())
     }
 
-    /// The answers of [`Corpus::count_words`] to many queries, in their order. It reads the index
-    /// as
-    /// [`Index::count_cnf_batch`] does.
+    /// Counts many queries as [`TextIndex::count_words`] does, and reads the index as
+    /// [`Index::count_cnf_batch`] does. The counts are in the order of the queries.
     ///
     /// # Errors
-    /// As [`Corpus::count_words`] and [`Index::count_cnf_batch`], for any of the queries.
+    /// Fails as [`TextIndex::count_words`] and [`Index::count_cnf_batch`] do, for any of the queries.
     pub fn count_words_batch(
         &self,
         queries: &[&[Vec<String>]],
         options: &CnfOptions,
-        enough: Option<u64>,
+        limit: Option<u64>,
         deadline: Option<Instant>,
     ) -> Result<Vec<Option<CnfCount>>> {
         let mut counts = vec![None; queries.len()];
-        let (mut numbers, mut batch) = (Vec::new(), Vec::new());
+        let mut numbers = Vec::new();
+        let mut batch = Vec::new();
         for (number, all_of) in queries.iter().enumerate() {
             let Some(clauses) = self.encode_clauses(all_of)? else { continue };
             numbers.push(number);
             batch.push(Cnf::new(clauses)?);
         }
-        let found = self.index.count_cnf_batch(&batch, options, enough, deadline)?;
-        numbers.into_iter().zip(found).for_each(|(number, count)| counts[number] = Some(count));
+        let found = self.index.count_cnf_batch(&batch, options, limit, deadline)?;
+        for (number, count) in numbers.into_iter().zip(found) {
+            counts[number] = Some(count);
+        }
         self.index.check_sizes()?;
         Ok(counts)
     }
 
-    /// The token ids of every term; `None` where a word has none.
+    /// Returns the token ids of every term; `None` if a word has no tokens.
     pub(crate) fn encode_clauses(
         &self,
         all_of: &[Vec<String>],
@@ -146,25 +146,32 @@ impl Corpus {
     }
 }
 
-/// Reads `a AND b OR c` as a AND (b OR c): the operators are upper-case words, and there are no
-/// brackets.
+/// Parses a query: `a AND b OR c` is a AND (b OR c). The operators are upper-case words, and there
+/// are no brackets.
 ///
 /// # Errors
-/// [`Error::InvalidArgument`] where nothing stands on one side of an operator.
+/// Fails with [`Error::InvalidArgument`] if an operator has an empty side.
 pub fn parse_query(text: &str) -> Result<Vec<Vec<String>>> {
-    let clause = |part: &str| -> Vec<String> {
-        part.split(" OR ").map(|word| word.trim().to_owned()).collect()
-    };
-    let all_of: Vec<Vec<String>> = text.split(" AND ").map(clause).collect();
-    let is_operator = |word: Option<&str>| matches!(word, Some("AND" | "OR"));
-    let lacks_a_side = |term: &String| {
-        let mut words = term.split_whitespace();
-        is_operator(words.next()) || is_operator(words.next_back())
-    };
-    if all_of.iter().flatten().any(|term| term.is_empty() || lacks_a_side(term)) {
-        return Err(Error::empty_query(if text.trim().is_empty() { "query" } else { "term" }));
+    let mut all_of = Vec::new();
+    for clause in text.split(" AND ") {
+        let mut terms = Vec::new();
+        for part in clause.split(" OR ") {
+            let term = part.trim();
+            if term.is_empty() || has_outer_operator(term) {
+                let empty_part = if text.trim().is_empty() { "query" } else { "term" };
+                return Err(Error::empty_query(empty_part));
+            }
+            terms.push(term.to_owned());
+        }
+        all_of.push(terms);
     }
     Ok(all_of)
+}
+
+/// True if the first or last word of a term is an operator, which then has an empty side.
+fn has_outer_operator(term: &str) -> bool {
+    let mut words = term.split_whitespace();
+    matches!(words.next(), Some("AND" | "OR")) || matches!(words.next_back(), Some("AND" | "OR"))
 }
 
 #[cfg(test)]

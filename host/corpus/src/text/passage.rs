@@ -1,4 +1,4 @@
-//! Matches for people to read: the text around them, with the words of the query marked.
+//! The text around matches, with the words of the query marked.
 
 use std::ops::Range;
 
@@ -8,88 +8,92 @@ use serde_json::Value;
 use crate::error::Result;
 use crate::index::document::Document;
 use crate::query::cnf::{Cnf, CnfOptions, Mode};
-use crate::text::corpus::Corpus;
+use crate::text::corpus::TextIndex;
 use crate::text::tokenizer::Tokenizer;
 
-/// Tokens shown on each side of a word.
+/// Number of tokens shown on each side of a word.
 const CONTEXT: u64 = 24;
-/// A cut is moved to a word's start over at most this many tokens.
+/// Greatest distance by which a cut is moved to a word's start, tokens.
 const MAX_WORD_TOKENS: usize = 16;
-/// Shown where text of the document is left out.
+/// Mark of omitted text.
 const CUT: &str = "…";
 
-/// A document's text around one match.
+/// The text of a document around a match.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Passage {
-    /// The shard that holds it.
+pub struct MatchPassage {
+    /// Number of the document's shard, from 0.
     pub shard: usize,
-    /// The document's number in that shard, from 0.
+    /// Number of the document in its shard, from 0.
     pub document: u64,
-    /// Where the match begins in that shard, in tokens.
+    /// Position of the match in its shard, tokens.
     pub position: u64,
-    /// The document's metadata: `path`, `linenum` (from 0), `metadata`. `None` where the index
-    /// holds none.
+    /// Metadata of the document: `path`, `linenum` (from 0), `metadata`. `None` if the index has no
+    /// metadata.
     pub metadata: Option<Value>,
-    /// The text, piece by piece; `…` where some is left out. Their `text`s make the passage.
+    /// Pieces of the text, in order, with `…` for omitted text.
     pub spans: Vec<Span>,
 }
 
-/// A piece of a [`Passage`].
+/// A piece of text, with or without words of the query.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Span {
-    /// The text.
+    /// Text of the piece; not empty.
     pub text: String,
-    /// Whether these are words of the query.
+    /// True if these are words of the query.
     pub matched: bool,
 }
 
-impl Corpus {
-    /// Up to `limit` matches of a query, spread evenly over all of them, in the order of the text;
-    /// fewer where one passage shows several. The matches are those that [`Corpus::count_words`]
-    /// counts, except that of a single frequent clause only a sample is considered.
+impl TextIndex {
+    /// Returns passages around up to `limit` matches of a query, evenly spaced over all matches, in
+    /// the order of the text. There are fewer if a passage shows several of them. The matches are
+    /// those that [`TextIndex::count_words`] counts, but only a sample of a single frequent clause.
     ///
     /// # Errors
-    /// As [`Corpus::count_words`].
+    /// Fails as [`TextIndex::count_words`] does.
     pub fn passages(
         &self,
         all_of: &[Vec<String>],
         options: &CnfOptions,
         limit: usize,
-    ) -> Result<Vec<Passage>> {
+    ) -> Result<Vec<MatchPassage>> {
         let Some(clauses) = self.encode_clauses(all_of)? else { return Ok(Vec::new()) };
-        // Every occurrence of a lone clause is a match: the cap keeps a list short that would hold,
-        // say, every `the`.
+        // Every occurrence of a single clause is a match: the cap bounds a list of, say, every
+        // `the`.
         let mode = if clauses.len() == 1 { Mode::Compatible } else { options.mode };
         let cnf = Cnf::new(clauses)?;
         let found = self.index().find_cnf(&cnf, &CnfOptions { mode, ..*options })?;
-        let mut places: Vec<(usize, u64)> = Vec::new();
+        // Shard and position of each match.
+        let mut matches: Vec<(usize, u64)> = Vec::new();
         for (shard, starts) in self.index().shards().zip(found) {
-            places.extend(starts.into_iter().map(|start| (shard.number, start)));
+            matches.extend(starts.into_iter().map(|start| (shard.number, start)));
         }
-        places.sort_unstable();
-        places.dedup(); // one place may begin several matches
-        let parts = limit.min(places.len());
-        let mut passages = Vec::with_capacity(parts);
-        let mut shown = (0, Vec::new()); // by the last passage: its shard, and the excerpts of its text
-        for part in 0..parts {
-            let mut part =
-                places[part * places.len() / parts..(part + 1) * places.len() / parts].iter();
-            let is_shown = |&(shard, position): &(usize, u64)| {
-                let (shown_shard, excerpts): &(usize, Vec<Range<u64>>) = &shown;
-                *shown_shard == shard && excerpts.iter().any(|excerpt| excerpt.contains(&position))
-            };
-            let Some(&(shard, position)) = part.find(|&place| !is_shown(place)) else { continue };
+        matches.sort_unstable();
+        matches.dedup(); // several matches may begin at one position
+        let num_parts = limit.min(matches.len());
+        let mut passages = Vec::with_capacity(num_parts);
+        // Shard and excerpts of the last passage.
+        let mut last_shard = 0;
+        let mut last_excerpts: Vec<Range<u64>> = Vec::new();
+        for number in 0..num_parts {
+            let begin = number * matches.len() / num_parts;
+            let end = (number + 1) * matches.len() / num_parts;
+            let next = matches[begin..end].iter().find(|(shard, position)| {
+                *shard != last_shard
+                    || !last_excerpts.iter().any(|excerpt| excerpt.contains(position))
+            });
+            let Some(&(shard, position)) = next else { continue };
             if let Some(document) = self.index().document_at(shard, position)? {
                 let excerpts =
                     self.excerpts(&document, position, cnf.clauses(), options.max_diff_tokens)?;
                 passages.push(self.passage(&document, position, cnf.clauses(), &excerpts)?);
-                shown = (shard, excerpts);
+                last_shard = shard;
+                last_excerpts = excerpts;
             }
         }
         Ok(passages)
     }
 
-    /// The parts of a document that show a match: around each of its words, whole words only.
+    /// Returns the ranges of a document around each word of a match, extended to complete words.
     fn excerpts(
         &self,
         document: &Document,
@@ -97,7 +101,7 @@ impl Corpus {
         clauses: &[Vec<Vec<u32>>],
         max_diff_tokens: u64,
     ) -> Result<Vec<Range<u64>>> {
-        let (tokens, shard) = (&document.tokens, document.shard);
+        let tokens = &document.tokens;
         // A match begins with its leftmost word, and each further clause may begin
         // `max_diff_tokens` later.
         let max_starts_apart = max_diff_tokens.saturating_mul(clauses.len() as u64 - 1);
@@ -107,21 +111,16 @@ impl Corpus {
             .saturating_add(max_starts_apart)
             .saturating_add(max_term_tokens)
             .min(tokens.end);
-        let text = self.index().tokens(shard, position..end);
-        let mut excerpts: Vec<Range<u64>> = clauses
-            .iter()
-            .filter_map(|terms| first_of(&text, terms))
-            .map(|word| {
-                let word_start = position + word.start as u64;
-                let word_end = position + word.end as u64;
-                let (start, until) = (
-                    word_start.saturating_sub(CONTEXT),
-                    word_end.saturating_add(CONTEXT).min(tokens.end),
-                );
-                Ok(self.word_start(document, start.max(tokens.start), Step::Back)?
-                    ..self.word_start(document, until, Step::Ahead)?)
-            })
-            .collect::<Result<_>>()?;
+        let text = self.index().tokens(document.shard, position..end);
+        let mut excerpts: Vec<Range<u64>> = Vec::new();
+        for terms in clauses {
+            let Some(word) = first_occurrence(&text, terms) else { continue };
+            let left = (position + word.start as u64).saturating_sub(CONTEXT).max(tokens.start);
+            let right = (position + word.end as u64).saturating_add(CONTEXT).min(tokens.end);
+            let excerpt_start = self.nearest_word_start(document, left, CutDirection::Back)?;
+            let excerpt_end = self.nearest_word_start(document, right, CutDirection::Ahead)?;
+            excerpts.push(excerpt_start..excerpt_end);
+        }
         excerpts.sort_unstable_by_key(|excerpt| excerpt.start);
         excerpts.dedup_by(|next, excerpt| {
             let overlap = next.start <= excerpt.end;
@@ -133,10 +132,15 @@ impl Corpus {
         Ok(excerpts)
     }
 
-    /// A place itself, or the nearest one before or after it, where a word starts and none is cut
-    /// in two. Text without spaces is cut somewhere all the same.
-    fn word_start(&self, document: &Document, place: u64, step: Step) -> Result<u64> {
-        let mut moved = place;
+    /// Returns the nearest position, from `position` on, where a word starts. If there is none
+    /// within [`MAX_WORD_TOKENS`], as in text without spaces, it is `position` itself.
+    fn nearest_word_start(
+        &self,
+        document: &Document,
+        position: u64,
+        step: CutDirection,
+    ) -> Result<u64> {
+        let mut moved = position;
         for _ in 0..MAX_WORD_TOKENS {
             let &[before, token] =
                 self.index().tokens(document.shard, moved.saturating_sub(1)..moved + 1).as_slice()
@@ -150,11 +154,11 @@ impl Corpus {
                 return Ok(moved);
             }
             match step {
-                Step::Back => moved -= 1,
-                Step::Ahead => moved += 1,
+                CutDirection::Back => moved -= 1,
+                CutDirection::Ahead => moved += 1,
             }
         }
-        Ok(place)
+        Ok(position)
     }
 
     fn passage(
@@ -163,8 +167,9 @@ impl Corpus {
         position: u64,
         clauses: &[Vec<Vec<u32>>],
         excerpts: &[Range<u64>],
-    ) -> Result<Passage> {
-        let (tokens, shard) = (&document.tokens, document.shard);
+    ) -> Result<MatchPassage> {
+        let tokens = &document.tokens;
+        let shard = document.shard;
         let mut spans = Spans::default();
         for (number, excerpt) in excerpts.iter().enumerate() {
             if number > 0 {
@@ -175,14 +180,14 @@ impl Corpus {
                 spans.push(" ", false);
             }
             let ids = self.index().tokens(shard, excerpt.clone());
-            mark(self.tokenizer(), &ids, clauses, &mut spans)?;
+            push_marked(self.tokenizer(), &ids, clauses, &mut spans)?;
         }
         if excerpts.last().is_some_and(|excerpt| excerpt.end < tokens.end) {
             spans.push(" ", false);
             spans.push(CUT, false);
         }
         let metadata = self.index().document_metadata(document)?;
-        Ok(Passage {
+        Ok(MatchPassage {
             shard,
             document: document.number,
             position,
@@ -194,31 +199,36 @@ impl Corpus {
     }
 }
 
-/// Where to look for another place.
+/// The direction of a search for a word's start.
 #[derive(Clone, Copy)]
-enum Step {
+enum CutDirection {
     Back,
     Ahead,
 }
 
-/// Whether a token follows another with a space between them.
+/// True if there is white space between a token and the one before it.
 fn starts_word(tokenizer: &Tokenizer, before: u32, token: u32) -> Result<bool> {
-    let (alone, both) = (tokenizer.decode(&[before])?, tokenizer.decode(&[before, token])?);
+    let alone = tokenizer.decode(&[before])?;
+    let both = tokenizer.decode(&[before, token])?;
     let added = &both[common_prefix(&both, &alone)..];
     Ok(alone.ends_with(char::is_whitespace) || added.starts_with(char::is_whitespace))
 }
 
-/// The first place where one of the terms stands.
-fn first_of(text: &[u32], terms: &[Vec<u32>]) -> Option<Range<usize>> {
-    let place = |term: &Vec<u32>| {
-        let start = text.windows(term.len()).position(|tokens| tokens == term)?;
-        Some(start..start + term.len())
-    };
-    terms.iter().filter_map(place).min_by_key(|place| place.start)
+/// Returns the range of the first occurrence of one of the terms.
+fn first_occurrence(text: &[u32], terms: &[Vec<u32>]) -> Option<Range<usize>> {
+    let mut first: Option<Range<usize>> = None;
+    for term in terms {
+        if let Some(start) = text.windows(term.len()).position(|tokens| tokens == term)
+            && first.as_ref().is_none_or(|range| start < range.start)
+        {
+            first = Some(start..start + term.len());
+        }
+    }
+    first
 }
 
-/// Decodes some tokens, the query's words apart from the rest.
-fn mark(
+/// Decodes tokens and appends them to `spans`, with the query's words marked.
+fn push_marked(
     tokenizer: &Tokenizer,
     ids: &[u32],
     clauses: &[Vec<Vec<u32>>],
@@ -232,33 +242,33 @@ fn mark(
             }
         }
     }
-    // A token decoded alone may lose the space before it, so pieces are cut out of the whole, at
-    // the length that the tokens before them decode to.
-    let whole = tokenizer.decode(ids)?;
+    // A token decoded alone may lose the space before it. So pieces are cut out of the complete
+    // text, at the length of the decoded tokens before them.
+    let text = tokenizer.decode(ids)?;
     let mut shown = 0;
     let mut end = 0;
     for run in matched.chunk_by(|a, b| a == b) {
         end += run.len();
-        let upto = if end == ids.len() {
-            whole.len()
+        let piece_end = if end == ids.len() {
+            text.len()
         } else {
-            common_prefix(&whole, &tokenizer.decode(&ids[..end])?).max(shown)
+            common_prefix(&text, &tokenizer.decode(&ids[..end])?).max(shown)
         };
-        let piece = &whole[shown..upto];
+        let piece = &text[shown..piece_end];
         let word = if run[0] { piece.trim_start() } else { piece };
         spans.push(&piece[..piece.len() - word.len()], false);
         spans.push(word, run[0]);
-        shown = upto;
+        shown = piece_end;
     }
     Ok(())
 }
 
-/// How many bytes two texts share from the start, whole characters only.
+/// Returns the length of the longest common prefix of two texts, bytes.
 fn common_prefix(a: &str, b: &str) -> usize {
     a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
 }
 
-/// Spans of which neighbours differ and none is empty.
+/// A list of spans in which neighbours differ and none is empty.
 #[derive(Default)]
 struct Spans(Vec<Span>);
 

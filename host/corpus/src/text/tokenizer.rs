@@ -1,19 +1,18 @@
-//! Text to token ids, as the index and its clients do it.
+//! Conversion of text to the token ids of an index.
 //!
 //! *Documents* are encoded without special tokens. *Query words* must get the ids that the word has
-//! in running text, after a space; how that is done depends on how the tokenizer marks a word's
-//! start:
+//! in running text, after a space. That depends on the tokenizer's mark of a word's start:
 //!
-//! * Metaspace (Llama 2 and its kin: `▁Paris`). The tokenizer puts the mark in front by itself, so
-//!   a word at a document's start and one after a space are the same. Where the mark stands alone
-//!   (`▁`, `巴`), clients of the official engine drop it, and so does this.
-//! * Byte-level (GPT-2, Llama 3, Qwen: `ĠParis`). The space belongs to the word, so one is put in
-//!   front. A word at the very start of a document, after a line break, a quote or a bracket has
-//!   other ids (`Paris`) and is not found, as is `(Paris` in the first family. Taking `Paris` as an
-//!   alternative would also count it inside other words (`McDonald` is `Mc`, `Donald`), which
-//!   inflates counts without a bound; a missed first word deflates them a little. A tokenizer with
-//!   `add_prefix_space` treats a document's first word like any other.
-//! * Anything else is encoded as it is.
+//! * Metaspace (Llama 2 and its family: `▁Paris`). The tokenizer adds the mark itself, so a word at
+//!   a document's start has the same ids as one after a space. If the mark is a token of its own
+//!   (`▁`, `巴`), clients of the official engine drop it, and so does this module.
+//! * Byte-level (GPT-2, Llama 3, Qwen: `ĠParis`). The space belongs to the word, so a space is
+//!   prepended. A word at the start of a document, or after a line break, quote or bracket, has
+//!   other ids (`Paris`) and is not found. The same is true of `(Paris` in the first family. Taking
+//!   `Paris` as an alternative would also count it inside other words (`McDonald` is `Mc`,
+//!   `Donald`), which inflates counts without a bound; a missed first word deflates them slightly.
+//!   A tokenizer with `add_prefix_space` treats a document's first word like any other.
+//! * Other tokenizers encode the word unchanged.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,23 +25,23 @@ use crate::token_width::TokenWidth;
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    marking: WordStart,
+    word_start: WordStart,
     bpe_cache: Option<Arc<BpeCache>>,
     json: Vec<u8>,
     fingerprint: String,
     num_ids: u32,
 }
 
-/// How a tokenizer marks the start of a word.
+/// A tokenizer's mark of the start of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WordStart {
-    /// `▁`, put in front of a text that does not begin with one.
+    /// `▁`, prepended to a text that does not begin with one.
     Metaspace { lone_mark: Option<u32> },
-    /// `▁`, put in front of every text by a normalizer.
+    /// `▁`, prepended to every text by a normalizer.
     Prepended { lone_mark: Option<u32> },
-    /// The space's own byte.
+    /// The byte of the space.
     ByteLevel,
-    /// No known mark.
+    /// No mark that this module supports.
     Plain,
 }
 
@@ -50,45 +49,44 @@ impl Tokenizer {
     /// Loads a `tokenizer.json`.
     ///
     /// # Errors
-    /// Where the file cannot be read, or is no tokenizer that the `tokenizers` library knows.
+    /// Fails if the file cannot be read or the `tokenizers` library does not support it.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let json = std::fs::read(path).map_err(Error::io("read", path))?;
-        Self::parse(json, path)
+        let file = path.as_ref();
+        let json = std::fs::read(file).map_err(Error::io("read", file))?;
+        Self::parse(json, file)
     }
 
-    /// Takes the content of a `tokenizer.json`.
+    /// Parses the content of a `tokenizer.json`.
     ///
     /// # Errors
-    /// Where it is no tokenizer that the `tokenizers` library knows.
+    /// Fails if the `tokenizers` library does not support it.
     pub fn from_bytes(json: impl Into<Vec<u8>>) -> Result<Self> {
         Self::parse(json.into(), &PathBuf::from("(tokenizer in memory)"))
     }
 
     fn parse(json: Vec<u8>, path: &Path) -> Result<Self> {
-        let wrong = |error: tokenizers::Error| {
-            let path = path.display();
-            Error::InvalidInput(format!("{path}: not a usable tokenizer.json: {error}"))
+        let unusable = |error: tokenizers::Error| {
+            let message = format!("{}: not a usable tokenizer.json: {error}", path.display());
+            Error::InvalidInput(message)
         };
-        // First: the library panics on text that is no JSON.
+        // Parsed as JSON first, because the library panics on malformed JSON.
         let config: serde_json::Value = serde_json::from_slice(&json)
             .map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display())))?;
-        let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(wrong)?;
-        // Some files hold the truncation and padding of the model they were made for; an index
-        // needs exactly the whole text.
-        inner.with_truncation(None).map_err(wrong)?.with_padding(None);
-        let marking = WordStart::of(&config, inner.token_to_id(MARK));
+        let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(unusable)?;
+        // Some files have the truncation and padding of a model; an index needs the complete text.
+        inner.with_truncation(None).map_err(unusable)?.with_padding(None);
+        let word_start = WordStart::from_config(&config, inner.token_to_id(MARK));
         let bpe_cache = BpeCache::new(&config, &inner).map(Arc::new);
         let num_ids = inner.get_vocab(true).values().max().map_or(0, |&id| id.saturating_add(1));
         let fingerprint = blake3::hash(&json).to_hex().to_string();
-        Ok(Self { inner, marking, bpe_cache, json, fingerprint, num_ids })
+        Ok(Self { inner, word_start, bpe_cache, json, fingerprint, num_ids })
     }
 
-    /// The ids of a document: no special tokens, and what the slow tokenizer of the Llama 2 family
-    /// would give, which marks a text's first word even where the text begins with a space.
+    /// Encodes a document, without special tokens. The ids are those of the slow tokenizer of the
+    /// Llama 2 family, which marks a text's first word also if the text begins with a space.
     ///
     /// # Errors
-    /// Where the tokenizer fails (a vocabulary without an unknown token, for instance).
+    /// Fails if the tokenizer fails, for example because its vocabulary has no unknown token.
     pub fn encode_document(&self, text: &str) -> Result<Vec<u32>> {
         if let Some(cache) = &self.bpe_cache
             && let Some(ids) = cache.encode(&self.inner, text)?
@@ -96,18 +94,18 @@ impl Tokenizer {
             return Ok(ids);
         }
         let begins_with_space = text.starts_with(' ') || text.starts_with(MARK);
-        match self.marking {
+        match self.word_start {
             WordStart::Metaspace { .. } if begins_with_space => self.encode(&format!(" {text}")),
             _ => self.encode(text),
         }
     }
 
-    /// The ids that a word, or several, has in running text. Empty where the word has none.
+    /// Encodes a word, or a phrase, as in running text. The result is empty if the word has no ids.
     ///
     /// # Errors
-    /// As [`Tokenizer::encode_document`].
+    /// Fails as [`Tokenizer::encode_document`] does.
     pub fn encode_word(&self, word: &str) -> Result<Vec<u32>> {
-        match self.marking {
+        match self.word_start {
             WordStart::Metaspace { lone_mark } | WordStart::Prepended { lone_mark } => {
                 let mut ids = self.encode_document(word)?;
                 if lone_mark.is_some() && ids.first().copied() == lone_mark {
@@ -122,41 +120,40 @@ impl Tokenizer {
         }
     }
 
-    /// The text of some ids, for showing a passage; special tokens and ids that the vocabulary
-    /// lacks are left out.
+    /// Decodes ids. Special tokens and unknown ids are omitted.
     ///
     /// # Errors
-    /// Where the tokenizer's decoder fails.
+    /// Fails if the tokenizer's decoder fails.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.inner.decode(ids, true).map_err(Error::not_tokenised)
     }
 
-    /// The vocabulary's own spelling of an id (`▁Paris`, `ĠParis`); `None` where it has no such id.
+    /// Returns the vocabulary's spelling of an id (`▁Paris`, `ĠParis`); `None` if the id is unknown.
     pub fn piece(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
 
-    /// blake3 of the `tokenizer.json`.
+    /// Returns the blake3 hash of the `tokenizer.json`, in hexadecimal.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The content of the `tokenizer.json`.
+    /// Returns the content of the `tokenizer.json`.
     pub fn json(&self) -> &[u8] {
         &self.json
     }
 
-    /// The largest id, plus one.
+    /// Returns the largest id plus one; 0 if the vocabulary is empty.
     pub fn num_ids(&self) -> u32 {
         self.num_ids
     }
 
-    /// The narrowest width that its ids fit.
+    /// Returns the narrowest width that fits all ids.
     pub fn token_width(&self) -> TokenWidth {
         TokenWidth::for_vocabulary(self.num_ids)
     }
 
-    /// About how many bytes a thread needs to tokenise document after document.
+    /// Returns the approximate memory of a thread that tokenises documents, bytes.
     pub(crate) fn bytes_per_thread(&self) -> u64 {
         if self.bpe_cache.is_some() { BpeCache::BYTES_PER_THREAD } else { 1 << 20 }
     }
@@ -177,36 +174,40 @@ impl Tokenizer {
 }
 
 impl WordStart {
-    /// Takes it from the file; the library's own types do not tell.
-    fn of(config: &serde_json::Value, lone_mark: Option<u32>) -> Self {
-        let parts = |name: &str, list: &str| -> Vec<serde_json::Value> {
-            match &config[name] {
-                serde_json::Value::Null => Vec::new(),
-                part if part["type"] == "Sequence" => {
-                    part[list].as_array().cloned().unwrap_or_default()
-                }
-                part => vec![part.clone()],
-            }
-        };
-        let pre_tokenizers = parts("pre_tokenizer", "pretokenizers");
-        let is_metaspace = |part: &serde_json::Value| {
-            let adds = part["prepend_scheme"].as_str().map(|scheme| scheme != "never");
-            part["type"] == "Metaspace"
-                && adds.or(part["add_prefix_space"].as_bool()).unwrap_or(true)
-        };
-        if pre_tokenizers.iter().any(is_metaspace) {
+    /// Reads the mark from the file: the library's types do not expose it.
+    fn from_config(config: &serde_json::Value, lone_mark: Option<u32>) -> Self {
+        let pre_tokenizers = components(&config["pre_tokenizer"], "pretokenizers");
+        if pre_tokenizers.iter().any(|component| adds_metaspace(component)) {
             return Self::Metaspace { lone_mark };
         }
-        let prepends =
-            |part: &serde_json::Value| part["type"] == "Prepend" && part["prepend"] == MARK;
-        if parts("normalizer", "normalizers").iter().any(prepends) {
-            return Self::Prepended { lone_mark };
+        for component in components(&config["normalizer"], "normalizers") {
+            if component["type"] == "Prepend" && component["prepend"] == MARK {
+                return Self::Prepended { lone_mark };
+            }
         }
-        if pre_tokenizers.iter().any(|part| part["type"] == "ByteLevel") {
+        if pre_tokenizers.iter().any(|component| component["type"] == "ByteLevel") {
             return Self::ByteLevel;
         }
         Self::Plain
     }
+}
+
+/// Returns the components of a normalizer or pre-tokenizer, which may be a sequence or absent.
+fn components<'c>(config: &'c serde_json::Value, list: &str) -> Vec<&'c serde_json::Value> {
+    match config {
+        serde_json::Value::Null => Vec::new(),
+        sequence if sequence["type"] == "Sequence" => {
+            sequence[list].as_array().map(|list| list.iter().collect()).unwrap_or_default()
+        }
+        component => vec![component],
+    }
+}
+
+fn adds_metaspace(component: &serde_json::Value) -> bool {
+    // Newer files have `prepend_scheme`, older ones `add_prefix_space`.
+    let scheme = component["prepend_scheme"].as_str().map(|scheme| scheme != "never");
+    component["type"] == "Metaspace"
+        && scheme.or(component["add_prefix_space"].as_bool()).unwrap_or(true)
 }
 
 #[cfg(test)]

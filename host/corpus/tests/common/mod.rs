@@ -1,4 +1,4 @@
-//! What the tests share: the folder of golden vectors, and a reader of JSON lines.
+//! Helpers that tests share: the folder of golden vectors, and a reader of JSON lines.
 #![allow(dead_code)] // every test file uses a part of it
 
 use std::path::{Path, PathBuf};

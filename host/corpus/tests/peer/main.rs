@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth, build_from_tokens,
-    verify,
+    BuildOptions, Cnf, CnfOptions, Index, Mode, OpenOptions, TokenWidth, VerifyLevel,
+    build_from_tokens, verify,
 };
 use official::Official;
 use rand_mt::Mt;
@@ -167,7 +167,7 @@ fn official_indexes_open_and_match_ours() {
                 .unwrap();
             assert!(indexer.status.success(), "{}", String::from_utf8_lossy(&indexer.stderr));
 
-            verify(&theirs, OpenOptions::with_token_width(width), Level::Full).unwrap();
+            verify(&theirs, OpenOptions::with_token_width(width), VerifyLevel::Full).unwrap();
             assert_answered_alike(&theirs, width, &mut draw);
             build_from_tokens(documents, width, &ours, &BuildOptions::with_shards(shards)).unwrap();
             for file in (0..shards)

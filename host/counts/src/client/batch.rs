@@ -1,45 +1,53 @@
-//! Many queries → requests that the server takes.
+//! Batches of queries within a server's limits.
 
-/// A query in words of the API.
+/// A query whose count is requested.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Asked {
-    /// Its place among those that were asked for together.
-    pub(super) place: usize,
+pub(super) struct PendingQuery {
+    /// Index of the query in the caller's batch.
+    pub(super) index: usize,
+    /// Text of the query in the API's syntax.
     pub(super) text: String,
 }
 
-/// Parts of at most so many queries and, where there are several in a part, so many bytes of JSON;
-/// in order.
-pub(super) fn divide(asked: Vec<Asked>, most: usize, most_bytes: usize) -> Vec<Vec<Asked>> {
-    let mut parts: Vec<Vec<Asked>> = Vec::new();
-    let mut bytes = 0;
-    for query in asked {
-        let text = serde_json::to_string(&query.text).expect("a text is plain JSON");
-        let more = text.len() + ",".len();
-        match parts.last_mut() {
-            Some(part) if part.len() < most && bytes + more <= most_bytes => {
-                bytes += more;
-                part.push(query);
+/// Splits queries, in order, into batches of at most `max_queries` queries and `max_bytes` of JSON.
+/// A single query that exceeds `max_bytes` is a batch of its own, which the server refuses.
+pub(super) fn split_into_batches(
+    queries: Vec<PendingQuery>,
+    max_queries: usize,
+    max_bytes: usize,
+) -> Vec<Vec<PendingQuery>> {
+    let mut batches: Vec<Vec<PendingQuery>> = Vec::new();
+    let mut batch_bytes = 0;
+    for query in queries {
+        let json = serde_json::to_string(&query.text).expect("a text is plain JSON");
+        let query_bytes = json.len() + ",".len();
+        match batches.last_mut() {
+            Some(batch) if batch.len() < max_queries && batch_bytes + query_bytes <= max_bytes => {
+                batch_bytes += query_bytes;
+                batch.push(query);
             }
             _ => {
-                bytes = more;
-                parts.push(vec![query]);
+                batch_bytes = query_bytes;
+                batches.push(vec![query]);
             }
         }
     }
-    parts
+    batches
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn lengths(texts: &[&str], most: usize, most_bytes: usize) -> Vec<usize> {
-        let asked = |(place, text): (usize, &&str)| Asked { place, text: (*text).to_owned() };
-        let parts = divide(texts.iter().enumerate().map(asked).collect(), most, most_bytes);
-        let places: Vec<usize> = parts.iter().flatten().map(|asked| asked.place).collect();
-        assert_eq!(places, (0..texts.len()).collect::<Vec<_>>());
-        parts.iter().map(Vec::len).collect()
+    fn lengths(texts: &[&str], max_queries: usize, max_bytes: usize) -> Vec<usize> {
+        let mut queries = Vec::new();
+        for (index, text) in texts.iter().enumerate() {
+            queries.push(PendingQuery { index, text: (*text).to_owned() });
+        }
+        let batches = split_into_batches(queries, max_queries, max_bytes);
+        let indices: Vec<usize> = batches.iter().flatten().map(|query| query.index).collect();
+        assert_eq!(indices, (0..texts.len()).collect::<Vec<_>>());
+        batches.iter().map(Vec::len).collect()
     }
 
     #[test]
@@ -53,6 +61,6 @@ mod tests {
         );
         assert_eq!(lengths(&["\n", "b"], 9, 8), [1, 1], "as JSON writes it");
         assert_eq!(lengths(&["far too long", "b", "c"], 9, 8), [1, 2], "the server refuses it");
-        assert_eq!(lengths(&["a", "b"], 0, 0), [1, 1], "a server that takes nothing says so");
+        assert_eq!(lengths(&["a", "b"], 0, 0), [1, 1], "the server reports that it takes none");
     }
 }

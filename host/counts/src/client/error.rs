@@ -1,4 +1,4 @@
-//! Errors between two machines.
+//! Errors of a client of counts.
 
 use std::path::PathBuf;
 
@@ -7,37 +7,37 @@ use corver_settings::InvalidSetting;
 
 use crate::TokenError;
 
-/// Every failure of a [`Remote`](crate::Remote).
+/// A failure of a [`Remote`](crate::Remote).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// A server with another index than is asked for, or that does not count in this mode. The
-    /// public API has no words for `exact` and `span`.
+    /// The server has another index, or does not support the mode. The public API cannot express
+    /// `exact` and `span`.
     #[error("{0}")]
     Unsuitable(String),
-    /// An address of the server that cannot be used.
+    /// The server's URL is invalid.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// A setting with a value that cannot work.
+    /// A setting has an invalid value.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// A token that cannot be used.
+    /// The token cannot be loaded.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// A server that understood the request and will not answer it; asking again is of no use.
+    /// The server understood the request and refuses it. A retry is of no use.
     #[error("{0}")]
     Refused(String),
-    /// A server that gave no usable answer for as long as one is waited for.
+    /// The server gave no usable reply, and the retries are exhausted.
     #[error("{0}")]
-    GaveUp(String),
-    /// A file of the cache that cannot be used.
-    #[error("cannot {action} the cache of counts {}: {source}", path.display())]
+    Unavailable(String),
+    /// A cache file cannot be used.
+    #[error("failed to {action} the cache of counts {}: {source}", path.display())]
     Io {
-        /// Verb of the call: "open", "create", …
+        /// Verb of the operation: "open", "create", …
         action: &'static str,
-        /// Path of the file.
+        /// Path of the cache file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: std::io::Error,
     },
 }

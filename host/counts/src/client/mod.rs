@@ -1,9 +1,9 @@
-//! An index behind Infini-gram's HTTP API.
+//! A client of Infini-gram's HTTP API.
 
 mod batch;
-mod cache;
+mod disk_cache;
 mod error;
-mod http;
+mod fetch;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,45 +12,53 @@ use std::time::Duration;
 
 use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode, Part};
-use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each};
+use corver_http::{
+    AttemptError, Client, FirstFailure, RequestError, RetryPolicy, for_each_concurrent,
+};
 
-use crate::wire::{About, Counted, Request};
+use crate::wire::{CountRequest, CountResult, ServerInfo};
 use crate::{TOKEN_VARIABLE, Token};
-use batch::Asked;
-use cache::Cache;
+use batch::{PendingQuery, split_into_batches};
+use disk_cache::DiskCache;
 
 pub use corver_settings::RemoteSettings;
 pub use error::RemoteError;
 
-/// Asks a server for counts, patiently.
+/// A counter behind HTTP, with retries, a rate limit and an on-disk cache.
 ///
-/// An attempt fails in passing where the connection is lost or takes too long, where the answer is
-/// none, and with the states 408, 429 and 5xx. It is then repeated, after a wait that doubles and
-/// follows `Retry-After`, until the patience of
-/// [`RemoteSettings`] is at its end. A refusal is final. A batch ends with its first final failure.
+/// An attempt fails with a transient error if the connection fails or times out, if the response is
+/// not of the API, and with status 408, 429 or 5xx. It is retried with exponential backoff, which
+/// honours `Retry-After`, for `patience_s` of [`RemoteSettings`]. A refusal is final. A batch ends
+/// with its first final failure.
 ///
-/// A server of ours is asked many queries at once, with what is enough for each; any other one by
-/// one, and for whole counts.
+/// A `corver-host` server receives many queries in one request, each with its limit. Any other
+/// server receives one query per request, without a limit.
 #[derive(Debug)]
 pub struct Remote {
     client: Client,
     index: String,
     options: CnfOptions,
-    patience: Patience,
+    retry_policy: RetryPolicy,
     connections: usize,
-    cache: Option<Cache>,
-    /// What a server of ours says about itself.
-    about: Option<About>,
+    cache: Option<DiskCache>,
+    /// Description of the server; `None` if it is not a `corver-host` server.
+    info: Option<ServerInfo>,
+}
+
+/// Queries with one limit, to be counted by one request.
+struct QueryBatch {
+    limit: Option<u64>,
+    queries: Vec<PendingQuery>,
 }
 
 impl Remote {
-    /// Prepares to ask for an index by its name, always with the same options. The server is asked
-    /// what it is. Answers are kept in files in `cache_dir`, where one is given and the settings
-    /// want it.
+    /// Opens an index of a server by its name, and requests the server's description. All counts
+    /// have the same options. They are cached in files in `cache_dir` if it is set and
+    /// `settings.cache` is true.
     ///
     /// # Errors
-    /// Where the URL, the token or a setting cannot be used, or the cache not be opened; where the
-    /// server does not answer at all, has another index, or cannot count in this mode.
+    /// Fails if the URL, the token or a setting is invalid, if the cache cannot be opened, or if the
+    /// server does not respond, has another index, or does not support the mode.
     pub fn open(
         url: &str,
         index: &str,
@@ -65,62 +73,72 @@ impl Remote {
         let timeout = Duration::from_secs_f64(settings.timeout_s);
         let token = Token::load(settings.token_file.as_deref(), Some(TOKEN_VARIABLE))?;
         let client = Client::new(url, settings.connections, timeout, token.as_ref())?;
-        let cache_dir = cache_dir.filter(|_| settings.cache);
+        let cache = match cache_dir {
+            Some(dir) if settings.cache => Some(DiskCache::open(dir, url, index, options)?),
+            _ => None,
+        };
         let mut remote = Self {
             client,
             index: index.to_owned(),
             options,
-            patience: Patience::new(
+            retry_policy: RetryPolicy::new(
                 Duration::from_secs_f64(settings.patience_s),
                 settings.requests_per_second,
             ),
             connections: settings.connections,
-            cache: cache_dir.map(|dir| Cache::open(dir, url, index, options)).transpose()?,
-            about: None,
+            cache,
+            info: None,
         };
-        // Only a server of ours counts in the other modes.
-        let must_be_ours = options.mode != Mode::Compatible;
-        let question = match must_be_ours {
-            true => "the question in which modes it counts",
-            false => "the question what it serves",
+        // Only a `corver-host` server supports the other modes, and it describes itself.
+        let info_required = options.mode != Mode::Compatible;
+        let request = match info_required {
+            true => "the request for the modes that it supports",
+            false => "the request for its description",
         };
-        let ask = || http::about(&remote.client, must_be_ours);
-        remote.about = remote.ask(question, &FirstFailure::default(), ask)?.flatten();
-        remote.check()?;
+        remote.info = remote
+            .retry(request, &FirstFailure::default(), || {
+                fetch::fetch_info(&remote.client, info_required)
+            })?
+            .flatten();
+        remote.check_support()?;
         Ok(remote)
     }
 
-    /// That the server can be asked for what is to be asked.
-    fn check(&self) -> Result<(), RemoteError> {
-        let (url, mode) = (self.client.url(), self.options.mode);
-        match &self.about {
-            Some(About { index: has, .. }) if *has != self.index => Err(RemoteError::Unsuitable(
-                format!("{url} has the index {has}, not {}: write it as {url}#{has}", self.index),
-            )),
-            Some(about) if about.modes.contains(&mode) => Ok(()),
+    /// Checks that the server has the index and supports the mode.
+    fn check_support(&self) -> Result<(), RemoteError> {
+        let url = self.client.url();
+        let mode = self.options.mode;
+        match &self.info {
+            Some(ServerInfo { index: has, .. }) if *has != self.index => {
+                Err(RemoteError::Unsuitable(format!(
+                    "{url} has the index {has}, not {}: write it as {url}#{has}",
+                    self.index
+                )))
+            }
+            Some(info) if info.modes.contains(&mode) => Ok(()),
             None if mode == Mode::Compatible => Ok(()),
             _ => Err(RemoteError::Unsuitable(format!(
-                "{url} does not say that it counts in the mode `{}`, as `corver-host index serve` \
+                "{url} does not report support for the mode `{}`, as `corver-host index serve` \
                  does; use `compatible`, or an index on this machine",
                 format!("{mode:?}").to_lowercase()
             ))),
         }
     }
 
-    /// The shards that the server says it has.
+    /// Returns the shards that the server reports; `None` if it does not.
     pub(crate) fn part(&self) -> Option<Part> {
-        self.about.as_ref().and_then(|about| about.part.clone())
+        self.info.as_ref().and_then(|info| info.part.clone())
     }
 
-    /// A count with everything that the server says about it; `None` for a query that the API has
-    /// no words for, or a word without tokens.
+    /// Returns a count without a limit, with the server's flags; `None` if the API cannot express
+    /// the query or a word has no tokens.
     ///
     /// # Errors
-    /// Where the server refuses the query, or gives no answer for as long as patience lasts.
+    /// Fails if the server refuses the query, or the retries are exhausted.
     pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, RemoteError> {
-        let counted =
-            self.count_all(&[Query { all_of: all_of.to_vec(), limit: None }])?.pop().flatten();
-        Ok(counted.map(|Counted { count, approx, exact }| CnfCount {
+        let query = Query { all_of: all_of.to_vec(), limit: None };
+        let result = self.count_all(&[query])?.pop().flatten();
+        Ok(result.map(|CountResult { count, approx, exact }| CnfCount {
             count,
             approx,
             sampled: !exact,
@@ -128,125 +146,135 @@ impl Remote {
         }))
     }
 
-    fn count_all(&self, queries: &[Query]) -> Result<Vec<Option<Counted>>, RemoteError> {
-        let mut counts = vec![None; queries.len()];
-        // The queries of a batch nearly always stop alike.
-        let mut unknown: BTreeMap<Option<u64>, Vec<Asked>> = BTreeMap::new();
-        for (place, query) in queries.iter().enumerate() {
+    fn count_all(&self, queries: &[Query]) -> Result<Vec<Option<CountResult>>, RemoteError> {
+        let mut results = vec![None; queries.len()];
+        // A request has one limit. The queries of a step nearly always have the same one.
+        let mut pending: BTreeMap<Option<u64>, Vec<PendingQuery>> = BTreeMap::new();
+        for (index, query) in queries.iter().enumerate() {
             let Some(text) = query_text(&query.all_of) else { continue };
-            let enough = query.limit.filter(|_| self.about.is_some());
-            counts[place] = self.cache.as_ref().and_then(|cache| cache.get(&text, enough));
-            if counts[place].is_none() {
-                unknown.entry(enough).or_default().push(Asked { place, text });
+            let limit = query.limit.filter(|_| self.info.is_some());
+            results[index] = self.cache.as_ref().and_then(|cache| cache.get(&text, limit));
+            if results[index].is_none() {
+                pending.entry(limit).or_default().push(PendingQuery { index, text });
             }
         }
-        let divide =
-            |(enough, asked)| self.divide(asked).into_iter().map(move |part| (enough, part));
-        for (place, counted) in self.ask_all(unknown.into_iter().flat_map(divide).collect())? {
-            counts[place] = counted;
+        let mut batches = Vec::new();
+        for (limit, pending_queries) in pending {
+            for batch in self.split_into_batches(pending_queries) {
+                batches.push(QueryBatch { limit, queries: batch });
+            }
         }
-        Ok(counts)
+        for (index, result) in self.count_batches(batches)? {
+            results[index] = result;
+        }
+        Ok(results)
     }
 
-    /// As many at a time as one request may ask.
-    fn divide(&self, asked: Vec<Asked>) -> Vec<Vec<Asked>> {
-        let Some(About { queries, body_bytes, .. }) = self.about else {
-            return asked.into_iter().map(|one| vec![one]).collect();
+    /// Splits queries into batches that the server accepts, at least one for each connection.
+    fn split_into_batches(&self, queries: Vec<PendingQuery>) -> Vec<Vec<PendingQuery>> {
+        let Some(info) = &self.info else {
+            return queries.into_iter().map(|query| vec![query]).collect();
         };
-        let empty = Request::of_many(&self.index, Vec::new(), &self.options, Some(u64::MAX));
-        let around = serde_json::to_string(&empty).expect("a request is plain JSON").len();
-        // Every connection has its part.
-        let most = asked.len().div_ceil(self.connections).min(queries);
-        batch::divide(asked, most, body_bytes.saturating_sub(around))
+        let empty = CountRequest::batch(&self.index, Vec::new(), &self.options, Some(u64::MAX));
+        let envelope_bytes = serde_json::to_string(&empty).expect("a request is plain JSON").len();
+        let max_queries = queries.len().div_ceil(self.connections).min(info.queries);
+        split_into_batches(queries, max_queries, info.body_bytes.saturating_sub(envelope_bytes))
     }
 
-    /// Asks for all of these, as many requests at a time as there are connections. The answers come
-    /// in any order, with their places.
-    fn ask_all(
+    /// Counts batches, with one request in flight per connection. Returns the results in any order,
+    /// each with the index of its query.
+    fn count_batches(
         &self,
-        parts: Vec<(Option<u64>, Vec<Asked>)>,
-    ) -> Result<Vec<(usize, Option<Counted>)>, RemoteError> {
-        let answers = Mutex::new(Vec::new());
-        each(parts, self.connections, |(enough, part), failure| {
-            if let Some(counts) = self.ask_part(&part, enough, failure)? {
-                let mut answers = answers.lock().expect("no thread panics with it");
-                answers.extend(part.iter().map(|asked| asked.place).zip(counts));
+        batches: Vec<QueryBatch>,
+    ) -> Result<Vec<(usize, Option<CountResult>)>, RemoteError> {
+        let results = Mutex::new(Vec::new());
+        for_each_concurrent(batches, self.connections, |batch, failure| {
+            if let Some(counts) = self.count_batch(&batch.queries, batch.limit, failure)? {
+                let indices = batch.queries.iter().map(|query| query.index);
+                results.lock().expect("no thread panics with it").extend(indices.zip(counts));
             }
             Ok(())
         })?;
-        Ok(answers.into_inner().expect("no thread panics with it"))
+        Ok(results.into_inner().expect("no thread panics with it"))
     }
 
-    /// One request, or several smaller ones where the server says that it is too large. `None`
-    /// where another request of the batch failed first.
-    fn ask_part(
+    /// Counts a batch with one request, or with two smaller batches if the server reports that the
+    /// request is too large. Returns `None` if another batch failed first.
+    fn count_batch(
         &self,
-        part: &[Asked],
-        enough: Option<u64>,
+        queries: &[PendingQuery],
+        limit: Option<u64>,
         failure: &FirstFailure<RemoteError>,
-    ) -> Result<Option<Vec<Option<Counted>>>, RemoteError> {
-        let what = match part {
-            [only] => format!("the query {:?}", only.text),
-            _ => format!("{} queries", part.len()),
+    ) -> Result<Option<Vec<Option<CountResult>>>, RemoteError> {
+        let description = match queries {
+            [query] => format!("the query {:?}", query.text),
+            _ => format!("{} queries", queries.len()),
         };
-        let answer = match (&self.about, part) {
-            (None, [only]) => {
-                let request = Request::new(&self.index, &only.text, &self.options);
-                let ask =
-                    || http::count(&self.client, &request).map(|counted| Some(vec![Some(counted)]));
-                self.ask(&what, failure, ask)?
+        let reply = match (&self.info, queries) {
+            (None, [query]) => {
+                let request = CountRequest::new(&self.index, &query.text, &self.options);
+                self.retry(&description, failure, || {
+                    let result = fetch::fetch_count(&self.client, &request)?;
+                    Ok(Some(vec![Some(result)]))
+                })?
             }
             _ => {
-                let texts = part.iter().map(|asked| asked.text.clone()).collect();
-                let request = Request::of_many(&self.index, texts, &self.options, enough);
-                self.ask(&what, failure, || http::counts(&self.client, &request, part.len()))?
+                let texts = queries.iter().map(|query| query.text.clone()).collect();
+                let request = CountRequest::batch(&self.index, texts, &self.options, limit);
+                self.retry(&description, failure, || {
+                    fetch::fetch_counts(&self.client, &request, queries.len())
+                })?
             }
         };
-        let Some(counts) = answer else { return Ok(None) };
-        if let Some(counts) = counts {
-            self.keep(part, enough, &counts);
+        let Some(accepted) = reply else { return Ok(None) };
+        if let Some(counts) = accepted {
+            self.cache_counts(queries, limit, &counts);
             return Ok(Some(counts));
         }
-        let (first, second) = part.split_at(part.len() / 2);
-        let Some(mut first_counts) = self.ask_part(first, enough, failure)? else {
-            return Ok(None);
-        };
-        let Some(more) = self.ask_part(second, enough, failure)? else { return Ok(None) };
-        first_counts.extend(more);
-        Ok(Some(first_counts))
+        let (left, right) = queries.split_at(queries.len() / 2);
+        let Some(mut counts) = self.count_batch(left, limit, failure)? else { return Ok(None) };
+        let Some(right_counts) = self.count_batch(right, limit, failure)? else { return Ok(None) };
+        counts.extend(right_counts);
+        Ok(Some(counts))
     }
 
-    /// Writes answers to the cache, if there is one. A cache that cannot be written does not stop a
-    /// run.
-    fn keep(&self, part: &[Asked], enough: Option<u64>, counts: &[Option<Counted>]) {
+    /// Writes counts to the on-disk cache, if there is one. A failure is logged and does not end
+    /// the run.
+    fn cache_counts(
+        &self,
+        queries: &[PendingQuery],
+        limit: Option<u64>,
+        counts: &[Option<CountResult>],
+    ) {
         let Some(cache) = &self.cache else { return };
-        for (asked, counted) in part.iter().zip(counts) {
-            if let Some(counted) = counted
-                && let Err(error) = cache.put(&asked.text, enough, *counted)
+        for (query, count) in queries.iter().zip(counts) {
+            if let Some(count) = count
+                && let Err(error) = cache.put(&query.text, limit, *count)
             {
-                tracing::warn!(%error, "an answer is not kept");
+                tracing::warn!(%error, "failed to cache a count");
             }
         }
     }
 
-    /// Repeats an attempt until there is an answer, a refusal, or no patience left. `None` where
-    /// another request of the batch failed first.
-    fn ask<T>(
+    /// Runs an attempt with retries. Returns `None` if another request of the batch failed first.
+    /// `request` describes the attempt, for errors.
+    fn retry<T>(
         &self,
         request: &str,
         failure: &FirstFailure<RemoteError>,
-        attempt: impl Fn() -> Result<T, Failure>,
+        attempt: impl Fn() -> Result<T, AttemptError>,
     ) -> Result<Option<T>, RemoteError> {
-        self.patience.ask(self.client.url(), failure, attempt).map_err(|unanswered| {
-            let (url, index) = (self.client.url(), &self.index);
-            match unanswered {
-                Unanswered::Refused(message) => RemoteError::Refused(format!(
-                    "{url} refuses {request} on its index {index}: {message}"
-                )),
-                Unanswered::GaveUp { attempts, seconds, last } => RemoteError::GaveUp(format!(
+        let url = self.client.url();
+        let index = &self.index;
+        self.retry_policy.run(url, failure, attempt).map_err(|error| match error {
+            RequestError::Refused(message) => RemoteError::Refused(format!(
+                "{url} refuses {request} on its index {index}: {message}"
+            )),
+            RequestError::RetriesExhausted { attempts, seconds, last_error } => {
+                RemoteError::Unavailable(format!(
                     "{url} did not answer {request} on its index {index} in {attempts} attempts \
-                     and {seconds:.0} s; at last: {last}"
-                )),
+                     and {seconds:.0} s; last error: {last_error}"
+                ))
             }
         })
     }
@@ -255,30 +283,34 @@ impl Remote {
 impl Counter for Remote {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let mut counts = Vec::with_capacity(queries.len());
-        for (query, counted) in queries.iter().zip(self.count_all(queries)?) {
-            counts.push(counted.map_or(Count::exact(None), |counted| counted.count(query.limit)));
+        for (query, result) in queries.iter().zip(self.count_all(queries)?) {
+            counts.push(match result {
+                Some(result) => result.to_count(query.limit),
+                None => Count::exact(None),
+            });
         }
         Ok(counts)
     }
 
-    /// Only our server says.
+    /// Returns the size that a `corver-host` server reports; `None` for any other server.
     fn size(&self) -> CorpusSize {
-        let about = self.about.as_ref();
+        let info = self.info.as_ref();
         CorpusSize {
-            tokens: about.map(|about| about.tokens),
-            documents: about.map(|about| about.documents),
+            tokens: info.map(|info| info.tokens),
+            documents: info.map(|info| info.documents),
         }
     }
 }
 
-/// AND of ORs as the API writes it; `None` where the text would mean something else or nothing: a
-/// term is empty, or holds an operator.
+/// Returns the query in the API's syntax; `None` if the text would be parsed as another query,
+/// because a term is empty or holds an operator.
 fn query_text(all_of: &[Vec<String>]) -> Option<String> {
     let trimmed: Vec<Vec<&str>> =
         all_of.iter().map(|words| words.iter().map(|word| word.trim()).collect()).collect();
-    let text = trimmed.iter().map(|words| words.join(" OR ")).collect::<Vec<_>>().join(" AND ");
-    // Read back by the very rules of the other side.
-    corver_corpus::parse_query(&text).is_ok_and(|read| read == trimmed).then_some(text)
+    let clauses: Vec<String> = trimmed.iter().map(|words| words.join(" OR ")).collect();
+    let text = clauses.join(" AND ");
+    // The parser is the server's: what it does not return unchanged, the API cannot express.
+    corver_corpus::parse_query(&text).is_ok_and(|parsed| parsed == trimmed).then_some(text)
 }
 
 #[cfg(test)]
@@ -300,7 +332,7 @@ mod tests {
             Some("Levi Stadium AND Denver OR Colorado")
         );
         assert_eq!(text(&[&["Band and Order"]]).as_deref(), Some("Band and Order"));
-        for unspeakable in [
+        for inexpressible in [
             &[&["this AND that"][..]][..],
             &[&["a"], &["b OR c"]],
             &[&["a"], &[" "]],
@@ -308,7 +340,7 @@ mod tests {
             &[&[], &["a"]],
             &[],
         ] {
-            assert_eq!(text(unspeakable), None, "{unspeakable:?}");
+            assert_eq!(text(inexpressible), None, "{inexpressible:?}");
         }
     }
 }

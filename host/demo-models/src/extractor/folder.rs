@@ -8,23 +8,22 @@ use tokenizers::Tokenizer;
 
 use super::tokenizer::END;
 
-/// Stands before every sentence.
+/// Text of a prompt before its sentence.
 pub const PROMPT_PREFIX: &str = "The triplets of a sentence:\n";
-/// Stands after it.
+/// Text of a prompt after its sentence.
 pub const PROMPT_SUFFIX: &str = "\n";
 
 /// Writes a trained model and its tokenizer.
 ///
 /// # Errors
-/// A folder that cannot be written.
+/// Fails if the folder cannot be written.
 pub fn write(folder: &Path, model: &Model, tokenizer: &Tokenizer) -> Result<()> {
     std::fs::create_dir_all(folder)?;
-    let file = |name, bytes: &[u8]| {
-        std::fs::write(folder.join(name), bytes).with_context(|| format!("writing {name}"))
-    };
-    let tokenizer = tokenizer.to_string(false).map_err(anyhow::Error::from_boxed)?;
-    file("tokenizer.json", tokenizer.as_bytes())?;
-    file("extractor.toml", settings().as_bytes())?;
+    let json = tokenizer.to_string(false).map_err(anyhow::Error::from_boxed)?;
+    for (name, content) in [("tokenizer.json", json), ("extractor.toml", settings())] {
+        std::fs::write(folder.join(name), content)
+            .with_context(|| format!("failed to write {name}"))?;
+    }
     Ok(model.save(folder)?)
 }
 
@@ -43,44 +42,45 @@ fn settings() -> String {
 #[cfg(test)]
 mod tests {
     use corver_core::Sampling;
-    use corver_inference::extract::{Device, Extractor, Options, RuntimeLibrary};
+    use corver_inference::extract::{Device, ExtractOptions, OnnxExtractor, RuntimeLibrary};
     use corver_learn::sample;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
-    use crate::extractor::lessons::tokenizer_text;
+    use crate::extractor::examples::tokenizer_text;
     use crate::extractor::tokenizer::train_tokenizer;
     use crate::extractor::train::{SHIPPED, start};
 
-    /// Of the shipped settings: worlds and wording decide it.
+    /// Trains the tokenizer of the shipped settings, which depends on the worlds and their wording.
     fn tokenizer() -> Tokenizer {
         train_tokenizer(&tokenizer_text(&mut ChaCha8Rng::seed_from_u64(SHIPPED.seed))).unwrap()
     }
 
     #[test]
     fn shipped_extractor_tokenizer_matches_settings() {
-        let made = tokenizer().to_string(false).unwrap();
+        let trained = tokenizer().to_string(false).unwrap();
         let shipped = include_str!("../../../demo/assets/extractor/tokenizer.json");
-        assert!(made == shipped, "the tokenizer has changed: make the extractor again");
+        assert!(trained == shipped, "the tokenizer has changed: train the extractor again");
         assert_eq!(settings(), include_str!("../../../demo/assets/extractor/extractor.toml"));
     }
 
     #[test]
     fn written_extractor_folder_replies_like_model() {
-        let (folder, tokenizer) = (tempfile::tempdir().unwrap(), tokenizer());
+        let folder = tempfile::tempdir().unwrap();
+        let tokenizer = tokenizer();
         let model = start(tokenizer.get_vocab_size(true), 1).unwrap();
         write(folder.path(), &model, &tokenizer).unwrap();
         let sentences = ["Silent Abc was directed by Dora Efg.", "I don't know.", "Zuzu"];
-        let ids = |sentence: &&str| {
+        let mut prompts = Vec::new();
+        for sentence in sentences {
             let [prefix, rest] = [PROMPT_PREFIX.to_owned(), format!("{sentence}{PROMPT_SUFFIX}")]
                 .map(|text| tokenizer.encode(text, false).unwrap().get_ids().to_vec());
-            [prefix, rest].concat()
-        };
-        let prompts: Vec<Vec<u32>> = sentences.iter().map(ids).collect();
-        let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+            prompts.push([prefix, rest].concat());
+        }
+        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         let stop = tokenizer.token_to_id(END).unwrap();
-        let expected: Vec<String> = sample(&model, &prompts, &Sampling::greedy(256), &[stop], 1)
+        let expected: Vec<String> = sample(&model, &slices, &Sampling::greedy(256), &[stop], 1)
             .unwrap()
             .iter()
             .map(|completion| tokenizer.decode(&completion.tokens, true).unwrap())
@@ -91,14 +91,15 @@ mod tests {
         );
         let runtime = RuntimeLibrary::find(None).unwrap();
         let extractor =
-            Extractor::open(folder.path(), Options::default(), Device::Cpu, &runtime).unwrap();
+            OnnxExtractor::open(folder.path(), ExtractOptions::default(), Device::Cpu, &runtime)
+                .unwrap();
         let replies = extractor.replies(&sentences).unwrap();
-        // A reply ends where its list closes, if that is before its last token.
+        // A reply ends with the bracket that closes its list, which may be within its last token.
         assert!(
             replies
                 .iter()
                 .zip(&expected)
-                .all(|(reply, whole)| whole.starts_with(&**reply) && reply.len() > 100)
+                .all(|(reply, expected)| expected.starts_with(&**reply) && reply.len() > 100)
         );
     }
 }

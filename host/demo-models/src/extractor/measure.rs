@@ -1,5 +1,4 @@
-//! How often an extractor finds exactly what a sentence states, among sentences that training never
-//! shows.
+//! Exact-match accuracy of an extractor on sentences that are held out from training.
 
 use anyhow::Result;
 use corver_core::{Extractor, Triplet};
@@ -8,70 +7,72 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-/// One in so many of the statements that a world can make is kept for measuring.
+/// One in this many statements of a world is held out for the measurement.
 const HELD_OUT_ONE_IN: u8 = 8;
-/// Wrong sentences that are kept to be looked at.
-const NUM_KEPT: usize = 20;
+/// Most errors in the report.
+const MAX_ERRORS: usize = 20;
 
-/// What an extractor got right.
+/// Accuracy of an extractor.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ExtractorQuality {
-    /// By the number of triplets that a sentence states, 0, 1 or 2.
-    pub by_triplets: [Tally; 3],
-    /// Some of the sentences it got wrong: the text, what was found.
+    /// Accuracy by the number of triplets that a sentence states, 0, 1 or 2.
+    pub by_triplets: [ExactCount; 3],
+    /// Some of the wrong sentences, with the extracted triplets.
     pub wrong: Vec<(String, Vec<Triplet>)>,
 }
 
-/// How many sentences, and how many of them with exactly the right triplets in the right order.
+/// Counts of sentences and of exact matches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Tally {
-    /// Sentences.
+pub struct ExactCount {
+    /// Number of sentences.
     pub sentences: usize,
-    /// Exactly right.
+    /// Number of sentences with exactly the right triplets in the right order.
     pub exact: usize,
 }
 
 #[cfg(test)]
-impl Tally {
-    /// Share that is right; 1 where there is none.
+impl ExactCount {
+    /// Returns the share of exact matches; 1 without sentences.
     fn share(&self) -> f64 {
         if self.sentences == 0 { 1.0 } else { self.exact as f64 / self.sentences as f64 }
     }
 }
 
 impl ExtractorQuality {
-    /// Over all sentences.
+    /// Returns the counts over all sentences.
     #[cfg(test)]
-    fn total(&self) -> Tally {
-        self.by_triplets.iter().fold(Tally::default(), |sum, part| Tally {
+    fn total(&self) -> ExactCount {
+        self.by_triplets.iter().fold(ExactCount::default(), |sum, part| ExactCount {
             sentences: sum.sentences + part.sentences,
             exact: sum.exact + part.exact,
         })
     }
 
-    fn record(&mut self, sample: Sample, found: Vec<Triplet>) {
-        let right = found == sample.triplets;
-        let tally = &mut self.by_triplets[sample.triplets.len().min(2)];
-        tally.sentences += 1;
-        tally.exact += usize::from(right);
-        if !right && self.wrong.len() < NUM_KEPT {
-            self.wrong.push((sample.text, found));
+    fn record(&mut self, sample: Sample, extracted: Vec<Triplet>) {
+        let is_exact = extracted == sample.triplets;
+        let count = &mut self.by_triplets[sample.triplets.len().min(2)];
+        count.sentences += 1;
+        count.exact += usize::from(is_exact);
+        if !is_exact && self.wrong.len() < MAX_ERRORS {
+            self.wrong.push((sample.text, extracted));
         }
     }
 }
 
-/// Whether a sentence is kept from training: its text decides. Sentences without a fact are few,
-/// such as “I don't know.”, and all of them may be trained on.
+/// Returns true if a sentence is held out from training, which a hash of its text decides. Sentences
+/// without a fact are never held out, because there are only few, such as “I don't know.”.
 pub fn is_held_out(sample: &Sample) -> bool {
     !sample.triplets.is_empty()
         && blake3::hash(sample.text.as_bytes()).as_bytes()[0].is_multiple_of(HELD_OUT_ONE_IN)
 }
 
-/// Draws `num_sentences` sentences of `world`, in its own proportions of kinds, and compares what
-/// is found in them with what they state. Those with a fact are all held out from training.
+/// Compares the extracted with the stated triplets of `num_sentences` sentences.
+///
+/// The sentences have the world's own proportions of facts. Those with a fact are all held out from
+/// training.
 ///
 /// # Errors
-/// Where the extractor fails.
+/// Fails if the extractor fails.
 pub fn measure(
     extractor: &mut impl Extractor,
     world: &World,
@@ -79,22 +80,25 @@ pub fn measure(
     seed: u64,
 ) -> Result<ExtractorQuality> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let samples: Vec<Sample> = (0..num_sentences).map(|_| held_out(world, &mut rng)).collect();
+    let samples: Vec<Sample> = (0..num_sentences).map(|_| draw_held_out(world, &mut rng)).collect();
     let texts: Vec<&str> = samples.iter().map(|sample| sample.text.as_str()).collect();
-    let found = extractor.extract(&texts).map_err(anyhow::Error::from_boxed)?;
+    let extracted = extractor.extract(&texts).map_err(anyhow::Error::from_boxed)?;
     let mut quality = ExtractorQuality::default();
-    samples.into_iter().zip(found).for_each(|(sample, found)| quality.record(sample, found));
+    for (sample, triplets) in samples.into_iter().zip(extracted) {
+        quality.record(sample, triplets);
+    }
     Ok(quality)
 }
 
-fn held_out(world: &World, rng: &mut impl Rng) -> Sample {
-    let first = world.sentence(rng);
-    let num_triplets = first.triplets.len();
-    let mut draws = std::iter::once(first).chain(std::iter::repeat_with(|| world.sentence(rng)));
-    let fits = |sample: &Sample| {
-        sample.triplets.len() == num_triplets && (num_triplets == 0 || is_held_out(sample))
-    };
-    draws.find(fits).expect("the draws do not end")
+/// Draws a number of facts as the world has them, and then sentences until one with this number is
+/// held out.
+fn draw_held_out(world: &World, rng: &mut impl Rng) -> Sample {
+    let mut sample = world.sentence(rng);
+    let num_triplets = sample.triplets.len();
+    while sample.triplets.len() != num_triplets || (num_triplets > 0 && !is_held_out(&sample)) {
+        sample = world.sentence(rng);
+    }
+    sample
 }
 
 #[cfg(test)]
@@ -103,11 +107,11 @@ mod tests {
 
     use corver_core::BoxError;
     use corver_demo::{WorldSize, demo_world, materialise};
-    use corver_inference::extract::{Device, Options, RuntimeLibrary};
+    use corver_inference::extract::{Device, ExtractOptions, RuntimeLibrary};
 
     use super::*;
 
-    /// Finds nothing, ever.
+    /// An extractor that never returns a triplet.
     struct Blind;
 
     impl Extractor for Blind {
@@ -124,65 +128,65 @@ mod tests {
         assert_eq!(quality.by_triplets[0].share(), 1.0);
         assert_eq!((quality.by_triplets[1].exact, quality.by_triplets[2].exact), (0, 0));
         assert!(
-            quality.by_triplets.iter().all(|tally| tally.sentences > 100),
+            quality.by_triplets.iter().all(|count| count.sentences > 100),
             "{:?}",
             quality.by_triplets
         );
-        assert_eq!(quality.wrong.len(), NUM_KEPT);
+        assert_eq!(quality.wrong.len(), MAX_ERRORS);
     }
 
     #[test]
     fn measured_sentences_are_determined_by_seed() {
         #[derive(Default)]
-        struct Listening(HashMap<String, usize>);
-        impl Extractor for Listening {
-            fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-                sentences
-                    .iter()
-                    .for_each(|text| *self.0.entry((*text).to_owned()).or_default() += 1);
+        struct Recorder(HashMap<String, usize>);
+        impl Extractor for Recorder {
+            fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+                for text in sentences {
+                    *self.0.entry((*text).to_owned()).or_default() += 1;
+                }
                 Ok(vec![Vec::new(); sentences.len()])
             }
         }
         let world = World::generate(4, &WorldSize::default());
-        let heard = |seed| {
-            let mut listening = Listening::default();
-            measure(&mut listening, &world, 700, seed).unwrap();
-            listening.0
+        let sentences = |seed| {
+            let mut recorder = Recorder::default();
+            measure(&mut recorder, &world, 700, seed).unwrap();
+            recorder.0
         };
-        assert_eq!(heard(3), heard(3));
-        assert_ne!(heard(3), heard(4));
+        assert_eq!(sentences(3), sentences(3));
+        assert_ne!(sentences(3), sentences(4));
     }
 
-    /// Through ONNX Runtime.
+    /// Opens the shipped extractor in ONNX Runtime.
     fn shipped() -> corver_inference::extract::Extractor {
         let cache = tempfile::tempdir().unwrap();
         let folder = materialise(cache.path()).unwrap().extractor;
         let runtime = RuntimeLibrary::find(None).unwrap();
-        corver_inference::extract::Extractor::open(
+        corver_inference::extract::OnnxExtractor::open(
             &folder,
-            Options::default(),
+            ExtractOptions::default(),
             Device::Cpu,
             &runtime,
         )
         .unwrap()
     }
 
-    fn measured(world: &World) -> ExtractorQuality {
+    fn measure_shipped(world: &World) -> ExtractorQuality {
         measure(&mut shipped(), world, 1500, 20_240).unwrap()
     }
 
     #[test]
     fn demo_extractor_reads_held_out_sentences_exactly() {
-        let quality = measured(&demo_world());
-        for (num_triplets, tally) in quality.by_triplets.iter().enumerate() {
-            let good = tally.sentences > 100 && tally.share() >= 0.99;
-            assert!(good, "{num_triplets} triplets: {tally:?}\n{:#?}", quality.wrong);
+        let quality = measure_shipped(&demo_world());
+        for (num_triplets, count) in quality.by_triplets.iter().enumerate() {
+            let is_good = count.sentences > 100 && count.share() >= 0.99;
+            assert!(is_good, "{num_triplets} triplets: {count:?}\n{:#?}", quality.wrong);
         }
     }
 
     #[test]
     fn extractor_copies_names_of_other_worlds() {
-        let quality = measured(&World::generate(99, &WorldSize::default()));
+        let quality = measure_shipped(&World::generate(99, &WorldSize::default()));
         assert!(quality.total().share() >= 0.97, "{:?}\n{:#?}", quality.by_triplets, quality.wrong);
     }
 

@@ -1,44 +1,44 @@
-//! Trains the extractor.
+//! Training of the extractor.
 
 use std::path::Path;
 
 use anyhow::Result;
 use corver_core::Device;
 use corver_learn::{Model, find_device};
-use corver_pretrained::{Family, ModelConfig};
+use corver_pretrained::{ModelConfig, ModelFamily};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
+use super::examples::{ExtractorExamples, tokenizer_text};
 use super::folder;
-use super::lessons::{Lessons, tokenizer_text};
 use super::tokenizer::train_tokenizer;
 use crate::training::Training;
 
-/// What the shipped extractor was made with.
+/// Settings of the shipped extractor.
 pub const SHIPPED: Training = Training { seed: 1, steps: 5000, batch: 32, learning_rate: 3e-3 };
 
-/// The usual N(0, 0.02²) is meant for wide models. At width 128 attention then starts out so flat
-/// that copying, which is all there is to learn here, is late to appear.
+/// Factor of some initial weights. The usual N(0, 0.02²) is for wide models: at width 128 it makes
+/// the first attention so flat that copying, the only task here, is learned late.
 const WIDER_START: f64 = 3.5;
-/// What feeds attention and gates starts wider; what writes back into the residual stream stays
-/// small.
+/// Weights with a wider start: the inputs of attention and gates. Those that write into the residual
+/// stream stay small.
 const WIDENED: [&str; 6] = ["embed_tokens", "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"];
 
-/// Trains on sentences of the demo's world and of ever new ones, and writes the folder.
+/// Trains on sentences of the demo's world and of other random worlds, and writes the folder.
 ///
 /// # Errors
-/// Where training fails or the folder cannot be written.
-pub fn make(folder: &Path, training: &Training) -> Result<()> {
+/// Fails if training fails or the folder cannot be written.
+pub fn train(folder: &Path, training: &Training) -> Result<()> {
     let mut rng = ChaCha8Rng::seed_from_u64(training.seed);
     let tokenizer =
         train_tokenizer(&tokenizer_text(&mut rng)).map_err(anyhow::Error::from_boxed)?;
-    let lessons = Lessons::new(&tokenizer)?;
+    let examples = ExtractorExamples::new(&tokenizer)?;
     let mut model = start(tokenizer.get_vocab_size(true), training.seed)?;
-    training.run(&mut model, &mut rng, |many, rng| lessons.draw(many, rng))?;
+    training.run(&mut model, &mut rng, |number, rng| examples.draw(number, rng))?;
     folder::write(folder, &model, &tokenizer)
 }
 
-/// The model before training.
+/// Returns the model before training.
 pub fn start(vocab_size: usize, seed: u64) -> Result<Model> {
     let mut model = Model::random(shape(vocab_size), seed, find_device(Device::Cpu)?)?;
     model.scale_weights(WIDER_START, |name| WIDENED.iter().any(|part| name.contains(part)))?;
@@ -47,7 +47,7 @@ pub fn start(vocab_size: usize, seed: u64) -> Result<Model> {
 
 fn shape(vocab_size: usize) -> ModelConfig {
     ModelConfig {
-        family: Family::Qwen2,
+        family: ModelFamily::Qwen2,
         vocab_size,
         hidden_size: 128,
         intermediate_size: 256,
@@ -72,11 +72,12 @@ mod tests {
         let training = Training { steps: 2, batch: 4, ..SHIPPED };
         let bytes = || {
             let folder = tempfile::tempdir().unwrap();
-            make(folder.path(), &training).unwrap();
+            train(folder.path(), &training).unwrap();
             ["model.safetensors", "tokenizer.json", "extractor.toml"]
                 .map(|name| std::fs::read(folder.path().join(name)).unwrap())
         };
-        let (first, second) = (bytes(), bytes());
+        let first = bytes();
+        let second = bytes();
         assert!(first == second, "equal seeds gave different folders");
         assert!(first[0].len() < 6 << 20, "{} bytes", first[0].len());
     }

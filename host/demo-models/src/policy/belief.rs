@@ -1,50 +1,69 @@
-//! What the policy believes about each fact, right or wrong, and how it puts it into words.
+//! The policy's beliefs about each fact, right or wrong, and their wording.
 //!
-//! A policy that knew everything would leave nothing to learn, one that knew nothing would never be
-//! rewarded. So each fact has a profile: known, confused (a wrong answer is more likely than the
-//! right one) or obscure (many wrong answers). What is written about often is known more often, as
-//! with real models.
+//! A policy that knew everything would have nothing to learn, and one that knew nothing would never
+//! receive a reward. So each fact has a profile: known, confused (a wrong answer is more likely than
+//! the right one) or obscure (many wrong answers). Frequent facts are known more often, as with real
+//! models.
 
 use corver_demo::sentence::mid_sentence;
 use corver_demo::{EntityId, Fact, World, pick};
 use rand::Rng;
 use rand::seq::SliceRandom;
 
-/// How well the policy knows a fact.
+/// The policy's knowledge of a fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
-    /// The right answer nearly always.
+    /// Nearly always the right answer.
     Known,
-    /// The right answer at times, one certain wrong answer more often.
+    /// Sometimes the right answer, and more often one wrong answer.
     Confused,
-    /// Hardly ever right, no favourite, refuses at times.
+    /// Rarely the right answer, many wrong ones, and sometimes a refusal.
     Obscure,
 }
 
-/// The policy's answers to one fact's question. Weights and refusal add up to 1.
+/// The distribution of answers to one fact's question. Its probabilities add up to 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Belief {
-    /// Which kind of belief.
+    /// Knowledge of the fact.
     pub profile: Profile,
     /// Each possible answer with its probability.
     pub answers: Vec<(EntityId, f64)>,
-    /// Probability of saying that it does not know.
+    /// Probability of a refusal.
     pub refusal: f64,
 }
 
-/// A refusal in the published form.
+/// A refusal in the published format.
 const REFUSAL: &str = "<think>unknown</think><answer>I don't know</answer>";
 
+/// Probabilities of a profile.
+struct ProfileWeights {
+    /// Probability of a right answer.
+    right: f64,
+    /// Probability of each wrong answer, the favourite first.
+    wrong: &'static [f64],
+    refusal: f64,
+}
+
+impl Profile {
+    fn weights(self) -> ProfileWeights {
+        match self {
+            Self::Known => ProfileWeights { right: 0.92, wrong: &[0.04, 0.02], refusal: 0.02 },
+            Self::Confused => {
+                ProfileWeights { right: 0.38, wrong: &[0.50, 0.05, 0.04], refusal: 0.03 }
+            }
+            Self::Obscure => {
+                ProfileWeights { right: 0.22, wrong: &[0.18, 0.14, 0.12, 0.1, 0.08], refusal: 0.16 }
+            }
+        }
+    }
+}
+
 impl Belief {
-    /// The belief about one fact.
+    /// Draws the belief about one fact.
     pub fn draw(world: &World, fact: &Fact, rng: &mut impl Rng) -> Self {
         let profile = draw_profile(fact.fame, rng);
-        let (truth, wrong, refusal): (f64, &[f64], f64) = match profile {
-            Profile::Known => (0.92, &[0.04, 0.02], 0.02),
-            Profile::Confused => (0.38, &[0.50, 0.05, 0.04], 0.03),
-            Profile::Obscure => (0.22, &[0.18, 0.14, 0.12, 0.1, 0.08], 0.16),
-        };
-        let share = truth / fact.tails.len() as f64;
+        let ProfileWeights { right, wrong, refusal } = profile.weights();
+        let share = right / fact.tails.len() as f64;
         let mut answers: Vec<(EntityId, f64)> =
             fact.tails.iter().map(|&tail| (tail, share)).collect();
         for (id, &weight) in wrong_answers(world, fact, wrong.len(), rng).into_iter().zip(wrong) {
@@ -53,7 +72,7 @@ impl Belief {
         Self { profile, answers, refusal }
     }
 
-    /// An answer, or `None` for a refusal.
+    /// Draws an answer; `None` is a refusal.
     pub fn answer(&self, rng: &mut impl Rng) -> Option<EntityId> {
         let mut left: f64 = rng.random();
         for &(id, weight) in &self.answers {
@@ -65,7 +84,7 @@ impl Belief {
         None
     }
 
-    /// Probability of a right answer.
+    /// Returns the probability of a right answer.
     #[must_use]
     pub fn truth(&self, fact: &Fact) -> f64 {
         self.answers
@@ -93,64 +112,69 @@ fn draw_profile(fame: u32, rng: &mut impl Rng) -> Profile {
     }
 }
 
-/// Plausible wrong answers: of the right kind, the first one now and then from the neighbourhood of
-/// the fact (the star instead of the director), which a corpus attests as a pair although the
-/// statement is false.
+/// Draws `count` plausible wrong answers, entities of the right kind.
+///
+/// Sometimes the first one is from a related fact (the star instead of the director). The corpus then
+/// attests the pair although the statement is false.
 fn wrong_answers(world: &World, fact: &Fact, count: usize, rng: &mut impl Rng) -> Vec<EntityId> {
     let kind = fact.relation.kinds().1;
-    let is_wrong = |id: &EntityId| !fact.tails.contains(id) && *id != fact.head;
     let mut neighbours: Vec<EntityId> =
         world.facts_of(fact.head).iter().flat_map(|other| other.tails.iter().copied()).collect();
-    neighbours.retain(|id| world.entity(*id).kind == kind && is_wrong(id));
+    neighbours.retain(|&id| world.entity(id).kind == kind && is_wrong(fact, id));
     neighbours.shuffle(rng);
     neighbours.truncate(usize::from(rng.random_bool(0.5)));
     let mut wrong = neighbours;
     while wrong.len() < count {
         let id = world.any(kind, rng);
-        if is_wrong(&id) && !wrong.contains(&id) {
+        if is_wrong(fact, id) && !wrong.contains(&id) {
             wrong.push(id);
         }
     }
     wrong
 }
 
-/// Everything that the policy believes about a world.
+fn is_wrong(fact: &Fact, answer: EntityId) -> bool {
+    !fact.tails.contains(&answer) && answer != fact.head
+}
+
+/// The policy's beliefs about a world.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Beliefs<'a> {
     world: &'a World,
-    /// One per fact of the world, in its order.
-    each: Vec<Belief>,
+    /// One belief per fact of the world, in its order.
+    beliefs: Vec<Belief>,
 }
 
 impl<'a> Beliefs<'a> {
-    /// The beliefs about every fact.
+    /// Draws a belief about every fact.
     pub fn draw(world: &'a World, rng: &mut impl Rng) -> Self {
         Self {
             world,
-            each: world.facts().iter().map(|fact| Belief::draw(world, fact, rng)).collect(),
+            beliefs: world.facts().iter().map(|fact| Belief::draw(world, fact, rng)).collect(),
         }
     }
 
-    /// Share of right answers, over all facts, of a speaker who draws from these beliefs.
+    /// Returns the expected share of right answers over all facts.
     #[must_use]
     pub fn accuracy(&self) -> f64 {
         let truth: f64 = self
             .world
             .facts()
             .iter()
-            .zip(&self.each)
+            .zip(&self.beliefs)
             .map(|(fact, belief)| belief.truth(fact))
             .sum();
-        truth / self.each.len() as f64
+        truth / self.beliefs.len() as f64
     }
 
-    /// What the policy says when asked for fact number `index` of the world: reasoning, of two to
-    /// four facts in as many sentences or fewer, that states its answer and what else it believes
-    /// about the entities, as far as it does; then the answer. No gold checks the rest.
+    /// Draws a completion for the question of fact number `index` of the world.
+    ///
+    /// The reasoning states the answer and up to three other beliefs about its entities, with at most
+    /// two facts per sentence. No gold checks these other beliefs.
     pub fn completion(&self, index: usize, rng: &mut impl Rng) -> String {
         let world = self.world;
         let fact = &world.facts()[index];
-        let Some(answer) = self.each[index].answer(rng) else { return REFUSAL.to_owned() };
+        let Some(answer) = self.beliefs[index].answer(rng) else { return REFUSAL.to_owned() };
         let mut sentences = vec![state(world, fact, answer, rng)];
         let mut asides: Vec<usize> = world
             .fact_numbers(fact.head)
@@ -160,13 +184,13 @@ impl<'a> Beliefs<'a> {
         asides.shuffle(rng);
         let num_asides = *pick(&[1, 1, 2, 2, 2, 3], rng);
         for aside in asides.into_iter().take(num_asides) {
-            if let Some(tail) = self.each[aside].answer(rng) {
-                let aside = state(world, &world.facts()[aside], tail, rng);
-                // Two facts in one sentence, now and then: there the rules part ways.
+            if let Some(tail) = self.beliefs[aside].answer(rng) {
+                let sentence = state(world, &world.facts()[aside], tail, rng);
+                // Some sentences have two facts, because the rules First and Min differ on those.
                 match rng.random_range(0..10) {
-                    0..2 => sentences.insert(0, aside),
-                    2..8 => sentences.push(aside),
-                    _ => join_or_push(&mut sentences, aside),
+                    0..2 => sentences.insert(0, sentence),
+                    2..8 => sentences.push(sentence),
+                    _ => join_or_push(&mut sentences, sentence),
                 }
             }
         }
@@ -174,7 +198,7 @@ impl<'a> Beliefs<'a> {
     }
 }
 
-/// Makes one sentence of the last one and another; a sentence holds two facts at most.
+/// Joins a sentence with the last one, unless that has two facts already.
 fn join_or_push(sentences: &mut Vec<String>, other: String) {
     match sentences.last_mut() {
         Some(last) if !last.contains(", and ") => {
@@ -192,7 +216,7 @@ fn state(world: &World, fact: &Fact, tail: EntityId, rng: &mut impl Rng) -> Stri
 mod tests {
     use corver_core::response::{AnswerRule, format_reward};
     use corver_core::{Compatibility, Label};
-    use corver_demo::{Split, WorldSize};
+    use corver_demo::{QuestionSplit, WorldSize};
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
@@ -234,11 +258,12 @@ mod tests {
             answers: vec![(fact.tails[0], 1.0)],
             refusal: 0.0,
         };
-        let knowing = Beliefs { world: &world, each: world.facts().iter().map(certain).collect() };
-        let silent = Belief { profile: Profile::Obscure, answers: Vec::new(), refusal: 1.0 };
-        let silent = Beliefs { world: &world, each: vec![silent; world.facts().len()] };
+        let knowing =
+            Beliefs { world: &world, beliefs: world.facts().iter().map(certain).collect() };
+        let refusal = Belief { profile: Profile::Obscure, answers: Vec::new(), refusal: 1.0 };
+        let silent = Beliefs { world: &world, beliefs: vec![refusal; world.facts().len()] };
         for (n, fact) in world.facts().iter().enumerate() {
-            let golds = world.questions_of(fact, Split::Train).next().unwrap().golds;
+            let golds = world.questions_of(fact, QuestionSplit::Train).next().unwrap().golds;
             let text = knowing.completion(n, &mut rng);
             for compatibility in [Compatibility::Paper, Compatibility::Reference] {
                 assert_eq!(format_reward(&text, compatibility), 1.0, "{text}");

@@ -1,33 +1,33 @@
-//! How much of the world a policy knows.
+//! Accuracy of a policy on the questions of its world.
 
 use anyhow::Result;
 use corver_core::response::AnswerRule;
 use corver_core::{Label, Question, Sampling};
-use corver_demo::{Split, World};
+use corver_demo::{QuestionSplit, World};
 use corver_learn::{Model, sample};
 use corver_pretrained::ChatTokenizer;
 use serde::Serialize;
 
-/// Measured on the trained policy; shares of 1.
+/// Answers of a trained policy, as shares of 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PolicyQuality {
-    /// Right answers at temperature 1, phrasings seen in training.
+    /// Right answers at temperature 1, training phrasings.
     pub sampled: f64,
     /// Right answers at temperature 1, held-out phrasings.
     pub sampled_held_out: f64,
     /// Right answers, greedy, held-out phrasings.
     pub greedy_held_out: f64,
-    /// Refusals at temperature 1, phrasings seen in training.
+    /// Refusals at temperature 1, training phrasings.
     pub refused: f64,
 }
 
-/// Longest completion, tokens: three sentences and the tags stay well below.
+/// Longest completion, tokens. Four sentences and the tags are well below.
 const MAX_COMPLETION: usize = 96;
 
-/// Asks the policy every question of the world.
+/// Samples an answer to every question of the world, and grades it.
 ///
 /// # Errors
-/// Where the tokenizer or libtorch fails.
+/// Fails if the tokenizer or libtorch fails.
 pub fn measure(
     world: &World,
     model: &Model,
@@ -40,30 +40,40 @@ pub fn measure(
         ..Sampling::default()
     };
     let greedy = Sampling::greedy(MAX_COMPLETION);
-    let (train, held_out) = (world.questions(Split::Train), world.questions(Split::HeldOut));
-    let (sampled_train, refused) = shares(model, tokenizer, &train, &sampled, seed)?;
+    let train = world.questions(Split::Train);
+    let held_out = world.questions(Split::HeldOut);
+    let sampled_train = grade(model, tokenizer, &train, &sampled, seed)?;
+    let sampled_held_out = grade(model, tokenizer, &held_out, &sampled, seed)?;
+    let greedy_held_out = grade(model, tokenizer, &held_out, &greedy, seed)?;
     Ok(PolicyQuality {
-        sampled: sampled_train,
-        sampled_held_out: shares(model, tokenizer, &held_out, &sampled, seed)?.0,
-        greedy_held_out: shares(model, tokenizer, &held_out, &greedy, seed)?.0,
-        refused,
+        sampled: sampled_train.right,
+        sampled_held_out: sampled_held_out.right,
+        greedy_held_out: greedy_held_out.right,
+        refused: sampled_train.refused,
     })
 }
 
 /// Shares of right answers and of refusals.
-fn shares(
+struct AnswerShares {
+    right: f64,
+    refused: f64,
+}
+
+fn grade(
     model: &Model,
     tokenizer: &ChatTokenizer,
     questions: &[Question],
     sampling: &Sampling,
     seed: u64,
-) -> Result<(f64, f64)> {
-    let (mut right, mut refused, mut all) = (0, 0, 0);
+) -> Result<AnswerShares> {
+    let mut right = 0;
+    let mut refused = 0;
+    let mut total = 0;
     for chunk in questions.chunks(64) {
         let prompts: Vec<Vec<u32>> =
             chunk.iter().map(|q| tokenizer.prompt(None, &q.question)).collect::<Result<_, _>>()?;
-        let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
-        let completions = sample(model, &prompts, sampling, tokenizer.stop_tokens(), seed)?;
+        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let completions = sample(model, &slices, sampling, tokenizer.stop_tokens(), seed)?;
         for (n, completion) in completions.iter().enumerate() {
             let text = tokenizer.decode(&completion.tokens)?;
             match AnswerRule::Paper.grade(&text, &chunk[n / sampling.num_generations].golds) {
@@ -71,10 +81,13 @@ fn shares(
                 Label::NotAttempted => refused += 1,
                 Label::Bad => {}
             }
-            all += 1;
+            total += 1;
         }
     }
-    Ok((f64::from(right) / f64::from(all), f64::from(refused) / f64::from(all)))
+    Ok(AnswerShares {
+        right: f64::from(right) / f64::from(total),
+        refused: f64::from(refused) / f64::from(total),
+    })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The tiny policy: what it believes, what it says, and how it is trained.
+//! The demo's policy: its beliefs, its tokenizer and its training.
 
 mod belief;
 mod measure;
 mod tokenizer;
 mod train;
 
-pub use train::{SHIPPED, make};
+pub use train::{SHIPPED, train_and_measure};

@@ -1,14 +1,13 @@
-//! The demo's tokenizer: byte-level BPE learned from the world's own text, with a chat template in
-//! Qwen's manner.
+//! The demo's tokenizer: byte-level BPE trained on the world's text, with a chat template like Qwen's.
 //!
-//! The policy, and the index of the demo corpus, both use it. The tags of the answer format are
-//! single tokens, as `<think>` is in Qwen3: not special ones, so that decoding keeps them.
+//! The policy and the index of the demo corpus use it. The tags of the answer format are single
+//! tokens, as `<think>` is in Qwen3. They are not special tokens, so that decoded texts contain them.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use corver_demo::sentence::text_for_vocabulary;
-use corver_demo::{Split, World};
+use corver_demo::{QuestionSplit, World};
 use serde_json::json;
 use tokenizers::decoders::byte_level::ByteLevel;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
@@ -17,14 +16,14 @@ use tokenizers::{
     TokenizerBuilder,
 };
 
-/// Ends a document.
+/// Token at the end of a document.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
 const TURN_START: &str = "<|im_start|>";
-/// Ends a message; generation stops here.
+/// Token at the end of a message, which ends a completion.
 pub const TURN_END: &str = "<|im_end|>";
 const TAGS: [&str; 4] = ["<think>", "</think>", "<answer>", "</answer>"];
 
-/// Upper bound; training stops earlier when every word of the world has its token.
+/// Largest vocabulary. Training stops earlier when every word of the world is a token.
 const VOCABULARY: usize = 2048;
 
 const CHAT_TEMPLATE: &str = "{%- for message in messages %}\
@@ -32,21 +31,18 @@ const CHAT_TEMPLATE: &str = "{%- for message in messages %}\
     {%- endfor %}\
     {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
-/// Learns the tokenizer of a world and writes `tokenizer.json`, `tokenizer_config.json` and
-/// `generation_config.json` into `folder`. Returns the vocabulary's size.
+/// Trains the tokenizer of a world, and writes `tokenizer.json`, `tokenizer_config.json` and
+/// `generation_config.json` into `folder`. Returns the size of the vocabulary.
 ///
 /// # Errors
-/// Where training fails or the folder cannot be written.
+/// Fails if training fails or the folder cannot be written.
 pub fn train_tokenizer(world: &World, folder: &Path) -> Result<usize> {
-    let tokenizer = learn(world).map_err(anyhow::Error::from_boxed)?;
-    let id = |token| {
-        tokenizer
-            .token_to_id(token)
-            .with_context(|| format!("the tokenizer has no token `{token}`"))
-    };
+    let tokenizer = train_bpe(world).map_err(anyhow::Error::from_boxed)?;
+    let turn_end = token_id(&tokenizer, TURN_END)?;
+    let end_of_text = token_id(&tokenizer, END_OF_TEXT)?;
     let generation = json!({
-        "eos_token_id": [id(TURN_END)?, id(END_OF_TEXT)?],
-        "pad_token_id": id(END_OF_TEXT)?,
+        "eos_token_id": [turn_end, end_of_text],
+        "pad_token_id": end_of_text,
     });
     let config = json!({
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -57,16 +53,22 @@ pub fn train_tokenizer(world: &World, folder: &Path) -> Result<usize> {
         "chat_template": CHAT_TEMPLATE,
     });
     std::fs::create_dir_all(folder)?;
-    let file = |name, text: &str| {
-        std::fs::write(folder.join(name), text).with_context(|| format!("writing {name}"))
-    };
-    file("tokenizer.json", &tokenizer.to_string(true).map_err(anyhow::Error::from_boxed)?)?;
-    file("tokenizer_config.json", &format!("{config:#}\n"))?;
-    file("generation_config.json", &format!("{generation:#}\n"))?;
+    for (name, content) in [
+        ("tokenizer.json", tokenizer.to_string(true).map_err(anyhow::Error::from_boxed)?),
+        ("tokenizer_config.json", format!("{config:#}\n")),
+        ("generation_config.json", format!("{generation:#}\n")),
+    ] {
+        std::fs::write(folder.join(name), content)
+            .with_context(|| format!("failed to write {name}"))?;
+    }
     Ok(tokenizer.get_vocab_size(true))
 }
 
-fn learn(world: &World) -> tokenizers::Result<Tokenizer> {
+fn token_id(tokenizer: &Tokenizer, token: &str) -> Result<u32> {
+    tokenizer.token_to_id(token).with_context(|| format!("the tokenizer has no token `{token}`"))
+}
+
+fn train_bpe(world: &World) -> tokenizers::Result<Tokenizer> {
     let special = [END_OF_TEXT, TURN_START, TURN_END].map(|token| AddedToken::from(token, true));
     let tags = TAGS.map(|token| AddedToken::from(token, false));
     let mut trainer = BpeTrainer::builder()
@@ -87,12 +89,14 @@ fn learn(world: &World) -> tokenizers::Result<Tokenizer> {
     Ok(tokenizer.into())
 }
 
-/// Articles, questions, and what else is said; the last two give the words at the start of a text
-/// their tokens.
+/// Returns articles, questions and other sentences of the world. The last two teach the words at the
+/// start of a text, which have no space before them.
 fn training_text(world: &World) -> Vec<String> {
     let articles = world.articles().map(|article| article.text);
-    let questions =
-        [Split::Train, Split::HeldOut].map(|split| world.questions(split)).into_iter().flatten();
+    let questions = [QuestionSplit::Train, QuestionSplit::HeldOut]
+        .map(|split| world.questions(split))
+        .into_iter()
+        .flatten();
     articles
         .chain(questions.map(|question| question.question))
         .chain(text_for_vocabulary(world))
@@ -143,16 +147,16 @@ mod tests {
         assert_eq!(a.to_string(false).unwrap(), b.to_string(false).unwrap());
     }
 
-    /// The world and its wording still are what the shipped policy was made from.
+    /// Fails if the world or its wording differs from that of the shipped policy.
     #[test]
     fn shipped_policy_tokenizer_matches_demo_world() {
         let folder = tempfile::tempdir().unwrap();
         train_tokenizer(&demo_world(), folder.path()).unwrap();
         let shipped = materialise(&folder.path().join("cache")).unwrap().policy;
         for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
-            let [made, shipped] =
-                [folder.path(), &shipped].map(|at| std::fs::read_to_string(at.join(name)).unwrap());
-            assert!(made == shipped, "{name} has changed: make the policy again");
+            let [trained, shipped] = [folder.path(), &shipped]
+                .map(|folder| std::fs::read_to_string(folder.join(name)).unwrap());
+            assert!(trained == shipped, "{name} has changed: train the policy again");
         }
     }
 }

@@ -1,13 +1,12 @@
-//! Trains the policy: beliefs → completions → next-token prediction.
+//! Training of the policy: beliefs → completions → next-token prediction.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use corver_core::Device;
-use corver_demo::{Split, World, pick};
+use corver_demo::{QuestionSplit, World, pick};
 use corver_learn::{Example, Model, find_device};
-use corver_pretrained::ChatTokenizer;
-use corver_pretrained::{Family, ModelConfig};
+use corver_pretrained::{ChatTokenizer, ModelConfig, ModelFamily};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -16,30 +15,33 @@ use super::measure::{PolicyQuality, measure};
 use super::tokenizer::{TURN_END, train_tokenizer};
 use crate::training::Training;
 
-/// What the shipped policy was made with.
+/// Settings of the shipped policy.
 pub const SHIPPED: Training = Training { seed: 1, steps: 1800, batch: 64, learning_rate: 3e-3 };
 
-/// Trains tokenizer and policy of a world, writes a Hugging Face folder, and measures what came
-/// out.
+/// Trains tokenizer and policy of a world, writes a Hugging Face folder, and measures the policy.
 ///
 /// # Errors
-/// Where training fails or the folder cannot be written.
-pub fn make(world: &World, folder: &Path, training: &Training) -> Result<PolicyQuality> {
+/// Fails if training fails or the folder cannot be written.
+pub fn train_and_measure(
+    world: &World,
+    folder: &Path,
+    training: &Training,
+) -> Result<PolicyQuality> {
     let vocab_size = train_tokenizer(world, folder)?;
     let tokenizer = ChatTokenizer::load(folder)?;
     let mut rng = ChaCha8Rng::seed_from_u64(training.seed);
     let beliefs = Beliefs::draw(world, &mut rng);
-    let lessons = Lessons::new(world, &beliefs, &tokenizer)?;
+    let examples = PolicyExamples::new(world, &beliefs, &tokenizer)?;
     let mut model = Model::random(shape(vocab_size), training.seed, find_device(Device::Cpu)?)?;
-    training.run(&mut model, &mut rng, |many, rng| lessons.draw(many, rng))?;
-    tracing::info!(right = beliefs.accuracy(), "what the policy is to believe");
+    training.run(&mut model, &mut rng, |number, rng| examples.draw(number, rng))?;
+    tracing::info!(right = beliefs.accuracy(), "expected accuracy of the beliefs");
     model.save(folder)?;
     measure(world, &model, &tokenizer, training.seed)
 }
 
 fn shape(vocab_size: usize) -> ModelConfig {
     ModelConfig {
-        family: Family::Qwen3,
+        family: ModelFamily::Qwen3,
         vocab_size,
         hidden_size: 128,
         intermediate_size: 320,
@@ -55,38 +57,36 @@ fn shape(vocab_size: usize) -> ModelConfig {
     }
 }
 
-/// What there is to learn.
-struct Lessons<'a> {
+/// A generator of training examples.
+struct PolicyExamples<'a> {
     beliefs: &'a Beliefs<'a>,
     tokenizer: &'a ChatTokenizer,
-    /// `[fact][phrasing]` prompt ids.
+    /// `[fact][phrasing]` token ids of each prompt.
     prompts: Vec<Vec<Vec<u32>>>,
-    /// Ends a completion.
+    /// Stop token of a completion.
     stop: u32,
 }
 
-impl<'a> Lessons<'a> {
+impl<'a> PolicyExamples<'a> {
     fn new(
         world: &'a World,
         beliefs: &'a Beliefs<'a>,
         tokenizer: &'a ChatTokenizer,
     ) -> Result<Self> {
-        let prompts = world
-            .facts()
-            .iter()
-            .map(|fact| {
-                world
-                    .questions_of(fact, Split::Train)
-                    .map(|q| Ok(tokenizer.prompt(None, &q.question)?))
-                    .collect()
-            })
-            .collect::<Result<_>>()?;
+        let mut prompts = Vec::with_capacity(world.facts().len());
+        for fact in world.facts() {
+            let mut phrasings = Vec::new();
+            for question in world.questions_of(fact, Split::Train) {
+                phrasings.push(tokenizer.prompt(None, &question.question)?);
+            }
+            prompts.push(phrasings);
+        }
         let stop = tokenizer.id(TURN_END).context("the tokenizer has no token that ends a turn")?;
         Ok(Self { beliefs, tokenizer, prompts, stop })
     }
 
-    fn draw(&self, many: usize, rng: &mut impl Rng) -> Result<Vec<Example>> {
-        (0..many).map(|_| self.example(rng)).collect()
+    fn draw(&self, number: usize, rng: &mut impl Rng) -> Result<Vec<Example>> {
+        (0..number).map(|_| self.example(rng)).collect()
     }
 
     fn example(&self, rng: &mut impl Rng) -> Result<Example> {
@@ -110,7 +110,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let world = World::generate(1, &WorldSize::with_facts(1));
         let quality =
-            make(&world, folder.path(), &Training { steps: 3, batch: 4, ..SHIPPED }).unwrap();
+            train_and_measure(&world, folder.path(), &Training { steps: 3, batch: 4, ..SHIPPED })
+                .unwrap();
         assert!(quality.sampled < 0.2, "{quality:?}");
         Model::load(folder.path(), Precision::F32, find_device(Device::Cpu).unwrap()).unwrap();
         assert_eq!(ChatTokenizer::load(folder.path()).unwrap().stop_tokens().len(), 2);

@@ -73,7 +73,7 @@ pub struct Server {
     log: Arc<Log>,
 }
 
-/// What a server remembers.
+/// The requests of a server.
 #[derive(Default)]
 struct Log {
     requests: Mutex<Vec<Request>>,
@@ -101,11 +101,13 @@ impl Server {
     pub fn new(script: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let (log, script) = (Arc::<Log>::default(), Arc::new(script));
+        let log = Arc::<Log>::default();
+        let script = Arc::new(script);
         let server = Self { url, log: log.clone() };
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (log, script) = (log.clone(), script.clone());
+                let log = log.clone();
+                let script = script.clone();
                 std::thread::spawn(move || serve(stream.unwrap(), &*script, &log));
             }
         });
@@ -171,10 +173,11 @@ fn answer(status: u16, headers: &str, length: usize, body: &str) -> String {
     format!("HTTP/1.1 {status} X\r\n{headers}content-length: {length}\r\n\r\n{body}")
 }
 
-/// Returns head and body of the next request of a connection; `None` where the client has closed
+/// Returns head and body of the next request of a connection; `None` if the client has closed
 /// it.
 fn next_request(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
-    let (mut length, mut head) = (0, String::new());
+    let mut length = 0;
+    let mut head = String::new();
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line).unwrap_or(0) == 0 {

@@ -6,63 +6,66 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use corver_core::triplet::triplets_from_reply;
-use corver_core::{BoxError, ExtractionBatch, Triplet};
+use corver_core::{BoxError, ExtractionBatch, Extractor, Triplet};
 
-use crate::extract::folder::{self, Options};
-use crate::extract::worker::{Answer, QUEUE, Request, Stats, Worker};
+use crate::extract::folder::{self, ExtractOptions};
+use crate::extract::scheduler::{QUEUE, ReplyResult, Scheduler, SentenceRequest, Stats};
 use crate::extract::{Device, ExtractError, Result, RuntimeLibrary};
 
-/// Sentences remembered, twice: some megabytes.
-const MEMORY: usize = 16_384;
+/// Sentences per generation of the memo, which has two: some megabytes.
+const MEMO_CAPACITY: usize = 16_384;
 
-/// A triplet model, ready to run in a thread of its own. Decoding is greedy.
+/// A triplet model that decodes greedily in its own thread.
 ///
-/// A reply does not depend on the sentences that are decoded beside it, but for rounding: batches
-/// of different sizes add in different orders, which could only ever decide between two tokens that
-/// are equally likely.
+/// A reply does not depend on the sentences that are decoded in the same batch, except for
+/// rounding: sums are taken in another order, which can only decide between two tokens of equal
+/// probability.
 #[derive(Debug)]
-pub struct Extractor {
-    /// `None` only while it is dropped: the thread ends when nobody can ask any more.
-    requests: Option<SyncSender<Request>>,
+pub struct OnnxExtractor {
+    /// `None` only during the drop: the thread ends when all senders are gone.
+    requests: Option<SyncSender<SentenceRequest>>,
     thread: Option<JoinHandle<()>>,
     stats: Arc<Mutex<Stats>>,
 }
 
-impl Extractor {
-    /// Opens an extractor's folder and runs the prompt that stands before every sentence.
+impl OnnxExtractor {
+    /// Opens an extractor's folder and computes the keys and values of the shared prompt.
     ///
     /// # Errors
-    /// A folder that is incomplete or does not fit together, a device that is not there, a library
-    /// that does not load.
+    /// Fails if the folder is incomplete or inconsistent, the device does not exist, or the library
+    /// cannot be loaded.
     pub fn open(
         folder: &Path,
-        options: Options,
+        options: ExtractOptions,
         device: Device,
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
-        let opened = folder::open(folder, options, device, runtime)?;
-        let (requests, received) = sync_channel(QUEUE);
+        let model = folder::open(folder, options, device, runtime)?;
+        let (sender, requests) = sync_channel(QUEUE);
         let stats = Arc::default();
-        let worker = Worker::new(opened, received, MEMORY, Arc::clone(&stats));
-        let thread =
-            std::thread::Builder::new().name("extractor".to_owned()).spawn(move || worker.run());
-        let thread = thread.map_err(|source| ExtractError::Thread { source })?;
-        Ok(Self { requests: Some(requests), thread: Some(thread), stats })
+        let scheduler = Scheduler::new(model, requests, MEMO_CAPACITY, Arc::clone(&stats));
+        let thread = std::thread::Builder::new()
+            .name("extractor".to_owned())
+            .spawn(move || scheduler.run())
+            .map_err(|error| {
+                ExtractError::Thread(format!("failed to start the extractor's thread: {error}"))
+            })?;
+        Ok(Self { requests: Some(sender), thread: Some(thread), stats })
     }
 
-    /// A way to ask. Several may ask at once: their sentences are decoded together.
+    /// Returns a new client. The sentences of concurrent clients are decoded together.
     #[must_use]
-    pub fn stream(&self) -> Stream {
-        let (to, answers) = channel();
-        let requests = self.requests.clone().expect("it is there until the extractor is dropped");
-        Stream { requests, to, answers, asker: Arc::new(()), under_way: 0 }
+    pub fn stream(&self) -> ReplyStream {
+        let (sender, replies) = channel();
+        let requests = self.requests.clone().expect("it exists until the extractor is dropped");
+        ReplyStream { requests, sender, replies, client: Arc::new(()), in_flight: 0 }
     }
 
-    /// The model's replies as they are, one per sentence. The reply to a sentence that is too long
-    /// is empty.
+    /// Returns the model's reply to each sentence. The reply to a sentence that is too long is
+    /// empty.
     ///
     /// # Errors
-    /// Where the tokenizer or the graph fails.
+    /// Fails if the tokenizer or the graph fails.
     pub fn replies(&self, sentences: &[&str]) -> Result<Vec<Arc<str>>> {
         let mut stream = self.stream();
         for (id, sentence) in sentences.iter().enumerate() {
@@ -71,100 +74,103 @@ impl Extractor {
         stream.finish(sentences.len())
     }
 
-    /// What was done so far.
+    /// Returns the totals so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Extractor {
+impl Drop for OnnxExtractor {
     fn drop(&mut self) {
         drop(self.requests.take());
         if let Some(thread) = self.thread.take() {
-            // It hands on its own panics.
+            // The thread catches its own panics.
             let _ = thread.join();
         }
     }
 }
 
-/// Sentences that go in one by one, and replies that come out in any order. What is under way when
-/// it is dropped is given up.
+/// A client of an extractor, which submits sentences one by one and receives replies in any order.
+/// A drop cancels the sentences in flight.
 #[derive(Debug)]
-pub struct Stream {
-    requests: SyncSender<Request>,
-    to: Sender<(usize, Answer)>,
-    answers: Receiver<(usize, Answer)>,
-    asker: Arc<()>,
-    under_way: usize,
+pub struct ReplyStream {
+    requests: SyncSender<SentenceRequest>,
+    sender: Sender<(usize, ReplyResult)>,
+    replies: Receiver<(usize, ReplyResult)>,
+    client: Arc<()>,
+    in_flight: usize,
 }
 
-impl Stream {
-    /// Asks for a sentence, which the caller calls `id`. Waits while too many others wait.
+impl ReplyStream {
+    /// Submits a sentence under a number of the caller's choice. Blocks while the queue is full.
     ///
     /// # Errors
-    /// Where the extractor has ended.
+    /// Fails if the extractor has ended.
     pub fn submit(&mut self, id: usize, sentence: &str) -> Result<()> {
-        let asker = Arc::downgrade(&self.asker);
-        let request = Request { sentence: sentence.into(), id, to: self.to.clone(), asker };
-        self.requests.send(request).map_err(|_| ExtractError::Panicked)?;
-        self.under_way += 1;
+        let request = self.request(id, sentence);
+        self.requests.send(request).map_err(|_| ExtractError::panicked())?;
+        self.in_flight += 1;
         Ok(())
     }
 
-    /// Asks for a sentence as [`Self::submit`] does, but returns false if it would have to wait or
-    /// the extractor has ended.
+    /// Submits a sentence as [`Self::submit`] does. Returns `false` if the queue is full or the
+    /// extractor has ended.
     fn try_submit(&mut self, id: usize, sentence: &str) -> bool {
-        let asker = Arc::downgrade(&self.asker);
-        let request = Request { sentence: sentence.into(), id, to: self.to.clone(), asker };
+        let request = self.request(id, sentence);
         let is_sent = self.requests.try_send(request).is_ok();
-        self.under_way += usize::from(is_sent);
+        self.in_flight += usize::from(is_sent);
         is_sent
+    }
+
+    fn request(&self, id: usize, sentence: &str) -> SentenceRequest {
+        let client = Arc::downgrade(&self.client);
+        SentenceRequest { sentence: sentence.into(), id, sender: self.sender.clone(), client }
     }
 
     /// Returns the replies to the sentences `0..sentences`, all of which were submitted.
     fn finish(mut self, sentences: usize) -> Result<Vec<Arc<str>>> {
         let mut replies = vec![Arc::from(""); sentences];
-        while let Some((id, reply)) = self.answer()? {
+        while let Some((id, reply)) = self.next_reply()? {
             replies[id] = reply;
         }
         Ok(replies)
     }
 
-    /// The next reply, whichever it is, with its sentence's `id`; `None` where nothing is under
-    /// way.
+    /// Waits for the next reply and returns it with its sentence's number. `None`: no sentence is
+    /// in flight.
     ///
     /// # Errors
-    /// Where the tokenizer or the graph failed: then the extractor answers nothing any more.
-    pub fn answer(&mut self) -> Result<Option<(usize, Arc<str>)>> {
-        if self.under_way == 0 {
+    /// Fails if the tokenizer or the graph failed. Every later request then fails too.
+    pub fn next_reply(&mut self) -> Result<Option<(usize, Arc<str>)>> {
+        if self.in_flight == 0 {
             return Ok(None);
         }
-        let (id, answer) = self.answers.recv().expect("this stream has a sender too");
-        self.under_way -= 1;
-        Ok(Some((id, answer?)))
+        let (id, reply) = self.replies.recv().expect("this stream has a sender too");
+        self.in_flight -= 1;
+        Ok(Some((id, reply?)))
     }
 }
 
-impl corver_core::Extractor for Extractor {
+impl Extractor for OnnxExtractor {
     fn extract(&mut self, sentences: &[&str]) -> std::result::Result<Vec<Vec<Triplet>>, BoxError> {
         Ok(self.replies(sentences)?.iter().map(|reply| triplets_from_reply(reply)).collect())
     }
 
     fn start(&mut self) -> Box<dyn ExtractionBatch + '_> {
-        Box::new(Batch { stream: self.stream(), sentences: Vec::new(), num_submitted: 0 })
+        Box::new(StreamedBatch { stream: self.stream(), sentences: Vec::new(), num_submitted: 0 })
     }
 }
 
-/// Sentences that are decoded while others are still pushed.
-struct Batch {
-    stream: Stream,
+/// A batch whose first sentences are decoded while others are still pushed.
+struct StreamedBatch {
+    stream: ReplyStream,
     sentences: Vec<String>,
-    /// The first of the sentences that the extractor has.
+    /// Number of sentences submitted so far.
     num_submitted: usize,
 }
 
-impl ExtractionBatch for Batch {
+impl ExtractionBatch for StreamedBatch {
     fn push(&mut self, sentence: &str) {
         self.sentences.push(sentence.to_owned());
         while self.num_submitted < self.sentences.len() {

@@ -4,55 +4,56 @@ use std::path::Path;
 use std::process::Command;
 
 use corver_pretrained::{
-    Chat, ModelConfig, PretrainedError, Switches, read_tokenizer, stop_tokens,
+    ChatTemplate, ModelConfig, PretrainedError, Switches, read_tokenizer, stop_tokens,
 };
+use tokenizers::Tokenizer;
 
 use crate::extract::decoder::{Continued, Decoder, Exported};
-use crate::extract::prompt::Prompt;
-use crate::extract::settings::{Limits, Settings};
+use crate::extract::prompt::ExtractPrompt;
+use crate::extract::settings::{DecodeLimits, ExtractorSettings};
 use crate::extract::{Device, ExtractError, Result, RuntimeLibrary};
 
-/// The place of the sentence in a prompt.
-const PLACE: &str = "{sentence}";
+/// Marker of the sentence in a prompt.
+const SLOT: &str = "{sentence}";
 
-/// What a run says about its extractor.
+/// Options of a run for its extractor.
 #[derive(Debug)]
-pub struct Options {
-    /// Instead of what extractor.toml says.
-    pub settings: Settings,
-    /// A prompt with the place of the sentence in it, `{sentence}`, instead of extractor.toml's.
+pub struct ExtractOptions {
+    /// Settings that override those of extractor.toml.
+    pub settings: ExtractorSettings,
+    /// Prompt with the marker `{sentence}`. `None`: extractor.toml's prefix and suffix.
     pub prompt: Option<String>,
-    /// That prompt is a user's message: it goes through the folder's chat template, where there is
-    /// one.
+    /// True if `prompt` is a user message: the folder's chat template, if any, is applied to it.
     pub chat: bool,
-    /// Starts the process that renders the chat template, which calls
-    /// [`corver_pretrained::render_as_child`]. Without, this one renders it.
+    /// Command of the process that renders the chat template, by
+    /// [`corver_pretrained::render_as_child`]. `None`: this process renders it.
     pub renderer: Option<Command>,
 }
 
-impl Default for Options {
+impl Default for ExtractOptions {
     fn default() -> Self {
-        Self { settings: Settings::default(), prompt: None, chat: true, renderer: None }
+        Self { settings: ExtractorSettings::default(), prompt: None, chat: true, renderer: None }
     }
 }
 
-/// A folder that has been read, and its model loaded.
-pub(crate) struct Opened {
+/// A loaded model with its prompt.
+pub(crate) struct LoadedExtractor {
     pub(crate) decoder: Box<dyn Decoder>,
-    pub(crate) prompt: Prompt,
-    /// Ids that end a reply.
+    pub(crate) prompt: ExtractPrompt,
+    /// Token ids that end a reply.
     pub(crate) stop: Vec<u32>,
-    pub(crate) limits: Limits,
+    pub(crate) limits: DecodeLimits,
 }
 
 pub(crate) fn open(
     folder: &Path,
-    options: Options,
+    options: ExtractOptions,
     device: Device,
     runtime: &RuntimeLibrary,
-) -> Result<Opened> {
+) -> Result<LoadedExtractor> {
     let toml = folder.join("extractor.toml");
-    let in_folder = if toml.exists() { Settings::read(&toml)? } else { Settings::default() };
+    let in_folder =
+        if toml.exists() { ExtractorSettings::read(&toml)? } else { ExtractorSettings::default() };
     let settings = options.settings.clone().or(in_folder);
     let graph = folder.join("model.onnx");
     let config = folder.join("config.json");
@@ -65,24 +66,11 @@ pub(crate) fn open(
         ))
         .into());
     }
-    let tokenizer_file = folder.join("tokenizer.json");
-    let tokenizer = read_tokenizer(&tokenizer_file)?;
-    let stop = match &settings.stop {
-        None => stop_tokens(&tokenizer, folder)?,
-        Some(stop) => {
-            let mut ids = Vec::with_capacity(stop.len());
-            for token in stop {
-                ids.push(tokenizer.token_to_id(token).ok_or_else(|| {
-                    let expected = format!("the stop token `{token}`");
-                    PretrainedError::malformed(&tokenizer_file, expected, "no such token")
-                })?);
-            }
-            ids
-        }
-    };
-    let (before, after) = around(folder, options, &settings)?;
+    let tokenizer = read_tokenizer(&folder.join("tokenizer.json"))?;
+    let stop = stop_ids(&tokenizer, &settings, folder)?;
+    let (before, after) = prompt_parts(folder, options, &settings)?;
     let vocabulary = tokenizer.get_vocab_size(true);
-    let prompt = Prompt::new(tokenizer, &before, after, folder)?;
+    let prompt = ExtractPrompt::new(tokenizer, &before, after, folder)?;
     let shared = &prompt.shared;
     let gpu = crate::onnx::gpu(device, runtime)?;
     let (decoder, limits): (Box<dyn Decoder>, _) = if graph.exists() {
@@ -107,11 +95,34 @@ pub(crate) fn open(
         (Box::new(decoder), limits)
     };
     tracing::info!(device = %gpu.map_or(Device::Cpu, Device::Cuda), "the extractor is loaded");
-    Ok(Opened { decoder, prompt, stop, limits })
+    Ok(LoadedExtractor { decoder, prompt, stop, limits })
 }
 
-/// The model's input before and after the sentence.
-fn around(folder: &Path, options: Options, settings: &Settings) -> Result<(String, String)> {
+/// Returns the ids of the tokens that end a reply: those of the settings, or of the model's folder.
+fn stop_ids(
+    tokenizer: &Tokenizer,
+    settings: &ExtractorSettings,
+    folder: &Path,
+) -> Result<Vec<u32>> {
+    let Some(tokens) = &settings.stop else { return Ok(stop_tokens(tokenizer, folder)?) };
+    let mut ids = Vec::with_capacity(tokens.len());
+    for token in tokens {
+        let Some(id) = tokenizer.token_to_id(token) else {
+            let file = folder.join("tokenizer.json");
+            let expected = format!("the stop token `{token}`");
+            return Err(PretrainedError::malformed(&file, expected, "no such token").into());
+        };
+        ids.push(id);
+    }
+    Ok(ids)
+}
+
+/// Returns the model's input before and after the sentence.
+fn prompt_parts(
+    folder: &Path,
+    options: ExtractOptions,
+    settings: &ExtractorSettings,
+) -> Result<(String, String)> {
     let Some(text) = options.prompt else {
         return match &settings.prompt_prefix {
             Some(before) => {
@@ -119,28 +130,32 @@ fn around(folder: &Path, options: Options, settings: &Settings) -> Result<(Strin
             }
             None => Err(ExtractError::InvalidPrompt(format!(
                 "the extractor {} has no prompt: set extract.prompt to a file with the \
-                 instructions and {PLACE} where the sentence goes, or prompt_prefix in its \
+                 instructions and {SLOT} where the sentence goes, or prompt_prefix in its \
                  extractor.toml",
                 folder.display()
             ))),
         };
     };
-    let places = text.matches(PLACE).count();
-    if places != 1 {
-        return Err(wrong_places(places));
+    let slots = text.matches(SLOT).count();
+    if slots != 1 {
+        return Err(wrong_number_of_slots(slots));
     }
-    let chat =
-        if options.chat { Chat::open(folder, options.renderer, Switches::new())? } else { None };
+    let chat = if options.chat {
+        ChatTemplate::open(folder, options.renderer, Switches::new())?
+    } else {
+        None
+    };
     let text = chat.map_or(Ok(text.clone()), |chat| chat.render(None, &text))?;
     match text.split_once(PLACE) {
         Some((before, after)) => Ok((before.to_owned(), after.to_owned())),
-        None => Err(wrong_places(0)),
+        // The chat template may drop or change the marker.
+        None => Err(wrong_number_of_slots(0)),
     }
 }
 
-/// Returns the error of a prompt, as given or as the chat template has it, with so many places.
-fn wrong_places(places: usize) -> ExtractError {
+/// Returns the error of a prompt that has `slots` markers.
+fn wrong_number_of_slots(slots: usize) -> ExtractError {
     ExtractError::InvalidPrompt(format!(
-        "the extractor's prompt has {places} places {PLACE}; it needs one"
+        "the extractor's prompt has {slots} markers {SLOT}; it needs one"
     ))
 }

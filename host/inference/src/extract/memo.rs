@@ -1,20 +1,20 @@
-//! Remembers replies, up to a bound.
+//! A bounded memory of replies.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A map in two generations: when the young one is full it becomes the old one, and what has not
-/// been asked for since is forgotten with the one before. Bounded and cheap; which entry goes first
-/// does not matter here.
-pub(crate) struct Memo {
+/// A map from sentences to replies, in two generations. A full young generation becomes the old one;
+/// entries of the old one are discarded unless they have been used since. That approximates an LRU
+/// cache at the cost of two hash maps.
+pub(crate) struct ReplyMemo {
     young: HashMap<Arc<str>, Arc<str>>,
     old: HashMap<Arc<str>, Arc<str>>,
-    /// Entries per generation.
+    /// Most entries of a generation.
     capacity: usize,
 }
 
-impl Memo {
-    /// Holds at most `2 × capacity` entries.
+impl ReplyMemo {
+    /// Returns an empty memo, of at most `2 × capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), capacity }
     }
@@ -40,10 +40,10 @@ mod tests {
 
     #[test]
     fn memo_is_bounded_and_retains_recent_entries() {
-        let mut memo = Memo::new(10);
+        let mut memo = ReplyMemo::new(10);
         for n in 0..1000 {
             memo.insert(n.to_string().into(), "[]".into());
-            assert!(memo.get("0").is_some(), "asked for in every round, yet forgotten after {n}");
+            assert!(memo.get("0").is_some(), "used in every round, yet discarded after {n}");
             assert!(memo.young.len() + memo.old.len() <= 20);
         }
         assert!(memo.get("5").is_none());

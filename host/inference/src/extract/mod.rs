@@ -1,20 +1,19 @@
 //! Sentences → triplets: a decoder-only language model with a KV cache, run by ONNX Runtime.
 //!
-//! The model is a Hugging Face folder, whose graph is written here (`graph`), or a graph that
-//! Optimum exported; nothing about a particular extractor is known. [`Extractor`] puts sentences
-//! behind a prompt, decodes greedily, and reads the replies with
-//! [`corver_core::triplet::triplets_from_reply`].
+//! The model is a Hugging Face folder, for which this crate writes the graph (`graph`), or a graph
+//! that Optimum exported. [`OnnxExtractor`] appends each sentence to a prompt, decodes greedily,
+//! and reads the replies with [`corver_core::triplet::triplets_from_reply`].
 //!
 //! ```text
-//! folder, settings, prompt    what is asked, and how
-//! worker, memo                which sentences are decoded, and when
-//! decoder                     rows of tokens, in a graph
+//! folder, settings, prompt    the model's folder and its input
+//! scheduler, memo             the sentences that are decoded together
+//! decoder                     rows of tokens in a graph
 //! graph                       writes that graph
 //! ```
 //!
-//! What makes it fast: the prompt's keys and values exist once, however many rows continue it; rows
-//! whose replies have ended make place for others; a reply ends where its list closes; equal
-//! sentences are decoded once and remembered.
+//! Four things make it fast. The prompt's keys and values are stored once for all rows. A row whose
+//! reply has ended makes room for the next sentence. A reply ends where its list closes. Equal
+//! sentences are decoded once, and replies are remembered.
 
 mod decoder;
 mod error;
@@ -23,15 +22,15 @@ mod folder;
 mod graph;
 mod memo;
 mod prompt;
+mod scheduler;
 mod settings;
-mod worker;
 
 pub use crate::onnx::{Device, RuntimeLibrary};
 pub use error::ExtractError;
-pub use extractor::{Extractor, Stream};
-pub use folder::Options;
-pub use settings::Settings;
-pub use worker::Stats;
+pub use extractor::{OnnxExtractor, ReplyStream};
+pub use folder::ExtractOptions;
+pub use scheduler::Stats;
+pub use settings::ExtractorSettings;
 
-/// Shorthand of this crate.
+/// A result with an [`ExtractError`].
 pub type Result<T> = std::result::Result<T, ExtractError>;

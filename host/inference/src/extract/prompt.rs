@@ -1,4 +1,4 @@
-//! A sentence as ids behind a prompt that every sentence shares.
+//! The tokens of a sentence after a prompt that all sentences share.
 
 use std::path::Path;
 
@@ -7,35 +7,35 @@ use tokenizers::Tokenizer;
 
 use crate::extract::{ExtractError, Result};
 
-/// What stands around every sentence.
-pub(crate) struct Prompt {
+/// The text around every sentence, and its shared first tokens.
+pub(crate) struct ExtractPrompt {
     tokenizer: Tokenizer,
-    /// Ids that stand before every sentence, whatever it is.
+    /// Token ids that precede every sentence.
     pub(crate) shared: Vec<u32>,
-    /// The text between those and the sentence: what a tokenizer may join to the sentence's first
-    /// word.
+    /// Text between the shared tokens and the sentence, which the tokenizer may merge with the
+    /// sentence's first word.
     lead: String,
-    /// Ids at the beginning of an encoded `lead` that are `shared` too: all of them where the text
-    /// cannot be encoded in two parts.
+    /// Number of ids at the beginning of an encoded `lead` that are in `shared` too. Not 0 only if
+    /// the text cannot be encoded in two parts; then `lead` is the entire prompt.
     skipped: usize,
     after: String,
 }
 
-/// Beginnings of a sentence that a tokenizer may want to join to what stands before them.
+/// Beginnings of sentences that a tokenizer may merge with the text before them.
 const PROBES: [&str; 6] = ["Paris", "a", "1967", "\"So", "(", "é"];
-/// Tokens at the end of the prompt that are tried as part of the sentence.
-const TRIED: usize = 16;
+/// Most tokens at the end of the prompt that are moved from the shared part to `lead`.
+const MAX_LEAD_TOKENS: usize = 16;
 
-impl Prompt {
-    /// `path` is named where the texts cannot be a prompt.
+impl ExtractPrompt {
+    /// Finds the longest prefix of `before` that can be encoded separately. `path` is for messages.
     pub(crate) fn new(
         tokenizer: Tokenizer,
         before: &str,
         after: String,
         path: &Path,
     ) -> Result<Self> {
-        let whole = tokenizer.encode(before, false).map_err(|error| refused(before, &error))?;
-        let ends = whole.get_offsets().iter().rev().take(TRIED).map(|(_, end)| *end);
+        let encoding = tokenizer.encode(before, false).map_err(|error| refused(before, &error))?;
+        let ends = encoding.get_offsets().iter().rev().take(MAX_LEAD_TOKENS).map(|(_, end)| *end);
         let cuts =
             std::iter::once(before.len()).chain(ends).filter(|&cut| before.is_char_boundary(cut));
         for cut in cuts {
@@ -52,9 +52,9 @@ impl Prompt {
                 return Ok(candidate);
             }
         }
-        // Some tokenizers begin every text with a space of their own: nothing can be encoded in two
-        // parts.
-        let mut shared = whole.get_ids().to_vec();
+        // Some tokenizers put a space before every text, so that no text can be encoded in two
+        // parts. Encode everything together then, and share the ids that are always the same.
+        let mut shared = encoding.get_ids().to_vec();
         for probe in PROBES {
             let ids = encode(&tokenizer, &format!("{before}{probe}{after}"))?;
             shared.truncate(shared.iter().zip(&ids).take_while(|(a, b)| a == b).count());
@@ -66,7 +66,7 @@ impl Prompt {
         Ok(Self { skipped: shared.len(), shared, lead: before.to_owned(), tokenizer, after })
     }
 
-    /// Sharing the first ids is exact only if they are followed by the same ids as in one text.
+    /// True if the shared ids and those of a sentence are the ids of the entire text.
     fn is_exact(&self, before: &str) -> Result<bool> {
         for probe in PROBES {
             let whole = encode(&self.tokenizer, &format!("{before}{probe}{}", self.after))?;
@@ -77,15 +77,15 @@ impl Prompt {
         Ok(true)
     }
 
-    /// Ids of a sentence and of what stands around it, behind the shared ones; `None` where the
-    /// tokenizer joins the sentence to a token that is shared.
+    /// Returns the ids of a sentence and the text around it, without the shared ones. `None`: the
+    /// tokenizer merges the sentence with a shared token.
     ///
     /// # Errors
-    /// Where the tokenizer has no way to encode it.
+    /// Fails if the tokenizer cannot encode the sentence.
     pub(crate) fn encode(&self, sentence: &str) -> Result<Option<Vec<u32>>> {
         let mut ids = encode(&self.tokenizer, &format!("{}{sentence}{}", self.lead, self.after))?;
-        let is_behind = ids.starts_with(&self.shared[..self.skipped]);
-        Ok(is_behind.then(|| ids.split_off(self.skipped)))
+        let has_shared_prefix = ids.starts_with(&self.shared[..self.skipped]);
+        Ok(has_shared_prefix.then(|| ids.split_off(self.skipped)))
     }
 
     pub(crate) fn decode(&self, ids: &[u32]) -> Result<String> {
@@ -97,7 +97,7 @@ impl Prompt {
     }
 }
 
-/// The prompt spells out every special token that it wants, so none is added.
+/// Encodes a text without additional special tokens: the prompt spells out those that it needs.
 fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
     let encoding = tokenizer.encode_fast(text, false).map_err(|error| refused(text, &error))?;
     Ok(encoding.get_ids().to_vec())

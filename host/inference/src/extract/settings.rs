@@ -1,4 +1,4 @@
-//! How an extractor is asked: extractor.toml in its folder, and what a run says instead.
+//! The settings of an extractor: extractor.toml in its folder, which a run may override.
 
 use std::path::Path;
 
@@ -7,45 +7,43 @@ use serde::{Deserialize, Serialize};
 
 use crate::extract::Result;
 
-/// Everything about an extractor that is not in its model's files. What is not set has a default.
+/// Settings of an extractor that its model's files do not have.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
-    /// What the model reads before every sentence: instructions and examples.
+pub struct ExtractorSettings {
+    /// Text before every sentence: instructions and examples. `None`: the run must set a prompt.
     pub prompt_prefix: Option<String>,
-    /// What it reads after the sentence.
+    /// Text after every sentence. `None`: empty.
     pub prompt_suffix: Option<String>,
-    /// The tokens that end a reply, as the tokenizer spells them. Default: those of the model's
-    /// folder.
+    /// Tokens that end a reply, as the tokenizer spells them. `None`: those of the model's folder.
     pub stop: Option<Vec<String>>,
-    /// Longest reply, 256; a longer one is read as far as it goes.
+    /// Longest reply, tokens; a longer one is truncated. `None`: 256.
     pub max_new_tokens: Option<usize>,
-    /// Sentences decoded together, at most: 32.
+    /// Most sentences decoded together. `None`: 32.
     pub batch_size: Option<usize>,
-    /// Longest sentence, 512. A longer one is no sentence: it is not shown to the model and has no
-    /// triplets.
+    /// Longest sentence, tokens. A longer one is not decoded and has no triplets. `None`: 512.
     pub max_sentence_tokens: Option<usize>,
-    /// Key/value heads, where an exported graph leaves that dimension open.
+    /// Number of key/value heads. `None`: the exported graph fixes it.
     pub num_kv_heads: Option<usize>,
-    /// Width of a head, where an exported graph leaves that dimension open.
+    /// Width of a head. `None`: the exported graph fixes it.
     pub head_dim: Option<usize>,
 }
 
-/// Bounds of what is decoded, all above 0.
+/// Bounds of decoding, all above 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct DecodeLimits {
     pub(crate) max_new_tokens: usize,
     pub(crate) batch_size: usize,
     pub(crate) max_sentence_tokens: usize,
-    /// A sentence and its reply, behind the prompt.
+    /// Most tokens of a sentence and its reply, without the prompt.
     pub(crate) max_own_tokens: usize,
 }
 
-impl Settings {
+impl ExtractorSettings {
     /// Reads an extractor.toml.
     ///
     /// # Errors
-    /// A file that cannot be read, or settings that are unknown or make no sense.
+    /// Fails if the file cannot be read, or a setting is unknown or invalid.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
         let settings: Self = toml::from_str(&text)
@@ -56,7 +54,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// These settings, and where they are not set, `others`.
+    /// Returns these settings, with those of `others` for the ones that are not set.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         Self {
@@ -71,7 +69,7 @@ impl Settings {
         }
     }
 
-    /// Otherwise (expected, got).
+    /// Returns what was expected and what was found if a setting is invalid.
     fn check(&self) -> std::result::Result<(), (String, String)> {
         if self.stop.as_ref().is_some_and(Vec::is_empty) {
             return Err(("at least one stop token".to_owned(), "stop = []".to_owned()));
@@ -81,18 +79,20 @@ impl Settings {
             ("batch_size", self.batch_size),
             ("max_sentence_tokens", self.max_sentence_tokens),
         ];
-        match sizes.into_iter().find(|(_, size)| *size == Some(0)) {
-            Some((key, _)) => Err((format!("{key} above 0"), "0".to_owned())),
-            None => Ok(()),
+        for (key, size) in sizes {
+            if size == Some(0) {
+                return Err((format!("{key} above 0"), "0".to_owned()));
+            }
         }
+        Ok(())
     }
 
-    /// `room`: positions that the prompt leaves.
-    pub(crate) fn limits(&self, room: usize) -> Limits {
+    /// Returns the bounds, given the number `room` of positions after the prompt.
+    pub(crate) fn limits(&self, room: usize) -> DecodeLimits {
         let max_new_tokens = self.max_new_tokens.unwrap_or(256);
         let max_sentence_tokens = self.max_sentence_tokens.unwrap_or(512).min(room - 1);
         let max_own_tokens = room.min(max_sentence_tokens.saturating_add(max_new_tokens));
-        Limits {
+        DecodeLimits {
             max_new_tokens,
             batch_size: self.batch_size.unwrap_or(32),
             max_sentence_tokens,

@@ -1,5 +1,4 @@
-//! config.json of an NLI model: which of the two families it is, its shape, and what its classes
-//! mean.
+//! config.json of an NLI model: its architecture, sizes and classes.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,16 +10,16 @@ use serde_json::Value as Json;
 use crate::nli::error::invalid_model;
 use crate::nli::{NliError, Result};
 
-/// What config.json says.
+/// The architecture of an NLI model.
 #[derive(Debug)]
 pub(crate) enum Config {
-    /// HHEM-2.1, whose shape is that of its weights.
+    /// HHEM-2.1, whose sizes follow from its weights.
     Hhem,
-    /// DeBERTa-v2 or v3 with a head for sequences.
-    Deberta(Deberta, Labels),
+    /// DeBERTa-v2 or v3 with a head for sequence classification.
+    Deberta(Deberta, ClassLabels),
 }
 
-/// The shape of a DeBERTa.
+/// The sizes of a DeBERTa.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Deberta {
     pub(crate) vocab_size: usize,
@@ -29,24 +28,24 @@ pub(crate) struct Deberta {
     pub(crate) num_hidden_layers: usize,
     pub(crate) num_attention_heads: usize,
     pub(crate) layer_norm_eps: f32,
-    /// Half the rows of the table of relative positions.
+    /// Half the number of rows of the table of relative positions.
     pub(crate) position_buckets: usize,
-    /// From this distance on, all positions are alike.
+    /// Distance from which on all positions share a row.
     #[serde(rename = "max_position_embeddings")]
     pub(crate) max_distance: usize,
 }
 
-/// Which class is which.
+/// The indices of the classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Labels {
+pub(crate) struct ClassLabels {
     pub(crate) count: usize,
     pub(crate) entail: usize,
     pub(crate) neutral: Option<usize>,
     pub(crate) contradict: Option<usize>,
 }
 
-impl Labels {
-    /// HHEM's second class is “consistent”.
+impl ClassLabels {
+    /// Classes of HHEM, the second of which is “consistent”.
     pub(crate) const HHEM: Self = Self { count: 2, entail: 1, neutral: None, contradict: None };
 }
 
@@ -82,9 +81,10 @@ fn unknown(path: &Path, got: &str) -> NliError {
     ))
 }
 
-/// The variations of the family that DeBERTa-v3 has; defaults are those of `transformers`.
+/// Checks that the model is of the variant that DeBERTa-v3 uses. An absent key has the default of
+/// `transformers`.
 fn deberta(json: &Json, path: &Path) -> Result<Deberta> {
-    let check = Check { json, path };
+    let check = ConfigCheck { json, path };
     check.is("relative_attention", &[&Json::from(true)], "true")?;
     check.is("share_att_key", &[&Json::from(true)], "true")?;
     check.is("position_biased_input", &[&Json::from(false)], "false")?;
@@ -123,12 +123,12 @@ fn deberta(json: &Json, path: &Path) -> Result<Deberta> {
     Ok(shape)
 }
 
-struct Check<'a> {
+struct ConfigCheck<'a> {
     json: &'a Json,
     path: &'a Path,
 }
 
-impl Check<'_> {
+impl ConfigCheck<'_> {
     fn is(&self, key: &'static str, known: &[&Json], expected: &'static str) -> Result<()> {
         if known.contains(&&self.json[key]) {
             Ok(())
@@ -142,7 +142,7 @@ impl Check<'_> {
     }
 }
 
-fn labels(json: &Json, path: &Path) -> Result<Labels> {
+fn labels(json: &Json, path: &Path) -> Result<ClassLabels> {
     let named: BTreeMap<String, String> = match &json["id2label"] {
         Json::Null => BTreeMap::new(),
         table => BTreeMap::deserialize(table).map_err(|error| {
@@ -150,20 +150,16 @@ fn labels(json: &Json, path: &Path) -> Result<Labels> {
         })?,
     };
     let count = named.len();
-    let class = |name: &str| {
-        let found = named.iter().find(|(_, label)| label.eq_ignore_ascii_case(name));
-        found.and_then(|(id, _)| id.parse().ok()).filter(|id: &usize| *id < count)
-    };
-    match class("entailment") {
-        Some(entail) => Ok(Labels {
+    match class(&named, "entailment") {
+        Some(entail) => Ok(ClassLabels {
             count,
             entail,
-            neutral: class("neutral"),
-            contradict: class("contradiction"),
+            neutral: class(&named, "neutral"),
+            contradict: class(&named, "contradiction"),
         }),
         None => {
-            let got = named.into_values().collect::<Vec<_>>().join(", ");
-            let got = if got.is_empty() { "nothing".to_owned() } else { got };
+            let names: Vec<String> = named.into_values().collect();
+            let got = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
             Err(invalid_model(format!(
                 "{}: id2label names {got}; it has to name `entailment`, and may name `neutral` and \
                  `contradiction`",
@@ -171,4 +167,10 @@ fn labels(json: &Json, path: &Path) -> Result<Labels> {
             )))
         }
     }
+}
+
+/// Returns the index of the class of this name.
+fn class(named: &BTreeMap<String, String>, name: &str) -> Option<usize> {
+    let (id, _) = named.iter().find(|(_, label)| label.eq_ignore_ascii_case(name))?;
+    id.parse().ok().filter(|id| *id < named.len())
 }

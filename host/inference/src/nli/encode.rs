@@ -1,4 +1,4 @@
-//! A pair ─▶ tokens, as the published code of each model makes them.
+//! The tokens of a pair, the same as those of each model's published code.
 
 use std::ops::Range;
 
@@ -8,75 +8,80 @@ use tokenizers::{Tokenizer, TruncationParams};
 
 use crate::nli::{NliError, Result};
 
-/// How HHEM is asked: `prompt` of its configuration_hhem_v2.py.
+/// First part of HHEM's prompt, from `prompt` of its configuration_hhem_v2.py.
 const BEFORE: &str = "<pad> Determine if the hypothesis is true given the premise?\n\nPremise: ";
+/// Text between premise and hypothesis in the same prompt.
 const BETWEEN: &str = "\n\nHypothesis: ";
 
-/// Room for texts beside what stands around them, at least.
-const LEAST_ROOM: usize = 16;
+/// Fewest tokens that must remain for the two texts.
+const MIN_TEXT_TOKENS: usize = 16;
 
-/// Where a model's two texts go.
+/// The form in which a model reads two texts.
 #[derive(Debug)]
-enum Form {
-    /// One text, a prompt around both.
+enum InputForm {
+    /// One text: a prompt that contains both.
     Prompt,
-    /// Two texts, between the tokenizer's special tokens.
+    /// Two texts, which the tokenizer joins with special tokens.
     Pair,
 }
 
-/// Makes tokens of pairs, at most so many.
+/// Encodes pairs as at most `max_tokens` tokens.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     tokenizer: Tokenizer,
-    form: Form,
+    form: InputForm,
     max_tokens: usize,
 }
 
-/// A pair's tokens.
+/// The tokens of a pair.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     pub(crate) ids: Vec<u32>,
-    /// Whether something was left out.
+    /// True if tokens were removed.
     pub(crate) is_cut: bool,
 }
 
 impl Encoder {
-    /// For HHEM.
+    /// Returns an encoder for HHEM, which reads a prompt.
     pub(crate) fn prompt(tokenizer: Tokenizer, max_tokens: usize) -> Result<Self> {
-        Self::new(tokenizer, Form::Prompt, max_tokens)
+        Self::new(tokenizer, InputForm::Prompt, max_tokens)
     }
 
-    /// For a model that was trained on pairs.
+    /// Returns an encoder for a model that was trained on pairs of texts.
     pub(crate) fn pair(tokenizer: Tokenizer, max_tokens: usize) -> Result<Self> {
-        Self::new(tokenizer, Form::Pair, max_tokens)
+        Self::new(tokenizer, InputForm::Pair, max_tokens)
     }
 
-    fn new(mut tokenizer: Tokenizer, form: Form, max_tokens: usize) -> Result<Self> {
-        let failed = |error| refused("", &error);
-        // tokenizer.json may hold the settings of whoever saved it.
-        tokenizer.with_padding(None).with_truncation(None).map_err(failed)?;
-        let nothing = NliPair { premise: String::new(), hypothesis: String::new() };
-        let around = match form {
-            Form::Prompt => tokenizer.encode(prompt(&nothing), true),
-            Form::Pair => tokenizer.encode(("", ""), true),
+    fn new(mut tokenizer: Tokenizer, form: InputForm, max_tokens: usize) -> Result<Self> {
+        // tokenizer.json may have the padding and truncation that it was last used with.
+        tokenizer
+            .with_padding(None)
+            .with_truncation(None)
+            .map_err(|error| encoding_error("", &error))?;
+        let empty = NliPair { premise: String::new(), hypothesis: String::new() };
+        let frame = match form {
+            InputForm::Prompt => tokenizer.encode(prompt(&empty), true),
+            InputForm::Pair => tokenizer.encode(("", ""), true),
         };
-        let overhead = around.map_err(failed)?.len();
-        if max_tokens < overhead + LEAST_ROOM {
+        let overhead = frame.map_err(|error| encoding_error("", &error))?.len();
+        if max_tokens < overhead + MIN_TEXT_TOKENS {
             return Err(PretrainedError::InvalidInput(format!(
-                "verify.nli.max_tokens is {max_tokens}, and {overhead} tokens stand around every \
-                 pair of texts; raise it"
+                "verify.nli.max_tokens is {max_tokens}, and {overhead} tokens are needed around \
+                 every pair of texts; raise it"
             ))
             .into());
         }
-        if let Form::Pair = form {
+        if let InputForm::Pair = form {
             let longest_first =
                 TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
-            tokenizer.with_truncation(Some(longest_first)).map_err(failed)?;
+            tokenizer
+                .with_truncation(Some(longest_first))
+                .map_err(|error| encoding_error("", &error))?;
         }
         Ok(Self { tokenizer, form, max_tokens })
     }
 
-    /// One more than the highest id.
+    /// Returns one more than the highest token id.
     pub(crate) fn vocab_size(&self) -> usize {
         self.tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1)
     }
@@ -87,23 +92,23 @@ impl Encoder {
 
     pub(crate) fn encode(&self, pair: &NliPair) -> Result<Encoded> {
         match self.form {
-            Form::Pair => {
+            InputForm::Pair => {
                 let texts = (pair.premise.as_str(), pair.hypothesis.as_str());
                 let encoding = self
                     .tokenizer
                     .encode(texts, true)
-                    .map_err(|error| refused(&pair.premise, &error))?;
+                    .map_err(|error| encoding_error(&pair.premise, &error))?;
                 Ok(Encoded {
                     is_cut: !encoding.get_overflowing().is_empty(),
                     ids: encoding.get_ids().to_vec(),
                 })
             }
-            Form::Prompt => {
+            InputForm::Prompt => {
                 let text = prompt(pair);
                 let encoding = self
                     .tokenizer
                     .encode(text.as_str(), true)
-                    .map_err(|error| refused(&text, &error))?;
+                    .map_err(|error| encoding_error(&text, &error))?;
                 let is_cut = encoding.len() > self.max_tokens;
                 let ids = encoding.get_ids();
                 if !is_cut {
@@ -113,12 +118,14 @@ impl Encoder {
                 let hypothesis = text.len() - pair.hypothesis.len()..text.len();
                 let [premise, hypothesis] =
                     [premise, hypothesis].map(|part| tokens_of(encoding.get_offsets(), &part));
-                let gone = left_out(premise, hypothesis, ids.len() - self.max_tokens);
-                let kept = ids
-                    .iter()
-                    .enumerate()
-                    .filter(|(n, _)| !gone.iter().any(|gone| gone.contains(n)));
-                Ok(Encoded { ids: kept.map(|(_, &id)| id).collect(), is_cut })
+                let removed = removed_tokens(premise, hypothesis, ids.len() - self.max_tokens);
+                let mut remaining = Vec::with_capacity(self.max_tokens);
+                for (n, &id) in ids.iter().enumerate() {
+                    if !removed.iter().any(|range| range.contains(&n)) {
+                        remaining.push(id);
+                    }
+                }
+                Ok(Encoded { ids: remaining, is_cut })
             }
         }
     }
@@ -128,8 +135,8 @@ fn prompt(NliPair { premise, hypothesis }: &NliPair) -> String {
     format!("{BEFORE}{premise}{BETWEEN}{hypothesis}")
 }
 
-/// The tokens with a character of this part of the text; a token may begin with the space before
-/// it.
+/// Returns the range of tokens that overlap a part of the text. A token may begin with the space
+/// before the part.
 fn tokens_of(offsets: &[(usize, usize)], part: &Range<usize>) -> Range<usize> {
     let overlaps =
         |&(start, end): &(usize, usize)| start < end && start < part.end && part.start < end;
@@ -139,17 +146,22 @@ fn tokens_of(offsets: &[(usize, usize)], part: &Range<usize>) -> Range<usize> {
     }
 }
 
-/// `excess` tokens from the ends of two texts, always of the one that is longer, as tokenizers cut
-/// pairs.
-fn left_out(first: Range<usize>, second: Range<usize>, excess: usize) -> [Range<usize>; 2] {
-    let (mut one, mut two) = (first.len(), second.len());
+/// Returns the tokens to remove from the ends of two texts, `excess` in all. They are taken from the
+/// longer text one by one, the way in which tokenizers truncate pairs.
+fn removed_tokens(first: Range<usize>, second: Range<usize>, excess: usize) -> [Range<usize>; 2] {
+    let mut first_length = first.len();
+    let mut second_length = second.len();
     for _ in 0..excess {
-        if one > two { one -= 1 } else { two = two.saturating_sub(1) }
+        if first_length > second_length {
+            first_length -= 1;
+        } else {
+            second_length = second_length.saturating_sub(1);
+        }
     }
-    [first.start + one..first.end, second.start + two..second.end]
+    [first.start + first_length..first.end, second.start + second_length..second.end]
 }
 
-fn refused(text: &str, error: &tokenizers::Error) -> NliError {
+fn encoding_error(text: &str, error: &tokenizers::Error) -> NliError {
     let text: String = text.chars().take(200).collect();
     PretrainedError::InvalidInput(format!("the tokenizer cannot encode {text:?}: {error}")).into()
 }
@@ -171,9 +183,10 @@ mod tests {
                 .unwrap()
         };
         let empty = encode(0, 0);
-        let (frame, moon) = (empty.ids.len(), encode(0, 1).ids[empty.ids.len() - 1]);
+        let frame = empty.ids.len();
+        let moon = encode(0, 1).ids[frame - 1];
         assert!(!empty.is_cut && encode(3, 2).ids.len() == frame + 5);
-        for (premise, hypothesis, kept) in
+        for (premise, hypothesis, remaining) in
             [(500, 5, 5), (5, 500, 195 - frame), (500, 500, (200 - frame) / 2)]
         {
             let Encoded { ids, is_cut } = encode(premise, hypothesis);
@@ -183,7 +196,7 @@ mod tests {
             );
             assert_eq!(
                 ids[..199].iter().rev().take_while(|id| **id == moon).count(),
-                kept,
+                remaining,
                 "{premise} {hypothesis}"
             );
         }
@@ -191,8 +204,8 @@ mod tests {
 
     #[test]
     fn longer_text_is_truncated_first() {
-        assert_eq!(left_out(10..30, 40..45, 7), [23..30, 45..45]);
-        assert_eq!(left_out(10..14, 20..26, 5), [13..14, 22..26]);
-        assert_eq!(left_out(10..11, 20..21, 9), [10..11, 20..21]);
+        assert_eq!(removed_tokens(10..30, 40..45, 7), [23..30, 45..45]);
+        assert_eq!(removed_tokens(10..14, 20..26, 5), [13..14, 22..26]);
+        assert_eq!(removed_tokens(10..11, 20..21, 9), [10..11, 20..21]);
     }
 }

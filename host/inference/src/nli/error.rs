@@ -1,14 +1,14 @@
-//! Errors with what the reader needs to mend them.
+//! Errors of natural language inference.
 
 use crate::onnx::{OnnxError, RunError};
 use corver_core::InvalidSetting;
 use corver_pretrained::PretrainedError;
 
-/// Errors of natural language inference.
+/// A failure to open or run an NLI model.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NliError {
-    /// A setting with a value that makes no sense.
+    /// A setting with an invalid value.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
     /// A model's folder, or a text, that cannot be used.
@@ -17,24 +17,25 @@ pub enum NliError {
     /// ONNX Runtime or a graph that cannot be used.
     #[error(transparent)]
     Onnx(#[from] OnnxError),
-    /// A run of the graph that failed.
+    /// A failed run of the graph. If memory is short, fewer tokens may succeed.
     #[error(
-        "ONNX Runtime failed on {rows} pairs of {columns} tokens: {source}. Where memory is short, lower verify.nli.max_batch_tokens"
+        "ONNX Runtime failed on {rows} pairs of {columns} tokens: {source}. Where memory is short, \
+         lower verify.nli.max_batch_tokens"
     )]
     Run {
         /// Number of pairs of the batch.
         rows: usize,
-        /// Number of tokens of each, padding included.
+        /// Number of tokens per pair, padding included.
         columns: usize,
         /// Reason of ONNX Runtime.
         source: RunError,
     },
-    /// A score that is no number.
+    /// Logits that are NaN or infinite.
     #[error("the NLI model's scores are not finite: its weights are damaged")]
     NotFinite,
 }
 
-/// Shorthand of this crate.
+/// A result with an [`NliError`].
 pub type Result<T> = std::result::Result<T, NliError>;
 
 /// Returns the error of a model's folder that cannot be used.

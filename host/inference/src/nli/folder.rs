@@ -1,4 +1,4 @@
-//! A model's folder: its files ─▶ what is needed to answer.
+//! Opening a model's folder: tokenizer, classes and session.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,26 +6,28 @@ use std::path::{Path, PathBuf};
 use crate::onnx::{Device, RuntimeLibrary, Session, TensorElementType, session};
 use corver_pretrained::{PretrainedError, read_tokenizer, read_weights};
 
-use crate::nli::config::{Config, Labels};
+use crate::nli::config::{ClassLabels, Config};
 use crate::nli::encode::Encoder;
 use crate::nli::error::invalid_model;
-use crate::nli::graph::{self, T5};
+use crate::nli::graph::{self, T5Shape};
 use crate::nli::{NliError, NliSettings, Result};
 
-/// `model_max_length` of DeBERTa's tokenizer.
-const MOST_OF_DEBERTA: usize = 512;
-/// HHEM's published code has no bound; attention over more than this takes gigabytes.
-const MOST_OF_HHEM: usize = 4096;
+/// Longest pair for a DeBERTa, tokens: `model_max_length` of its tokenizer.
+const DEBERTA_MAX_TOKENS: usize = 512;
+/// Longest pair for HHEM, tokens. Its published code has no bound, but attention over more tokens
+/// takes gigabytes.
+const HHEM_MAX_TOKENS: usize = 4096;
 
-/// Tokens that are run together, on a processor and on a GPU.
-const BATCH_OF_CPU: usize = 1024;
-const BATCH_OF_GPU: usize = 16_384;
+/// Tokens of a batch on the processor, padding included: larger batches do not fit its caches.
+const CPU_BATCH_TOKENS: usize = 1024;
+/// Tokens of a batch on a GPU, padding included.
+const GPU_BATCH_TOKENS: usize = 16_384;
 
-/// A folder that has been read, and its model loaded.
-pub(crate) struct Opened {
+/// A loaded model with its tokenizer.
+pub(crate) struct LoadedNli {
     pub(crate) session: Session,
     pub(crate) encoder: Encoder,
-    pub(crate) labels: Labels,
+    pub(crate) labels: ClassLabels,
     pub(crate) max_batch_tokens: usize,
 }
 
@@ -33,7 +35,7 @@ pub(crate) fn open(
     folder: &Path,
     settings: &NliSettings,
     runtime: &RuntimeLibrary,
-) -> Result<Opened> {
+) -> Result<LoadedNli> {
     if let Some(problem) = corver_settings::check("verify.nli", settings).into_iter().next() {
         return Err(problem.into());
     }
@@ -42,24 +44,24 @@ pub(crate) fn open(
         return Err(no_model(folder));
     }
     let config = Config::read(&path)?;
-    let form = Form::of(folder)?;
+    let source = ModelSource::find(folder)?;
     let (encoder, labels) = encoder(folder, &config, settings.max_tokens)?;
     let gpu = crate::onnx::gpu(settings.device, runtime)?;
-    let session = match form {
-        Form::Graph(graph) => {
+    let session = match source {
+        ModelSource::Graph(graph) => {
             let session = session::open(&graph, gpu, runtime)?;
             check_graph(&session, labels.count, &graph)?;
             session
         }
-        Form::Weights => {
-            let most = encoder.max_tokens();
+        ModelSource::Weights => {
+            let max_tokens = encoder.max_tokens();
             let (graph, vocab_size) = match &config {
                 Config::Hhem => {
                     let shape = shape_of_weights(folder)?;
-                    (graph::t5(shape, labels.count, most), shape.vocab_size)
+                    (graph::t5(shape, labels.count, max_tokens), shape.vocab_size)
                 }
                 Config::Deberta(shape, _) => {
-                    (graph::deberta(shape, labels.count, most), shape.vocab_size)
+                    (graph::deberta(shape, labels.count, max_tokens), shape.vocab_size)
                 }
             };
             if encoder.vocab_size() > vocab_size {
@@ -73,42 +75,47 @@ pub(crate) fn open(
         }
     };
     tracing::info!(device = %gpu.map_or(Device::Cpu, Device::Cuda), "the NLI model is loaded");
-    let fitting = if gpu.is_some() { BATCH_OF_GPU } else { BATCH_OF_CPU };
-    Ok(Opened {
+    let default = if gpu.is_some() { GPU_BATCH_TOKENS } else { CPU_BATCH_TOKENS };
+    Ok(LoadedNli {
         session,
         encoder,
         labels,
-        max_batch_tokens: settings.max_batch_tokens.unwrap_or(fitting),
+        max_batch_tokens: settings.max_batch_tokens.unwrap_or(default),
     })
 }
 
-/// Where the model's arithmetic comes from.
-enum Form {
-    /// A graph that somebody exported.
+/// The source of the model's graph.
+enum ModelSource {
+    /// An exported graph, which contains the weights.
     Graph(PathBuf),
-    /// Weights alone; the graph is written here.
+    /// Weights alone, for which this crate writes the graph.
     Weights,
 }
 
-impl Form {
-    /// A graph beside config.json was put there to be used. One in onnx/ comes with every download,
-    /// and the one written here is faster.
-    fn of(folder: &Path) -> Result<Self> {
-        let [beside, below] = ["model.onnx", "onnx/model.onnx"].map(|name| folder.join(name));
+impl ModelSource {
+    /// Finds the source. The user has put a graph next to config.json in order to use it. One in
+    /// onnx/ is part of some downloads, and slower than the one that this crate writes.
+    fn find(folder: &Path) -> Result<Self> {
+        let own_graph = folder.join("model.onnx");
+        let downloaded_graph = folder.join("onnx/model.onnx");
         let weights = ["model.safetensors", "model.safetensors.index.json"];
-        if beside.exists() {
-            Ok(Self::Graph(beside))
+        if own_graph.exists() {
+            Ok(Self::Graph(own_graph))
         } else if weights.iter().any(|name| folder.join(name).exists()) {
             Ok(Self::Weights)
-        } else if below.exists() {
-            Ok(Self::Graph(below))
+        } else if downloaded_graph.exists() {
+            Ok(Self::Graph(downloaded_graph))
         } else {
             Err(no_model(folder))
         }
     }
 }
 
-fn encoder(folder: &Path, config: &Config, max_tokens: Option<usize>) -> Result<(Encoder, Labels)> {
+fn encoder(
+    folder: &Path,
+    config: &Config,
+    max_tokens: Option<usize>,
+) -> Result<(Encoder, ClassLabels)> {
     let path = folder.join("tokenizer.json");
     match config {
         // The published folder of HHEM has no tokenizer.
@@ -118,23 +125,23 @@ fn encoder(folder: &Path, config: &Config, max_tokens: Option<usize>) -> Result<
             path.display()
         ))),
         Config::Hhem => Ok((
-            Encoder::prompt(read_tokenizer(&path)?, max_tokens.unwrap_or(MOST_OF_HHEM))?,
-            Labels::HHEM,
+            Encoder::prompt(read_tokenizer(&path)?, max_tokens.unwrap_or(HHEM_MAX_TOKENS))?,
+            ClassLabels::HHEM,
         )),
         Config::Deberta(_, labels) => Ok((
-            Encoder::pair(read_tokenizer(&path)?, max_tokens.unwrap_or(MOST_OF_DEBERTA))?,
+            Encoder::pair(read_tokenizer(&path)?, max_tokens.unwrap_or(DEBERTA_MAX_TOKENS))?,
             *labels,
         )),
     }
 }
 
-fn shape_of_weights(folder: &Path) -> Result<T5> {
+fn shape_of_weights(folder: &Path) -> Result<T5Shape> {
     let mut shapes = BTreeMap::new();
     read_weights(folder, |_, file| {
         shapes.extend(file.iter().map(|(name, view)| (name.to_owned(), view.shape().to_vec())));
         Ok::<_, PretrainedError>(())
     })?;
-    T5::of(&shapes).map_err(|name| {
+    T5Shape::from_weights(&shapes).map_err(|name| {
         let got = shapes
             .get(&name)
             .map_or("no such weight".to_owned(), |shape| format!("shape {shape:?}"));
@@ -142,37 +149,36 @@ fn shape_of_weights(folder: &Path) -> Result<T5> {
     })
 }
 
-/// What Optimum exports: `input_ids` and `attention_mask` `[B, N]`, `logits` `[B, C]`, or `[B, N,
-/// C]` of every token.
+/// Checks that a graph is as Optimum exports it: inputs `input_ids` and `attention_mask` `[B, N]`,
+/// output `logits` `[B, C]`, or `[B, N, C]` for all tokens.
 fn check_graph(session: &Session, classes: usize, path: &Path) -> Result<()> {
-    let wrong = |expected: &str, got: String| malformed(path, expected.to_owned(), got);
     let mut names: Vec<&str> = session.inputs().iter().map(|input| input.name()).collect();
     names.sort_unstable();
     if names != ["attention_mask", "input_ids"] {
-        return Err(wrong("inputs input_ids and attention_mask alone", names.join(", ")));
+        return Err(malformed(path, "inputs input_ids and attention_mask alone", names.join(", ")));
     }
     if let Some(input) =
         session.inputs().iter().find(|i| i.dtype().tensor_type() != Some(TensorElementType::Int64))
     {
-        return Err(wrong("64-bit integers as inputs", input.dtype().to_string()));
+        return Err(malformed(path, "64-bit integers as inputs", input.dtype().to_string()));
     }
     let Some(logits) = session.outputs().iter().find(|output| output.name() == "logits") else {
         let outputs: Vec<&str> = session.outputs().iter().map(|output| output.name()).collect();
-        return Err(wrong("an output logits", outputs.join(", ")));
+        return Err(malformed(path, "an output logits", outputs.join(", ")));
     };
     let shape = logits.dtype().tensor_shape().map(|shape| shape.to_vec()).unwrap_or_default();
-    let fits = |last: i64| last < 0 || last == classes as i64;
     match shape.as_slice() {
-        [_, last] | [_, _, last] if fits(*last) => Ok(()),
-        _ => Err(wrong(
-            &format!("logits of {classes} classes for a pair or for its tokens"),
+        [_, last] | [_, _, last] if *last < 0 || *last == classes as i64 => Ok(()),
+        _ => Err(malformed(
+            path,
+            format!("logits of {classes} classes for a pair or for its tokens"),
             format!("{shape:?}"),
         )),
     }
 }
 
-fn malformed(path: &Path, expected: String, got: String) -> NliError {
-    PretrainedError::malformed(path, expected, got).into()
+fn malformed(path: &Path, expected: impl Into<String>, got: String) -> NliError {
+    PretrainedError::malformed(path, expected.into(), got).into()
 }
 
 fn no_model(folder: &Path) -> NliError {

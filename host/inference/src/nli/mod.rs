@@ -1,13 +1,12 @@
-//! Natural language inference: does a hypothesis follow from a premise? Answers
-//! [`corver_core::NliModel`] with one of two published models, read from the folder that Hugging
-//! Face hands out.
+//! Natural language inference: [`Nli`] is a [`corver_core::NliModel`] over one of two published
+//! models, in the folder that Hugging Face publishes.
 //!
 //! ```text
-//! config               what config.json says
-//! folder               a folder ─▶ tokenizer, labels, and a graph that is loaded
-//! graph                writes that graph: the encoders of T5 and DeBERTa-v2
+//! config               config.json ─▶ architecture and classes
+//! folder               a folder ─▶ tokenizer, classes and session
+//! graph                writes the graphs: the encoders of T5 and DeBERTa-v2
 //! encode               a pair ─▶ tokens
-//! nli                  pairs ─▶ batches of about one length ─▶ answers
+//! model                pairs ─▶ batches of similar length ─▶ probabilities
 //! ```
 
 mod config;

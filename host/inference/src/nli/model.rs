@@ -1,4 +1,4 @@
-//! Pairs of texts ─▶ what the second is to the first.
+//! Probabilities of pairs of texts.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -8,34 +8,34 @@ use std::path::Path;
 use crate::onnx::{DynValue, RunResult, RuntimeLibrary, Tensor, session, tensor};
 use corver_core::{BoxError, Entailment, NliModel, NliPair};
 
-use crate::nli::config::Labels;
+use crate::nli::config::ClassLabels;
 use crate::nli::encode::Encoded;
-use crate::nli::folder::{self, Opened};
+use crate::nli::folder::{self, LoadedNli};
 use crate::nli::{NliError, NliSettings, Result};
 
-/// A model for natural language inference, ready to answer.
+/// A model for natural language inference.
 ///
-/// An answer does not depend on the pairs that are computed beside it, but for rounding.
+/// An answer does not depend on the other pairs of its batch, except for rounding.
 pub struct Nli {
-    opened: Opened,
+    model: LoadedNli,
     batch_size: usize,
 }
 
 impl Nli {
-    /// Opens the folder of HHEM-2.1 or of a DeBERTa-v3; `settings.model` is not looked at.
+    /// Opens the folder of HHEM-2.1 or of a DeBERTa-v3. `settings.model` is ignored.
     ///
     /// # Errors
-    /// A folder that is incomplete, does not fit together or holds another model; a device or
-    /// library that cannot be used.
+    /// Fails if the folder is incomplete, inconsistent or has another model, or the device or
+    /// library cannot be used.
     pub fn open(folder: &Path, settings: &NliSettings, runtime: &RuntimeLibrary) -> Result<Self> {
-        let opened = folder::open(folder, settings, runtime)?;
-        Ok(Self { opened, batch_size: settings.batch_size })
+        let model = folder::open(folder, settings, runtime)?;
+        Ok(Self { model, batch_size: settings.batch_size })
     }
 
-    /// One answer per pair, in order. Equal pairs are computed once.
+    /// Returns the answer to each pair, in order. Equal pairs are computed once.
     ///
     /// # Errors
-    /// Where the tokenizer refuses a text or the graph fails.
+    /// Fails if the tokenizer cannot encode a text, or the graph fails.
     pub fn answers(&mut self, pairs: &[NliPair]) -> Result<Vec<Entailment>> {
         let mut numbers = HashMap::new();
         let mut rows: Vec<(usize, Encoded)> = Vec::new();
@@ -44,7 +44,7 @@ impl Nli {
             let next = numbers.len();
             let number = *numbers.entry(pair).or_insert(next);
             if number == next {
-                rows.push((number, self.opened.encoder.encode(pair)?));
+                rows.push((number, self.model.encoder.encode(pair)?));
             }
             number_of.push(number);
         }
@@ -56,11 +56,11 @@ impl Nli {
                 "pairs are longer than verify.nli.max_tokens and were cut"
             );
         }
-        // The longest first: where memory is short, it shows at once.
+        // Longest first: if memory is short, the first batch fails.
         rows.sort_by_key(|(_, row)| Reverse(row.ids.len()));
         let lengths: Vec<usize> = rows.iter().map(|(_, row)| row.ids.len()).collect();
         let mut answers = HashMap::with_capacity(rows.len());
-        for batch in batches(&lengths, self.batch_size, self.opened.max_batch_tokens) {
+        for batch in batches(&lengths, self.batch_size, self.model.max_batch_tokens) {
             let rows = &rows[batch];
             let ids: Vec<&[u32]> = rows.iter().map(|(_, row)| row.ids.as_slice()).collect();
             for ((number, _), answer) in rows.iter().zip(self.run(&ids)?) {
@@ -72,7 +72,7 @@ impl Nli {
 
     fn run(&mut self, rows: &[&[u32]]) -> Result<Vec<Entailment>> {
         let columns = rows.iter().map(|ids| ids.len()).max().unwrap_or(0);
-        let labels = self.opened.labels;
+        let labels = self.model.labels;
         let logits = self
             .logits(rows, columns)
             .and_then(|logits| tensor::first_of_rows(&logits))
@@ -83,21 +83,23 @@ impl Nli {
             .collect()
     }
 
-    /// `[B, C]` or `[B, N, C]`, of rows that are padded on the right.
+    /// Returns the logits, `[B, C]` or `[B, N, C]`, of rows that are padded on the right.
     fn logits(&mut self, rows: &[&[u32]], columns: usize) -> RunResult<DynValue> {
         let shape = [rows.len(), columns];
-        let padded = |ids: &[u32]| {
-            let padding = std::iter::repeat_n(0, columns - ids.len());
-            ids.iter().map(|&id| i64::from(id)).chain(padding).collect::<Vec<_>>()
-        };
-        let ids: Vec<i64> = rows.iter().flat_map(|ids| padded(ids)).collect();
-        let mask: Vec<i64> =
-            rows.iter().flat_map(|row| (0..columns).map(|n| i64::from(n < row.len()))).collect();
-        let mut binding = self.opened.session.create_binding()?;
+        let mut ids = Vec::with_capacity(rows.len() * columns);
+        let mut mask = Vec::with_capacity(rows.len() * columns);
+        for row in rows {
+            let padding = columns - row.len();
+            ids.extend(row.iter().map(|&id| i64::from(id)));
+            ids.extend(std::iter::repeat_n(0, padding));
+            mask.extend(std::iter::repeat_n(1_i64, row.len()));
+            mask.extend(std::iter::repeat_n(0, padding));
+        }
+        let mut binding = self.model.session.create_binding()?;
         binding.bind_input("input_ids", &Tensor::from_array((shape, ids))?)?;
         binding.bind_input("attention_mask", &Tensor::from_array((shape, mask))?)?;
-        binding.bind_output_to_device("logits", &session::home(None)?)?;
-        let mut outputs = self.opened.session.run_binding(&binding)?;
+        binding.bind_output_to_device("logits", &session::output_memory(None)?)?;
+        let mut outputs = self.model.session.run_binding(&binding)?;
         Ok(outputs.remove("logits").expect("it was bound by this name"))
     }
 }
@@ -108,23 +110,21 @@ impl NliModel for Nli {
     }
 }
 
-impl Labels {
-    /// Softmax; `None` where it is no number.
+impl ClassLabels {
+    /// Returns the softmax of the logits by class. `None`: it is not finite.
     fn answer(&self, logits: &[f32]) -> Option<Entailment> {
         let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let weights: Vec<f32> = logits.iter().map(|logit| (logit - largest).exp()).collect();
         let sum: f32 = weights.iter().sum();
-        let class = |n: usize| weights[n] / sum;
-        let answer = Entailment {
-            entail: class(self.entail),
-            neutral: self.neutral.map(class),
-            contradict: self.contradict.map(class),
-        };
-        sum.is_finite().then_some(answer)
+        sum.is_finite().then(|| Entailment {
+            entail: weights[self.entail] / sum,
+            neutral: self.neutral.map(|class| weights[class] / sum),
+            contradict: self.contradict.map(|class| weights[class] / sum),
+        })
     }
 }
 
-/// Ranges of `lengths`, which fall: rows that are run together.
+/// Returns the ranges of rows that are run together. `lengths` descend.
 fn batches(lengths: &[usize], batch_size: usize, max_batch_tokens: usize) -> Vec<Range<usize>> {
     let mut batches = Vec::new();
     let mut start = 0;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn answers_are_probabilities_by_label() {
-        let labels = Labels { count: 3, entail: 2, neutral: Some(0), contradict: Some(1) };
+        let labels = ClassLabels { count: 3, entail: 2, neutral: Some(0), contradict: Some(1) };
         let answer = labels.answer(&[0.0, 2f32.ln(), 5f32.ln()]).unwrap();
         let Entailment { entail, neutral: Some(neutral), contradict: Some(contradict) } = answer
         else {

@@ -1,13 +1,13 @@
-//! The device of a graph.
+//! The device that computes a graph.
 
 use corver_settings::Device;
 
 use crate::onnx::{OnnxError, Result, RuntimeLibrary, session};
 
-/// Returns the number of the GPU that computes; `None` for the processor.
+/// Returns the number of the GPU that computes. `None`: the processor.
 ///
 /// # Errors
-/// If a GPU is named that ONNX Runtime cannot use.
+/// Fails if ONNX Runtime cannot be loaded. A named GPU is checked when a session is opened.
 pub fn gpu(device: Device, runtime: &RuntimeLibrary) -> Result<Option<u16>> {
     match device {
         Device::Cpu => Ok(None),

@@ -1,23 +1,24 @@
-//! Errors with what the reader needs to mend them.
+//! Errors of ONNX Runtime.
 
 use std::path::PathBuf;
 
 use corver_pretrained::PretrainedError;
 
-/// Errors of ONNX Runtime and of what it is given.
+/// A failure to load ONNX Runtime, a graph or its weights.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnnxError {
-    /// A shared library of ONNX Runtime that is nowhere, cannot be used, or is not the one that is
+    /// A shared library that cannot be found or used, or is not the one that the process has
     /// loaded.
     #[error("{0}")]
     Runtime(String),
     /// A GPU that this ONNX Runtime or machine does not have.
     #[error(
-        "device `{device}` is not available to ONNX Runtime: {reason}. Use an ONNX Runtime built for CUDA (set ORT_DYLIB_PATH), or the device cpu"
+        "device `{device}` is not available to ONNX Runtime: {reason}. Use an ONNX Runtime built \
+         for CUDA (set ORT_DYLIB_PATH), or the device cpu"
     )]
     NoCuda {
-        /// Device as asked.
+        /// Device as configured: `cuda:0`, …
         device: String,
         /// Reason of ONNX Runtime.
         reason: String,
@@ -25,20 +26,20 @@ pub enum OnnxError {
     /// A model's folder that cannot be used.
     #[error(transparent)]
     Pretrained(#[from] PretrainedError),
-    /// A graph that ONNX Runtime refuses.
+    /// A graph that ONNX Runtime rejects.
     #[error("{path}: ONNX Runtime cannot load this graph: {source}")]
     Load {
-        /// Path of the graph, or of the folder that it was written for.
+        /// Path of the graph, or of the model's folder if this crate has written the graph.
         path: PathBuf,
         /// Reason of ONNX Runtime.
         source: ort::Error,
     },
 }
 
-/// Shorthand of this crate.
+/// A result with an [`OnnxError`].
 pub type Result<T> = std::result::Result<T, OnnxError>;
 
-/// Whether a run failed for want of memory: a smaller one may do.
+/// True if a run failed because memory was short. A smaller run may succeed.
 #[must_use]
 pub fn is_out_of_memory(error: &ort::Error) -> bool {
     let reason = error.to_string().to_lowercase();

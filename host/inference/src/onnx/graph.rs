@@ -1,5 +1,4 @@
-//! Writes an ONNX graph node by node. ONNX Runtime's own operators may be used beside those of the
-//! standard.
+//! A builder of ONNX graphs, from the operators of the standard and those of ONNX Runtime.
 
 use half::bf16;
 use ort::value::TensorElementType;
@@ -12,11 +11,11 @@ use crate::onnx::proto::{
     ValueInfoProto,
 };
 
-/// The operators are those of this version of the standard.
+/// Version of the standard that defines the operators.
 const OPSET: i64 = 17;
-/// The file format that goes with it.
+/// Version of the file format for that standard.
 const IR_VERSION: i64 = 8;
-/// ONNX Runtime's own operators.
+/// Domain of ONNX Runtime's own operators.
 const MICROSOFT: &str = "com.microsoft";
 
 /// The name of a tensor in the graph.
@@ -24,7 +23,7 @@ const MICROSOFT: &str = "com.microsoft";
 pub struct Value(String);
 
 impl Value {
-    /// In the place of an input that an operator can do without.
+    /// Returns the placeholder of an optional input that is absent.
     #[must_use]
     pub fn none() -> Self {
         Self(String::new())
@@ -34,9 +33,9 @@ impl Value {
 /// The floating-point type that a graph computes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Float {
-    /// On a CPU.
+    /// Single precision, for the CPU.
     F32,
-    /// On a GPU.
+    /// Brain floating point, for a GPU.
     Bf16,
 }
 
@@ -48,7 +47,7 @@ impl Float {
         }
     }
 
-    /// As tensors have it.
+    /// Returns the corresponding element type of tensors.
     #[must_use]
     pub fn element_type(self) -> TensorElementType {
         match self {
@@ -65,91 +64,91 @@ impl Float {
     }
 }
 
-/// A tensor that the graph does not hold: whoever loads it gives it to ONNX Runtime.
+/// A weight that is not in the file: the session passes it to ONNX Runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Outside {
+pub(crate) struct ExternalWeight {
     pub(crate) name: String,
     pub(crate) shape: Vec<usize>,
 }
 
-/// A graph that is complete.
+/// A complete graph, ready to be loaded.
 #[derive(Debug)]
-pub struct Written {
-    /// The content of an `.onnx` file.
+pub struct CompletedGraph {
+    /// Content of an `.onnx` file.
     pub(crate) bytes: Vec<u8>,
-    pub(crate) outside: Vec<Outside>,
+    pub(crate) external_weights: Vec<ExternalWeight>,
     pub(crate) float: Float,
 }
 
-/// A setting of an operator.
+/// An attribute of an operator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attribute(AttributeProto);
 
-/// A dimension of an input or output.
+/// The size of one axis of an input or output.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Dimension(proto::Dimension);
+pub struct AxisSize(proto::Dimension);
 
-/// One dimension of a shape that a graph computes.
+/// A dimension of a shape that a graph computes.
 #[derive(Debug, Clone, Copy)]
-pub enum Size<'a> {
-    /// Known now; 0 keeps a dimension of what is reshaped, −1 takes what is left.
+pub enum ShapePart<'a> {
+    /// A known size. In a reshape, 0 preserves a dimension and −1 infers it.
     Fixed(i64),
-    /// A value `[1]`.
+    /// A size that is a value `[1]` of the graph.
     Is(&'a Value),
 }
 
-/// A graph that grows.
+/// A graph under construction.
 pub struct Graph {
     proto: GraphProto,
     float: Float,
-    outside: Vec<Outside>,
+    external_weights: Vec<ExternalWeight>,
 }
 
 impl Graph {
-    /// An empty one; `name` is for people who look into the file.
+    /// Returns an empty graph. `name` appears in the file and has no effect.
     #[must_use]
     pub fn new(name: &str, float: Float) -> Self {
         Self {
             proto: GraphProto { name: name.to_owned(), ..GraphProto::default() },
             float,
-            outside: Vec::new(),
+            external_weights: Vec::new(),
         }
     }
 
-    /// An input of 64-bit integers.
-    pub fn int_input(&mut self, name: &str, shape: &[Dimension]) -> Value {
+    /// Adds an input of 64-bit integers.
+    pub fn int_input(&mut self, name: &str, shape: &[AxisSize]) -> Value {
         self.input(name, INT64, shape)
     }
 
-    /// An input of the graph's floating-point type.
-    pub fn float_input(&mut self, name: &str, shape: &[Dimension]) -> Value {
+    /// Adds an input of the graph's floating-point type.
+    pub fn float_input(&mut self, name: &str, shape: &[AxisSize]) -> Value {
         self.input(name, self.float.code(), shape)
     }
 
-    fn input(&mut self, name: &str, elem_type: i32, shape: &[Dimension]) -> Value {
+    fn input(&mut self, name: &str, elem_type: i32, shape: &[AxisSize]) -> Value {
         self.proto.input.push(value_info(name, elem_type, shape));
         Value(name.to_owned())
     }
 
-    /// Has an operator's result under a name that callers see.
+    /// Adds an operator whose result is an output of the graph.
     pub fn output(
         &mut self,
         name: &str,
         op_type: &str,
         inputs: &[&Value],
         attributes: Vec<Attribute>,
-        shape: &[Dimension],
+        shape: &[AxisSize],
     ) -> Value {
         self.push("", op_type, inputs, vec![name.to_owned()], attributes);
         self.proto.output.push(value_info(name, self.float.code(), shape));
         Value(name.to_owned())
     }
 
-    /// A weight that comes from outside.
+    /// Adds a weight that is not in the file. Adding the same weight again has no effect.
     pub fn weight(&mut self, name: &str, shape: &[usize]) -> Value {
         let value = Value(name.to_owned());
-        let outside = Outside { name: name.to_owned(), shape: shape.to_vec() };
-        if self.outside.contains(&outside) {
+        let external_weights = ExternalWeight { name: name.to_owned(), shape: shape.to_vec() };
+        if self.external_weights.contains(&external_weights) {
             return value;
         }
         let location =
@@ -162,61 +161,59 @@ impl Graph {
             external_data: vec![location],
             data_location: Some(EXTERNAL),
         });
-        self.outside.push(outside);
+        self.external_weights.push(external_weights);
         value
     }
 
-    /// A constant; `name` is for people who look into the file.
+    /// Adds a constant. `name` becomes a part of its unique name in the file.
     pub fn floats(&mut self, name: &str, dims: &[usize], data: &[f32]) -> Value {
         self.constant(name, self.float.code(), dims, self.float.bytes(data))
     }
 
-    /// A constant of 64-bit integers.
+    /// Adds a constant of 64-bit integers.
     pub fn ints(&mut self, name: &str, dims: &[usize], data: &[i64]) -> Value {
         self.constant(name, INT64, dims, data.iter().flat_map(|x| x.to_le_bytes()).collect())
     }
 
     fn constant(&mut self, name: &str, data_type: i32, dims: &[usize], raw_data: Vec<u8>) -> Value {
         let name = format!("{name}_{}", self.proto.initializer.len());
-        let dims = dims.iter().map(|&n| n as i64).collect();
-        let (external_data, data_location) = (Vec::new(), None);
         self.proto.initializer.push(TensorProto {
-            dims,
+            dims: dims.iter().map(|&n| n as i64).collect(),
             data_type,
             name: name.clone(),
             raw_data,
-            external_data,
-            data_location,
+            external_data: Vec::new(),
+            data_location: None,
         });
         Value(name)
     }
 
-    /// An operator with one output.
+    /// Adds an operator with one output.
     pub fn op(&mut self, op_type: &str, inputs: &[&Value]) -> Value {
         self.op_with(op_type, inputs, Vec::new())
     }
 
-    /// An operator with one output, and settings.
+    /// Adds an operator with one output and attributes.
     pub fn op_with(
         &mut self,
         op_type: &str,
         inputs: &[&Value],
         attributes: Vec<Attribute>,
     ) -> Value {
-        self.op_of("", op_type, inputs, attributes)
+        self.op_in_domain("", op_type, inputs, attributes)
     }
 
-    /// One of ONNX Runtime's own operators.
+    /// Adds one of ONNX Runtime's own operators.
     pub fn microsoft(
         &mut self,
         op_type: &str,
         inputs: &[&Value],
         attributes: Vec<Attribute>,
     ) -> Value {
-        self.op_of(MICROSOFT, op_type, inputs, attributes)
+        self.op_in_domain(MICROSOFT, op_type, inputs, attributes)
     }
 
-    fn op_of(
+    fn op_in_domain(
         &mut self,
         domain: &str,
         op_type: &str,
@@ -228,7 +225,12 @@ impl Graph {
         output
     }
 
-    /// Two pieces along the last axis, of the lengths in `sizes` `[2]`.
+    /// Permutes the axes of a value.
+    pub fn transpose(&mut self, x: &Value, axes: &[i64]) -> Value {
+        self.op_with("Transpose", &[x], vec![ints("perm", axes)])
+    }
+
+    /// Splits a value in two along the last axis, at the lengths in `sizes` `[2]`.
     pub fn split(&mut self, x: &Value, sizes: &Value) -> [Value; 2] {
         let outputs = self.fresh::<2>("Split");
         let names = outputs.iter().map(|value| value.0.clone()).collect();
@@ -236,28 +238,29 @@ impl Graph {
         outputs
     }
 
-    /// The size of one dimension of a value, `[1]`.
+    /// Returns the size of one axis of a value, `[1]`.
     pub fn dimension(&mut self, value: &Value, axis: i64) -> Value {
         let shape = self.op("Shape", &[value]);
         let axis = self.ints("axis", &[1], &[axis]);
         self.op("Gather", &[&shape, &axis])
     }
 
-    /// A shape, as `Reshape` takes it.
-    pub fn shape(&mut self, sizes: &[Size<'_>]) -> Value {
-        let parts: Vec<Value> = sizes
-            .iter()
-            .map(|size| match size {
-                Size::Fixed(size) => self.ints("size", &[1], &[*size]),
-                Size::Is(value) => (*value).clone(),
-            })
-            .collect();
+    /// Returns a shape for `Reshape`.
+    pub fn shape(&mut self, sizes: &[ShapePart<'_>]) -> Value {
+        let mut parts = Vec::with_capacity(sizes.len());
+        for size in sizes {
+            parts.push(match size {
+                ShapePart::Fixed(size) => self.ints("size", &[1], &[*size]),
+                ShapePart::Is(value) => (*value).clone(),
+            });
+        }
         self.op_with("Concat", &parts.iter().collect::<Vec<_>>(), vec![int("axis", 0)])
     }
 
-    /// The integers from 0 to `length` `[1]`.
+    /// Returns the integers from 0 up to `length` `[1]`, exclusive.
     pub fn range(&mut self, length: &Value) -> Value {
-        let (zero, one) = (self.ints("zero", &[], &[0]), self.ints("one", &[], &[1]));
+        let zero = self.ints("zero", &[], &[0]);
+        let one = self.ints("one", &[], &[1]);
         let axis = self.ints("axes", &[1], &[0]);
         let length = self.op("Squeeze", &[length, &axis]);
         self.op("Range", &[&zero, &length, &one])
@@ -292,18 +295,22 @@ impl Graph {
         });
     }
 
-    /// The graph as it is loaded.
+    /// Completes the graph and encodes it as a file.
     #[must_use]
-    pub fn finish(self) -> Written {
-        let operators =
-            |domain: &str, version| OperatorSetIdProto { domain: domain.to_owned(), version };
+    pub fn finish(self) -> CompletedGraph {
+        let standard = OperatorSetIdProto { domain: String::new(), version: OPSET };
+        let microsoft = OperatorSetIdProto { domain: MICROSOFT.to_owned(), version: 1 };
         let model = ModelProto {
             ir_version: IR_VERSION,
             producer_name: "corver".to_owned(),
             graph: Some(self.proto),
-            opset_import: vec![operators("", OPSET), operators(MICROSOFT, 1)],
+            opset_import: vec![standard, microsoft],
         };
-        Written { bytes: model.encode_to_vec(), outside: self.outside, float: self.float }
+        CompletedGraph {
+            bytes: model.encode_to_vec(),
+            external_weights: self.external_weights,
+            float: self.float,
+        }
     }
 }
 
@@ -311,37 +318,37 @@ fn attribute(name: &str, r#type: i32) -> AttributeProto {
     AttributeProto { name: name.to_owned(), r#type, ..AttributeProto::default() }
 }
 
-/// A number as a setting.
+/// Returns a floating-point attribute.
 #[must_use]
 pub fn float(name: &str, value: f32) -> Attribute {
     Attribute(AttributeProto { f: Some(value), ..attribute(name, ATTRIBUTE_FLOAT) })
 }
 
-/// An integer as a setting.
+/// Returns an integer attribute.
 #[must_use]
 pub fn int(name: &str, value: i64) -> Attribute {
     Attribute(AttributeProto { i: Some(value), ..attribute(name, ATTRIBUTE_INT) })
 }
 
-/// Integers as a setting.
+/// Returns an attribute that is a list of integers.
 #[must_use]
 pub fn ints(name: &str, values: &[i64]) -> Attribute {
     Attribute(AttributeProto { ints: values.to_vec(), ..attribute(name, ATTRIBUTE_INTS) })
 }
 
-/// A dimension that is free, and equal wherever it has this name.
+/// Returns a size that varies between runs, and is equal for all axes of this name.
 #[must_use]
-pub fn named(name: &str) -> Dimension {
-    Dimension(proto::Dimension::Named(name.to_owned()))
+pub fn named(name: &str) -> AxisSize {
+    AxisSize(proto::Dimension::Named(name.to_owned()))
 }
 
-/// A dimension that is known.
+/// Returns a size that is known.
 #[must_use]
-pub fn fixed(size: usize) -> Dimension {
-    Dimension(proto::Dimension::Fixed(size as i64))
+pub fn fixed(size: usize) -> AxisSize {
+    AxisSize(proto::Dimension::Fixed(size as i64))
 }
 
-fn value_info(name: &str, elem_type: i32, shape: &[Dimension]) -> ValueInfoProto {
+fn value_info(name: &str, elem_type: i32, shape: &[AxisSize]) -> ValueInfoProto {
     let dim =
         shape.iter().map(|dimension| DimensionProto { value: Some(dimension.0.clone()) }).collect();
     let tensor_type = TensorTypeProto { elem_type, shape: Some(TensorShapeProto { dim }) };

@@ -1,11 +1,11 @@
-//! ONNX Runtime for the models of this workspace, which no other crate links.
+//! ONNX Runtime: the library, its sessions and tensors, and a builder of graphs.
 //!
 //! ```text
-//! runtime, device     the shared library, and where it computes
-//! graph, proto        a graph that is written node by node ─▶ the bytes of an .onnx file
+//! runtime, device     the shared library, and its devices
+//! graph, proto        operators ─▶ the bytes of an .onnx file
 //! weights             a Hugging Face folder ─▶ the tensors of that graph
-//! session             graph and tensors, loaded
-//! tensor              what is done with tensors between two runs
+//! session             graph and tensors ─▶ a session
+//! tensor              operations on tensors between two runs
 //! ```
 
 mod device;

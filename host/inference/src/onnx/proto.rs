@@ -1,18 +1,17 @@
-//! The few messages of the ONNX format that graphs written here need. Field numbers are those of
-//! `onnx.proto3`; fields that are never written are left out.
+//! The messages of the ONNX format that the graph builder needs. Field numbers are those of
+//! `onnx.proto3`; fields that are never written are omitted.
 
 use prost::Message;
 
-/// `TensorProto.DataType`
+/// A value of `TensorProto.DataType`, as are the next two.
 pub(crate) const FLOAT: i32 = 1;
 pub(crate) const INT64: i32 = 7;
-
 pub(crate) const BFLOAT16: i32 = 16;
 
-/// `TensorProto.DataLocation`
+/// A value of `TensorProto.DataLocation`.
 pub(crate) const EXTERNAL: i32 = 1;
 
-/// `AttributeProto.AttributeType`
+/// A value of `AttributeProto.AttributeType`, as are the next two.
 pub(crate) const ATTRIBUTE_FLOAT: i32 = 1;
 pub(crate) const ATTRIBUTE_INT: i32 = 2;
 pub(crate) const ATTRIBUTE_INTS: i32 = 7;
@@ -63,7 +62,7 @@ pub(crate) struct NodeProto {
     pub(crate) op_type: String,
     #[prost(message, repeated, tag = "5")]
     pub(crate) attribute: Vec<AttributeProto>,
-    /// Empty for the standard's operators.
+    /// Name of the operator set; empty for the standard's operators.
     #[prost(string, tag = "7")]
     pub(crate) domain: String,
 }
@@ -90,7 +89,7 @@ pub(crate) struct TensorProto {
     pub(crate) data_type: i32,
     #[prost(string, tag = "8")]
     pub(crate) name: String,
-    /// Little-endian.
+    /// Elements in little-endian order. Empty if the tensor is external.
     #[prost(bytes = "vec", tag = "9")]
     pub(crate) raw_data: Vec<u8>,
     #[prost(message, repeated, tag = "13")]
@@ -115,7 +114,7 @@ pub(crate) struct ValueInfoProto {
     pub(crate) r#type: Option<TypeProto>,
 }
 
-/// A `oneof` of which only the tensor is used.
+/// The type of a value: a `oneof` in the standard, of which only the tensor is used.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct TypeProto {
     #[prost(message, optional, tag = "1")]
@@ -144,10 +143,10 @@ pub(crate) struct DimensionProto {
 
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Dimension {
-    /// Known when the graph is written.
+    /// A size that is known.
     #[prost(int64, tag = "1")]
     Fixed(i64),
-    /// Free, and equal wherever it has this name.
+    /// A size that varies between runs, and is equal for all axes of this name.
     #[prost(string, tag = "2")]
     Named(String),
 }

@@ -10,7 +10,7 @@ use ort::logging::LogLevel;
 
 use crate::onnx::{OnnxError, Result};
 
-/// Where `make setup` puts the library, from the root of the workspace.
+/// Path of the library that `make setup` installs, from the root of the workspace.
 const IN_WORKSPACE: &str = ".deps/onnxruntime/libonnxruntime.so";
 
 /// The shared library of ONNX Runtime, 1.17 or later.
@@ -20,12 +20,12 @@ pub struct RuntimeLibrary {
 }
 
 impl RuntimeLibrary {
-    /// The library at `explicit`; else the one that `ORT_DYLIB_PATH` names; else what `make setup`
-    /// installed, seen from the current folder, from any folder above the executable, or from where
-    /// this crate was built. A path that was named is not searched beyond.
+    /// Finds the library: `explicit`; else `ORT_DYLIB_PATH`; else the one that `make setup`
+    /// installed, in a workspace that contains the executable, in the workspace of this crate, or
+    /// in the current folder. If a path is named, no other one is tried.
     ///
     /// # Errors
-    /// Where there is none; the message lists every place.
+    /// Fails if there is no library. The message lists all paths.
     pub fn find(explicit: Option<&Path>) -> Result<Self> {
         let named = explicit
             .map(Path::to_owned)
@@ -34,34 +34,31 @@ impl RuntimeLibrary {
             Some(path) => vec![path],
             None => Self::installed(),
         };
-        match candidates
-            .iter()
-            .find(|path| path.is_file())
-            .and_then(|path| path.canonicalize().ok())
+        if let Some(found) = candidates.iter().find(|path| path.is_file())
+            && let Ok(path) = found.canonicalize()
         {
-            Some(path) => Ok(Self { path }),
-            None => {
-                let searched: Vec<String> =
-                    candidates.iter().map(|path| path.display().to_string()).collect();
-                Err(OnnxError::Runtime(format!(
-                    "cannot find ONNX Runtime (libonnxruntime.so); searched {}. Run `make setup`, \
-                     or set ORT_DYLIB_PATH to the library",
-                    searched.join(", ")
-                )))
-            }
+            return Ok(Self { path });
         }
+        let searched: Vec<String> =
+            candidates.iter().map(|path| path.display().to_string()).collect();
+        Err(OnnxError::Runtime(format!(
+            "cannot find ONNX Runtime (libonnxruntime.so); searched {}. Run `make setup`, or set \
+             ORT_DYLIB_PATH to the library",
+            searched.join(", ")
+        )))
     }
 
     fn installed() -> Vec<PathBuf> {
         let executable = std::env::current_exe().unwrap_or_default();
-        let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut folders: Vec<PathBuf> =
             executable.ancestors().skip(1).map(Path::to_owned).collect();
-        folders.push(built_in);
+        folders.push(workspace);
         // Last, so that a library in the current folder is not loaded by accident.
         folders.extend(std::env::current_dir());
         let mut candidates: Vec<PathBuf> = Vec::with_capacity(folders.len());
-        for candidate in folders.into_iter().map(|folder| folder.join(IN_WORKSPACE)) {
+        for folder in folders {
+            let candidate = folder.join(IN_WORKSPACE);
             if !candidates.contains(&candidate) {
                 candidates.push(candidate);
             }
@@ -69,28 +66,28 @@ impl RuntimeLibrary {
         candidates
     }
 
-    /// Absolute path.
+    /// Returns the absolute path of the library.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Tries the library out: loads it for the rest of the process.
+    /// Loads the library for the rest of the process.
     ///
     /// # Errors
-    /// Where it is not ONNX Runtime, or another copy is loaded already.
+    /// Fails if the file is not ONNX Runtime, or another copy is loaded already.
     pub fn load(&self) -> Result<()> {
         self.environment().map(drop)
     }
 
-    /// Whether this library was built for NVIDIA GPUs; it may still lack something that it needs
-    /// for them.
+    /// True if the library was built for NVIDIA GPUs. Drivers or libraries that it needs may still
+    /// be missing.
     pub(crate) fn has_cuda(&self) -> Result<bool> {
         self.environment()?;
         ep::CUDA::is_available().map_err(|error| self.unusable(error))
     }
 
-    /// Returns the error of a library that is there but cannot be used, in the loader's words.
+    /// Returns the error of a library that exists but cannot be used, with the loader's reason.
     pub(crate) fn unusable(&self, error: impl Display) -> OnnxError {
         OnnxError::Runtime(format!(
             "cannot use ONNX Runtime at {}: {error}. Run `make setup` for a version that works",
@@ -98,19 +95,18 @@ impl RuntimeLibrary {
         ))
     }
 
-    /// Loads the library, or returns what is loaded already: ONNX Runtime allows one environment
-    /// per process, which therefore stays until the process ends.
+    /// Loads the library, or returns the environment that exists already. ONNX Runtime allows one
+    /// per process, so it lives until the process ends.
     pub(crate) fn environment(&self) -> Result<Environment> {
         static LOADED: Mutex<Option<(PathBuf, Environment)>> = Mutex::new(None);
-        // The lock guards a value that is replaced whole, so a panic elsewhere cannot have broken
-        // it.
+        // A poisoned lock is harmless: the value under it is only ever replaced as one.
         let mut loaded = LOADED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((path, environment)) = &*loaded {
             return if *path == self.path {
                 Ok(environment.clone())
             } else {
                 Err(OnnxError::Runtime(format!(
-                    "ONNX Runtime is already loaded from {}; {} cannot be loaded beside it",
+                    "ONNX Runtime is already loaded from {}; {} cannot be loaded in addition",
                     path.display(),
                     self.path.display()
                 )))
@@ -145,12 +141,12 @@ mod tests {
 
     #[test]
     fn library_search_covers_workspace() {
-        let places = RuntimeLibrary::installed();
+        let candidates = RuntimeLibrary::installed();
         let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(IN_WORKSPACE);
-        assert!(places.contains(&built), "{places:?}");
+        assert!(candidates.contains(&built), "{candidates:?}");
         assert!(
-            places.contains(&std::env::current_dir().unwrap().join(IN_WORKSPACE)),
-            "{places:?}"
+            candidates.contains(&std::env::current_dir().unwrap().join(IN_WORKSPACE)),
+            "{candidates:?}"
         );
     }
 
@@ -160,11 +156,11 @@ mod tests {
         let library = RuntimeLibrary::find(Some(file.path())).unwrap();
         // Another test of this process may have loaded the real one already.
         let error = library.environment().unwrap_err();
-        let said = error.to_string();
+        let message = error.to_string();
         assert!(
-            said.starts_with("cannot use ONNX Runtime at ")
-                || said.starts_with("ONNX Runtime is already loaded from "),
-            "{said}"
+            message.starts_with("cannot use ONNX Runtime at ")
+                || message.starts_with("ONNX Runtime is already loaded from "),
+            "{message}"
         );
     }
 }

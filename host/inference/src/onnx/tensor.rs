@@ -1,4 +1,4 @@
-//! What is done with tensors outside a graph, for every floating-point type.
+//! Operations on tensors outside a graph, for all floating-point types.
 
 use half::{bf16, f16};
 use ort::memory::{AllocationDevice, Allocator};
@@ -26,10 +26,11 @@ macro_rules! with_float {
     };
 }
 
-/// Rows `rows` of `value` `[B, …]`, in that order; a row may be taken several times.
+/// Returns the rows of `value` `[B, …]` with the indices `rows`, in that order. An index may
+/// repeat.
 ///
 /// # Errors
-/// ONNX Runtime's own.
+/// Fails if ONNX Runtime cannot read or create the tensor.
 pub fn select_rows(
     value: &DynValue,
     ty: TensorElementType,
@@ -54,10 +55,10 @@ fn select<T: PrimitiveTensorElementType + Copy + std::fmt::Debug + 'static>(
     Ok(Tensor::from_array((shape, selected))?.into_dyn())
 }
 
-/// Zeros in ONNX Runtime's own memory, so that an output can be bound to them.
+/// Returns zeros in memory that ONNX Runtime has allocated, so that an output can be bound to it.
 ///
 /// # Errors
-/// ONNX Runtime's own.
+/// Fails if ONNX Runtime cannot read or create the tensor.
 pub fn zeros(ty: TensorElementType, shape: &[usize]) -> ort::Result<DynValue> {
     with_float!(ty, T => {
         let mut tensor = Tensor::<T>::new(&Allocator::default(), shape)?;
@@ -66,41 +67,45 @@ pub fn zeros(ty: TensorElementType, shape: &[usize]) -> ort::Result<DynValue> {
     })
 }
 
-/// The keys or values of one row, `[1, Hkv, P, Dh]`, without the row: `shape`, or turned to `[Hkv,
-/// Dh, P]`.
+/// Returns the keys or values of one row `[1, Hkv, P, Dh]` without the first axis, as `[Hkv, P, Dh]`
+/// or transposed to `[Hkv, Dh, P]`.
 ///
 /// # Errors
-/// ONNX Runtime's own.
+/// Fails if ONNX Runtime cannot read or create the tensor.
 pub fn shared_rows(
     value: &DynValue,
     ty: TensorElementType,
     [heads, tokens, dim]: [usize; 3],
-    turned: bool,
+    transposed: bool,
 ) -> ort::Result<DynValue> {
     with_float!(ty, T => {
         let data = value.try_extract_tensor::<T>()?.1;
-        if !turned {
+        if !transposed {
             return Ok(Tensor::from_array(([heads, tokens, dim], data.to_vec()))?.into_dyn());
         }
-        let head = |head: &[T]| (0..dim).flat_map(|d| head[d..].iter().step_by(dim).copied()).collect::<Vec<_>>();
-        let data: Vec<T> = data.chunks(tokens * dim).flat_map(head).collect();
-        Ok(Tensor::from_array(([heads, dim, tokens], data))?.into_dyn())
+        let mut columns: Vec<T> = Vec::with_capacity(data.len());
+        for head in data.chunks(tokens * dim) {
+            for column in 0..dim {
+                columns.extend(head[column..].iter().step_by(dim));
+            }
+        }
+        Ok(Tensor::from_array(([heads, dim, tokens], columns))?.into_dyn())
     })
 }
 
-/// A copy on a device.
+/// Returns a copy on another device.
 ///
 /// # Errors
-/// ONNX Runtime's own.
+/// Fails if ONNX Runtime cannot read or create the tensor.
 pub fn copied(value: &DynValue, device: AllocationDevice, number: u16) -> ort::Result<DynValue> {
     Ok(value.view().downcast::<DynTensorValueType>()?.to(device, i32::from(number))?.into_dyn())
 }
 
-/// The most likely token of each row of `logits` `[B, …, V]`, after its last column; `None` where a
-/// score is not a number. Of equals the first.
+/// Returns the most probable token of each row of `logits` `[B, …, V]`, at its last position. Of
+/// equal ones it is the first. `None`: a logit is NaN.
 ///
 /// # Errors
-/// ONNX Runtime's own.
+/// Fails if ONNX Runtime cannot read or create the tensor.
 pub fn argmax(logits: &DynValue) -> ort::Result<Vec<Option<u32>>> {
     let ty = logits.dtype().tensor_type().unwrap_or(TensorElementType::Float32);
     with_float!(ty, T => argmax_of::<T>(logits))
@@ -110,29 +115,40 @@ fn argmax_of<T: PrimitiveTensorElementType + Copy + Into<f32>>(
     logits: &DynValue,
 ) -> ort::Result<Vec<Option<u32>>> {
     let (shape, data) = logits.try_extract_tensor::<T>()?;
-    let size =
-        |size: Option<&i64>| size.and_then(|&size| usize::try_from(size).ok()).unwrap_or(0).max(1);
-    let (rows, vocabulary) = (size(shape.first()), size(shape.last()));
-    let best = |row: &[T]| {
-        let mut best = (None, f32::NEG_INFINITY);
-        for (id, &score) in row[row.len() - vocabulary..].iter().enumerate() {
-            let score: f32 = score.into();
-            if score.is_nan() {
-                return None;
-            }
-            if score > best.1 {
-                best = (u32::try_from(id).ok(), score);
-            }
-        }
-        best.0
-    };
-    Ok(data.chunks_exact(data.len() / rows).map(best).collect())
+    let rows = size_or_one(shape.first());
+    let vocabulary = size_or_one(shape.last());
+    let mut best = Vec::with_capacity(rows);
+    for row in data.chunks_exact(data.len() / rows) {
+        best.push(argmax_of_row(&row[row.len() - vocabulary..]));
+    }
+    Ok(best)
 }
 
-/// Of each row of `value` `[B, C]` or `[B, N, C]` the first C numbers, as f32: `[B · C]`.
+fn argmax_of_row<T: Copy + Into<f32>>(logits: &[T]) -> Option<u32> {
+    let mut best = None;
+    let mut largest = f32::NEG_INFINITY;
+    for (id, &logit) in logits.iter().enumerate() {
+        let logit: f32 = logit.into();
+        if logit.is_nan() {
+            return None;
+        }
+        if logit > largest {
+            best = u32::try_from(id).ok();
+            largest = logit;
+        }
+    }
+    best
+}
+
+/// Returns the size of an axis; 1 if it is absent or empty.
+fn size_or_one(size: Option<&i64>) -> usize {
+    size.and_then(|&size| usize::try_from(size).ok()).unwrap_or(0).max(1)
+}
+
+/// Returns the first C numbers of each row of `value` `[B, C]` or `[B, N, C]`, as f32: `[B · C]`.
 ///
 /// # Errors
-/// ONNX Runtime's own.
+/// Fails if ONNX Runtime cannot read or create the tensor.
 pub fn first_of_rows(value: &DynValue) -> ort::Result<Vec<f32>> {
     let ty = value.dtype().tensor_type().unwrap_or(TensorElementType::Float32);
     with_float!(ty, T => first_of_rows_of::<T>(value))
@@ -142,12 +158,12 @@ fn first_of_rows_of<T: PrimitiveTensorElementType + Copy + Into<f32>>(
     value: &DynValue,
 ) -> ort::Result<Vec<f32>> {
     let (shape, data) = value.try_extract_tensor::<T>()?;
-    let size =
-        |size: Option<&i64>| size.and_then(|&size| usize::try_from(size).ok()).unwrap_or(0).max(1);
-    let (rows, width) = (size(shape.first()), size(shape.last()));
-    let row = data.len() / rows;
-    Ok(data
-        .chunks_exact(row.max(1))
-        .flat_map(|row| row[..width.min(row.len())].iter().map(|&x| x.into()))
-        .collect())
+    let rows = size_or_one(shape.first());
+    let width = size_or_one(shape.last());
+    let length = data.len() / rows;
+    let mut numbers = Vec::with_capacity(rows * width);
+    for row in data.chunks_exact(length.max(1)) {
+        numbers.extend(row[..width.min(row.len())].iter().map(|&x| x.into()));
+    }
+    Ok(numbers)
 }

@@ -1,4 +1,4 @@
-//! The weights of a Hugging Face folder, as ONNX Runtime takes them.
+//! The weights of a Hugging Face folder as tensors of ONNX Runtime.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,55 +9,50 @@ use ort::value::{DynValue, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
-use crate::onnx::graph::{Float, Outside};
+use crate::onnx::graph::{ExternalWeight, Float};
 use crate::onnx::{OnnxError, Result};
 
-/// The values of `wanted`, each by its name, as numbers of type `float`.
+/// Reads the weights `wanted` by name, and converts them to `float`.
 pub(crate) fn read(
     folder: &Path,
-    wanted: &[Outside],
+    wanted: &[ExternalWeight],
     float: Float,
 ) -> Result<BTreeMap<String, DynValue>> {
     let shapes: BTreeMap<&str, &[usize]> =
         wanted.iter().map(|weight| (weight.name.as_str(), weight.shape.as_slice())).collect();
-    let wrong = |name: &str, got: String| -> OnnxError {
+    let mismatch = |name: &str, got: String| -> OnnxError {
         let expected = format!("shape {:?}", shapes.get(name).copied().unwrap_or_default());
         PretrainedError::tensor(folder, name, expected, got).into()
     };
     let mut found = BTreeMap::new();
     read_weights(folder, |_, file| {
         for (&name, &shape) in &shapes {
-            let Ok(view) = file.tensor(name) else { continue }; // it may stand in another shard
+            let Ok(view) = file.tensor(name) else { continue }; // it may be in another shard
             if view.shape() != shape {
-                return Err(wrong(name, format!("{:?}", view.shape())));
+                return Err(mismatch(name, format!("{:?}", view.shape())));
             }
             let values = values(&view)
-                .ok_or_else(|| wrong(name, format!("numbers of type {:?}", view.dtype())))?;
+                .ok_or_else(|| mismatch(name, format!("numbers of type {:?}", view.dtype())))?;
             let value =
-                tensor(shape, values, float).map_err(|error| wrong(name, error.to_string()))?;
+                tensor(shape, values, float).map_err(|error| mismatch(name, error.to_string()))?;
             found.insert(name.to_owned(), value);
         }
         Ok(())
     })?;
     match shapes.keys().find(|name| !found.contains_key(**name)) {
-        Some(name) => Err(wrong(name, "no such weight".to_owned())),
+        Some(name) => Err(mismatch(name, "no such weight".to_owned())),
         None => Ok(found),
     }
 }
 
+/// Returns the values of a weight. `None`: the type is not supported.
 fn values(view: &TensorView<'_>) -> Option<Vec<f32>> {
-    let two = |of: fn([u8; 2]) -> f32| {
-        view.data().chunks_exact(2).map(|bytes| of([bytes[0], bytes[1]])).collect()
-    };
+    let words = view.data().chunks_exact(4);
+    let halves = view.data().chunks_exact(2);
     match view.dtype() {
-        Dtype::F32 => Some(
-            view.data()
-                .chunks_exact(4)
-                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-                .collect(),
-        ),
-        Dtype::BF16 => Some(two(|bytes| bf16::from_le_bytes(bytes).to_f32())),
-        Dtype::F16 => Some(two(|bytes| f16::from_le_bytes(bytes).to_f32())),
+        Dtype::F32 => Some(words.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
+        Dtype::BF16 => Some(halves.map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect()),
+        Dtype::F16 => Some(halves.map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()),
         _ => None,
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use corver_core::triplet::closes_a_list;
 use corver_inference::extract::{Device, Extractor, Options, RuntimeLibrary, Settings};
-use corver_pretrained::{Family, Llama3Scaling, ModelConfig};
+use corver_pretrained::{Llama3Scaling, ModelConfig, ModelFamily};
 use serde_json::json;
 
 use crate::reference::Decoder;
@@ -13,7 +13,7 @@ use crate::reference::Decoder;
 const VOCABULARY: usize = 97;
 
 fn config(
-    family: Family,
+    family: ModelFamily,
     num_heads: usize,
     tied: bool,
     rope_scaling: Option<Llama3Scaling>,
@@ -85,10 +85,10 @@ fn extractor_replies_match_plain_decoder() {
         original_max_position_embeddings: 64.0,
     };
     let configs = [
-        config(Family::Qwen2, 4, true, None),
-        config(Family::Qwen2, 2, false, None),
-        config(Family::Llama, 6, true, Some(stretched)),
-        config(Family::Llama, 4, false, None),
+        config(ModelFamily::Qwen2, 4, true, None),
+        config(ModelFamily::Qwen2, 2, false, None),
+        config(ModelFamily::Llama, 6, true, Some(stretched)),
+        config(ModelFamily::Llama, 4, false, None),
     ];
     let sentences = [
         "A",
@@ -119,17 +119,17 @@ fn check(decoder: &Decoder, folder: &Path, prompt: &str, sentences: &[&str]) {
         .map(|sentence| expected(decoder, &format!("{prompt}{sentence}."), most))
         .collect();
     for batch_size in [1, 4] {
-        let settings = Settings {
+        let settings = ExtractorSettings {
             prompt_prefix: Some(prompt.to_owned()),
             prompt_suffix: Some(".".to_owned()),
             stop: Some(vec!["<end>".to_owned()]),
             max_new_tokens: Some(most),
             batch_size: Some(batch_size),
-            ..Settings::default()
+            ..ExtractorSettings::default()
         };
-        let options = Options { settings, ..Options::default() };
+        let options = ExtractOptions { settings, ..ExtractOptions::default() };
         let runtime = RuntimeLibrary::find(None).unwrap();
-        let extractor = Extractor::open(folder, options, Device::Cpu, &runtime).unwrap();
+        let extractor = OnnxExtractor::open(folder, options, Device::Cpu, &runtime).unwrap();
         for ((sentence, reply), expected) in
             sentences.iter().zip(extractor.replies(sentences).unwrap()).zip(&expected)
         {

@@ -1,11 +1,10 @@
-//! An exported graph through the whole crate, and every way in which an extractor's folder can be
-//! wrong.
+//! Replies of an exported graph, and the errors of an extractor's folder.
 
 use std::path::{Path, PathBuf};
 
 use corver_core::{Extractor as _, Triplet};
 use corver_inference::extract::{
-    Device, ExtractError, Extractor, Options, RuntimeLibrary, Settings,
+    Device, ExtractError, ExtractOptions, ExtractorSettings, OnnxExtractor, RuntimeLibrary,
 };
 use corver_inference::onnx::OnnxError;
 use corver_pretrained::PretrainedError;
@@ -22,12 +21,12 @@ fn pretrained() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/extractor")
 }
 
-fn open_with(folder: &Path, options: Options) -> Result<Extractor, ExtractError> {
-    Extractor::open(folder, options, Device::Cpu, &RuntimeLibrary::find(None).unwrap())
+fn open_with(folder: &Path, options: ExtractOptions) -> Result<OnnxExtractor, ExtractError> {
+    OnnxExtractor::open(folder, options, Device::Cpu, &RuntimeLibrary::find(None).unwrap())
 }
 
-fn open(folder: &Path) -> Result<Extractor, ExtractError> {
-    open_with(folder, Options::default())
+fn open(folder: &Path) -> Result<OnnxExtractor, ExtractError> {
+    open_with(folder, ExtractOptions::default())
 }
 
 /// A copy of the exported extractor in which one file is changed.
@@ -48,15 +47,15 @@ fn with_settings(change: impl FnOnce(&str) -> String) -> tempfile::TempDir {
     })
 }
 
-/// The graph with a name replaced by another of the same length, wherever it stands.
+/// The graph with a name replaced by another of the same length, wherever it occurs.
 fn with_renamed(from: &str, to: &str) -> tempfile::TempDir {
     assert_eq!(from.len(), to.len());
     with_changed("model.onnx", |mut bytes| {
-        let places: Vec<usize> = (0..=bytes.len() - from.len())
+        let indices: Vec<usize> = (0..=bytes.len() - from.len())
             .filter(|&at| bytes[at..].starts_with(from.as_bytes()))
             .collect();
-        assert!(!places.is_empty(), "the graph does not name {from}");
-        places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to.as_bytes()));
+        assert!(!indices.is_empty(), "the graph does not name {from}");
+        indices.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to.as_bytes()));
         bytes
     })
 }
@@ -150,10 +149,10 @@ fn reply_is_independent_of_batch() {
     }
 }
 
-fn batches_of(rows: usize) -> Options {
-    Options {
-        settings: Settings { batch_size: Some(rows), ..Settings::default() },
-        ..Options::default()
+fn batches_of(rows: usize) -> ExtractOptions {
+    ExtractOptions {
+        settings: ExtractorSettings { batch_size: Some(rows), ..ExtractorSettings::default() },
+        ..ExtractOptions::default()
     }
 }
 
@@ -182,25 +181,31 @@ fn streamed_sentences_give_batch_replies() {
     }
     assert_eq!(batch.finish().unwrap(), whole);
 
-    // Two askers at once, one of whom loses interest.
-    let (mut patient, mut gone) = (extractor.stream(), extractor.stream());
+    // Two concurrent clients, one of which leaves.
+    let mut patient = extractor.stream();
+    let mut gone = extractor.stream();
     for n in 0..50 {
         gone.submit(n, &format!("Port Tevan {n} was written by Omira Press.")).unwrap();
     }
     patient.submit(7, "Port Tevan was written by Omira Press.").unwrap();
     drop(gone);
-    let (id, reply) = patient.answer().unwrap().unwrap();
+    let (id, reply) = patient.next_reply().unwrap().unwrap();
     assert!(id == 7 && reply.contains("Omira Press"), "{reply}");
-    assert!(patient.answer().unwrap().is_none());
+    assert!(patient.next_reply().unwrap().is_none());
     assert!(extractor.stats().decoded < sentences.len() + 51);
 }
 
 #[test]
 fn shared_prompt_prefix_preserves_replies() {
     for folder in [exported(), pretrained()] {
-        let prefix = Settings::read(&folder.join("extractor.toml")).unwrap().prompt_prefix.unwrap();
-        let settings = Settings { prompt_prefix: Some(String::new()), ..Settings::default() };
-        let whole = open_with(&folder, Options { settings, ..Options::default() }).unwrap();
+        let prefix =
+            ExtractorSettings::read(&folder.join("extractor.toml")).unwrap().prompt_prefix.unwrap();
+        let settings = ExtractorSettings {
+            prompt_prefix: Some(String::new()),
+            ..ExtractorSettings::default()
+        };
+        let whole =
+            open_with(&folder, ExtractOptions { settings, ..ExtractOptions::default() }).unwrap();
         let sentences = sentences();
         let spelt_out: Vec<String> =
             sentences.iter().map(|sentence| format!("{prefix}{sentence}")).collect();
@@ -216,14 +221,17 @@ fn shared_prompt_prefix_preserves_replies() {
 #[test]
 fn prompt_prefix_may_end_within_token() {
     // `[["` is one token of this tokenizer, and a sentence may begin with a quote.
-    let prompt = |before: &str| Options {
+    let prompt = |before: &str| ExtractOptions {
         prompt: Some(format!("{before}{{sentence}}\n")),
-        ..Options::default()
+        ..ExtractOptions::default()
     };
-    let settings =
-        Settings { prompt_prefix: Some("Of a sentence:\n[[".to_owned()), ..Settings::default() };
+    let settings = ExtractorSettings {
+        prompt_prefix: Some("Of a sentence:\n[[".to_owned()),
+        ..ExtractorSettings::default()
+    };
     let quoted = ["\"So\" was directed by Dora Fenn.", "Silent Brava"];
-    let shared = open_with(&pretrained(), Options { settings, ..Options::default() }).unwrap();
+    let shared =
+        open_with(&pretrained(), ExtractOptions { settings, ..ExtractOptions::default() }).unwrap();
     let whole = open_with(&pretrained(), prompt("")).unwrap();
     let spelt_out = quoted.map(|sentence| format!("Of a sentence:\n[[{sentence}"));
     let spelt_out: Vec<&str> = spelt_out.iter().map(String::as_str).collect();
@@ -233,7 +241,10 @@ fn prompt_prefix_may_end_within_token() {
 #[test]
 fn custom_prompt_needs_single_sentence_slot() {
     let with_prompt = |prompt: &str| {
-        open_with(&pretrained(), Options { prompt: Some(prompt.to_owned()), ..Options::default() })
+        open_with(
+            &pretrained(),
+            ExtractOptions { prompt: Some(prompt.to_owned()), ..ExtractOptions::default() },
+        )
     };
     let sentences = ["Silent Brava was directed by Dora Fenn."];
     let same = with_prompt("The triplets of a sentence:\n{sentence}\n").unwrap();
@@ -241,10 +252,10 @@ fn custom_prompt_needs_single_sentence_slot() {
         same.replies(&sentences).unwrap(),
         open(&pretrained()).unwrap().replies(&sentences).unwrap()
     );
-    for (prompt, places) in [("no place", 0), ("{sentence} and {sentence}", 2)] {
+    for (prompt, slots) in [("no marker", 0), ("{sentence} and {sentence}", 2)] {
         let error = with_prompt(prompt).err().unwrap();
         assert!(
-            error.to_string().contains(&format!("has {places} places {{sentence}}; it needs one")),
+            error.to_string().contains(&format!("has {slots} markers {{sentence}}; it needs one")),
             "{error}"
         );
     }
@@ -261,23 +272,28 @@ fn chat_option_applies_chat_template() {
     std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
     let sentences = ["Silent Brava was directed by Dora Fenn."];
     let expected = open(&pretrained()).unwrap().replies(&sentences).unwrap();
-    let asked = |chat| {
-        let options = Options { prompt: Some("{sentence}".to_owned()), chat, ..Options::default() };
+    let prompted = |chat| {
+        let options = ExtractOptions {
+            prompt: Some("{sentence}".to_owned()),
+            chat,
+            ..ExtractOptions::default()
+        };
         open_with(folder.path(), options).unwrap().replies(&sentences).unwrap()
     };
-    assert_eq!(asked(true), expected);
-    assert_ne!(asked(false), expected);
+    assert_eq!(prompted(true), expected);
+    assert_ne!(prompted(false), expected);
 }
 
 #[test]
 fn replies_and_sentences_are_bounded() {
     for folder in [exported(), pretrained()] {
-        let settings = Settings {
+        let settings = ExtractorSettings {
             max_new_tokens: Some(3),
             max_sentence_tokens: Some(40),
-            ..Settings::default()
+            ..ExtractorSettings::default()
         };
-        let extractor = open_with(&folder, Options { settings, ..Options::default() }).unwrap();
+        let extractor =
+            open_with(&folder, ExtractOptions { settings, ..ExtractOptions::default() }).unwrap();
         let sentence = "Silent Brava was directed by Dora Fenn.";
         let full = open(&folder).unwrap().replies(&[sentence]).unwrap().remove(0);
         let long = "Silent Brava ".repeat(100);
@@ -322,13 +338,16 @@ fn rows_are_limited_to_model_positions() {
     assert!(full.starts_with(&*replies[0]) && ids(&replies[0]) == 4, "{replies:?}");
     assert_eq!(&*replies[1], "", "a sentence without room for a reply");
 
-    let said = failure(&of_positions(prompt)).1;
-    assert!(said.contains(&format!("{prompt} tokens")) && said.contains("positions"), "{said}");
+    let message = failure(&of_positions(prompt)).1;
+    assert!(
+        message.contains(&format!("{prompt} tokens")) && message.contains("positions"),
+        "{message}"
+    );
 }
 
 #[test]
 fn non_finite_weights_fail_every_request() {
-    // A norm that is no number.
+    // A norm with NaN weights.
     let folder = configured("", "");
     let path = folder.path().join("model.safetensors");
     let mut bytes = std::fs::read(&path).unwrap();
@@ -365,19 +384,21 @@ fn folder_without_model_or_prompt_is_rejected() {
 #[test]
 fn model_mismatching_config_is_rejected() {
     let changed = |from: &str, to: &str| failure(&configured(from, to)).1;
-    let said = changed("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
-    assert!(said.contains("model.layers.3") && said.contains("no such weight"), "{said}");
-    let said = changed("\"intermediate_size\": 256", "\"intermediate_size\": 255");
+    let message = changed("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
+    assert!(message.contains("model.layers.3") && message.contains("no such weight"), "{message}");
+    let message = changed("\"intermediate_size\": 256", "\"intermediate_size\": 255");
     assert!(
-        said.contains("down_proj") && said.contains("[128, 255]") && said.contains("[128, 256]"),
-        "{said}"
+        message.contains("down_proj")
+            && message.contains("[128, 255]")
+            && message.contains("[128, 256]"),
+        "{message}"
     );
-    let said = changed("qwen2", "qwen3");
-    assert!(said.contains("Qwen3") && said.contains("Llama and Qwen2"), "{said}");
-    let said = changed(": 516", ": 515");
-    assert!(said.contains("516 tokens") && said.contains("515"), "{said}");
-    let said = changed("qwen2", "gpt2");
-    assert!(said.contains("gpt2"), "{said}");
+    let message = changed("qwen2", "qwen3");
+    assert!(message.contains("Qwen3") && message.contains("Llama and Qwen2"), "{message}");
+    let message = changed(": 516", ": 515");
+    assert!(message.contains("516 tokens") && message.contains("515"), "{message}");
+    let message = changed("qwen2", "gpt2");
+    assert!(message.contains("gpt2"), "{message}");
 }
 
 #[test]
@@ -443,7 +464,7 @@ fn damaged_graph_or_tokenizer_is_rejected() {
 fn cuda_extractor_works_or_reports_missing_device() {
     let runtime = RuntimeLibrary::find(None).unwrap();
     for folder in [exported(), pretrained()] {
-        match Extractor::open(&folder, Options::default(), Device::Cuda(0), &runtime) {
+        match OnnxExtractor::open(&folder, ExtractOptions::default(), Device::Cuda(0), &runtime) {
             // A runtime with CUDA on a machine with a GPU: then it must work.
             Ok(extractor) => assert_eq!(&*extractor.replies(&["unknown"]).unwrap()[0], "[]"),
             Err(error) => {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use corver_pretrained::{Family, ModelConfig};
+use corver_pretrained::{ModelConfig, ModelFamily};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
@@ -43,7 +43,7 @@ impl Decoder {
             ];
             let parts = parts
                 .into_iter()
-                .filter(|(part, _)| config.family == Family::Qwen2 || !part.ends_with("bias"));
+                .filter(|(part, _)| config.family == ModelFamily::Qwen2 || !part.ends_with("bias"));
             sizes.extend(parts.map(|(part, size)| (format!("model.layers.{n}.{part}"), size)));
         }
         sizes.push(("model.norm.weight".to_owned(), vec![d]));

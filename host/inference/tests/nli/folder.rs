@@ -1,4 +1,4 @@
-//! Every way in which a model's folder, or its settings, can be wrong.
+//! Errors of a model's folder and of its settings.
 
 use std::path::{Path, PathBuf};
 
@@ -76,8 +76,8 @@ fn without(family: &str, name: &str, rows: Option<usize>) -> tempfile::TempDir {
 #[test]
 fn missing_file_is_named_in_error() {
     let empty = tempfile::tempdir().unwrap();
-    let (error, said) = broken(&empty);
-    assert!(is_model(&error) && said.contains(": no NLI model here. "), "{said}");
+    let (error, message) = broken(&empty);
+    assert!(is_model(&error) && message.contains(": no NLI model here. "), "{message}");
     for family in ["hhem", "deberta"] {
         for (file, named) in
             [("model.safetensors", "model.safetensors"), ("tokenizer.json", "tokenizer.json")]
@@ -89,8 +89,8 @@ fn missing_file_is_named_in_error() {
     }
     let folder = copy("hhem");
     std::fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
-    let (error, said) = broken(&folder);
-    assert!(is_model(&error) && said.contains("google/flan-t5-base"), "{said}");
+    let (error, message) = broken(&folder);
+    assert!(is_model(&error) && message.contains("google/flan-t5-base"), "{message}");
 }
 
 #[test]
@@ -100,14 +100,14 @@ fn unsupported_model_family_is_rejected() {
         ("deberta", "DebertaV2ForSequenceClassification"),
     ] {
         let to = from.replace("ForSequence", "ForToken");
-        let (error, said) = broken(&configured(family, from, &to));
-        assert!(is_model(&error) && said.contains(" is not supported; "), "{said}");
+        let (error, message) = broken(&configured(family, from, &to));
+        assert!(is_model(&error) && message.contains(" is not supported; "), "{message}");
         let known = [
             "HHEMv2ForSequenceClassification",
             "DebertaV2ForSequenceClassification",
             "ForTokenClassification",
         ];
-        assert!(known.iter().all(|name| said.contains(name)), "{said}");
+        assert!(known.iter().all(|name| message.contains(name)), "{message}");
     }
     let changed = |from: &str, to: &str| broken(&configured("deberta", from, to)).1;
     for (from, to, named) in [
@@ -124,8 +124,8 @@ fn unsupported_model_family_is_rejected() {
         ("\"num_attention_heads\": 4", "\"num_attention_heads\": 5", "num_attention_heads"),
         ("\"layer_norm_eps\": 1e-07", "\"layer_norm_eps\": \"small\"", "DeBERTa"),
     ] {
-        let said = changed(from, to);
-        assert!(said.contains("config.json") && said.contains(named), "{said}");
+        let message = changed(from, to);
+        assert!(message.contains("config.json") && message.contains(named), "{message}");
     }
 }
 
@@ -136,8 +136,11 @@ fn label_names_are_required() {
         ("\"id2label\"", "\"id3label\"", "nothing"),
         ("\"id2label\": {", "\"id2label\": {\"x\": {},", "id2label"),
     ] {
-        let (error, said) = broken(&configured("deberta", from, to));
-        assert!(is_model(&error) && said.contains("config.json") && said.contains(named), "{said}");
+        let (error, message) = broken(&configured("deberta", from, to));
+        assert!(
+            is_model(&error) && message.contains("config.json") && message.contains(named),
+            "{message}"
+        );
     }
 }
 
@@ -168,15 +171,15 @@ fn mismatching_weights_are_rejected() {
             "rel_embeddings",
         ),
     ] {
-        let (error, said) = broken(&folder);
+        let (error, message) = broken(&folder);
         assert!(
             matches!(error, NliError::Onnx(OnnxError::Pretrained(_)) | NliError::Pretrained(_)),
             "{error:?}"
         );
-        assert!(said.contains(named), "{said}");
+        assert!(message.contains(named), "{message}");
     }
-    let (_, said) = broken(&without("hhem", embedding, Some(50)));
-    assert!(said.contains("tokenizer.json") && said.contains("50 tokens"), "{said}");
+    let (_, message) = broken(&without("hhem", embedding, Some(50)));
+    assert!(message.contains("tokenizer.json") && message.contains("50 tokens"), "{message}");
 }
 
 #[test]
@@ -186,16 +189,16 @@ fn mismatching_exported_graph_is_rejected() {
         std::fs::write(folder.path().join("model.onnx"), graph).unwrap();
         broken(&folder)
     };
-    let (_, said) = with(&std::fs::read(small("deberta").join("onnx/model.onnx")).unwrap());
-    assert!(said.contains("model.onnx") && said.contains("logits of 2 classes"), "{said}");
-    let (error, said) = with(b"no graph");
+    let (_, message) = with(&std::fs::read(small("deberta").join("onnx/model.onnx")).unwrap());
+    assert!(message.contains("model.onnx") && message.contains("logits of 2 classes"), "{message}");
+    let (error, message) = with(b"no graph");
     assert!(
-        matches!(error, NliError::Onnx(OnnxError::Load { .. })) && said.contains("model.onnx"),
-        "{said}"
+        matches!(error, NliError::Onnx(OnnxError::Load { .. })) && message.contains("model.onnx"),
+        "{message}"
     );
-    let (_, said) =
+    let (_, message) =
         with(&std::fs::read(small("").join("../../extract/exported/model.onnx")).unwrap());
-    assert!(said.contains("inputs input_ids and attention_mask alone"), "{said}");
+    assert!(message.contains("inputs input_ids and attention_mask alone"), "{message}");
 }
 
 #[test]
@@ -210,8 +213,8 @@ fn damaged_files_are_named() {
             let path = folder.path().join(file);
             let bytes = std::fs::read(&path).unwrap();
             std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-            let (_, said) = broken(&folder);
-            assert!(said.contains(file) && said.contains(named), "{said}");
+            let (_, message) = broken(&folder);
+            assert!(message.contains(file) && message.contains(named), "{message}");
         }
     }
 }
@@ -243,11 +246,11 @@ fn invalid_settings_are_rejected() {
     assert!(parse("batchsize = 3").unwrap_err().to_string().contains("batchsize"));
     assert!(parse("device = \"gpu\"").unwrap_err().to_string().contains("auto, cpu, cuda"));
 
-    let said = |settings| failure(&small("hhem"), &settings).1;
+    let message_of = |settings| failure(&small("hhem"), &settings).1;
     assert!(
-        said(NliSettings { batch_size: 0, ..NliSettings::default() })
+        message_of(NliSettings { batch_size: 0, ..NliSettings::default() })
             .contains("verify.nli.batch_size")
     );
-    let cramped = said(NliSettings { max_tokens: Some(30), ..NliSettings::default() });
+    let cramped = message_of(NliSettings { max_tokens: Some(30), ..NliSettings::default() });
     assert!(cramped.contains("max_tokens is 30") && cramped.contains("raise it"), "{cramped}");
 }

@@ -6,7 +6,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use corver_core::triplet::closes_a_list;
-use corver_inference::extract::{Device, Extractor, Options, RuntimeLibrary, Settings};
+use corver_inference::extract::{
+    Device, ExtractOptions, ExtractorSettings, OnnxExtractor, RuntimeLibrary,
+};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -21,15 +23,19 @@ struct Case {
 
 impl Case {
     fn replies_to(&self, prompt: &str, batch_size: usize, sentences: &[String]) -> Vec<Arc<str>> {
-        let settings = Settings {
+        let settings = ExtractorSettings {
             max_new_tokens: Some(self.most),
             batch_size: Some(batch_size),
-            ..Settings::default()
+            ..ExtractorSettings::default()
         };
-        let options =
-            Options { settings, prompt: Some(prompt.to_owned()), chat: false, renderer: None };
+        let options = ExtractOptions {
+            settings,
+            prompt: Some(prompt.to_owned()),
+            chat: false,
+            renderer: None,
+        };
         let runtime = RuntimeLibrary::find(None).unwrap();
-        let extractor = Extractor::open(&self.folder, options, Device::Cpu, &runtime).unwrap();
+        let extractor = OnnxExtractor::open(&self.folder, options, Device::Cpu, &runtime).unwrap();
         extractor.replies(&sentences.iter().map(String::as_str).collect::<Vec<_>>()).unwrap()
     }
 
@@ -64,11 +70,11 @@ fn extractor_replies_match_transformers() {
             case.name,
             case.replies
         );
-        case.check("all at once", &case.replies_to(&case.prompt, 32, &case.sentences));
+        case.check("one batch", &case.replies_to(&case.prompt, 32, &case.sentences));
         let backwards: Vec<String> = case.sentences.iter().rev().cloned().collect();
         let mut replies = case.replies_to(&case.prompt, 3, &backwards);
         replies.reverse();
-        case.check("backwards, three at once", &replies);
+        case.check("backwards, three per batch", &replies);
         let spelt_out: Vec<String> = case
             .sentences
             .iter()

@@ -1,6 +1,6 @@
-"""Makes models with random weights in the folders' published form, and what transformers says of pairs: nli.py FOLDER [--small].
+"""Makes models with random weights in the folders' published form, and the answers of transformers to pairs: nli.py FOLDER [--small].
 
-FOLDER/hhem and FOLDER/deberta are models with golden.json beside them, computed in f64; FOLDER/positions.json has the rows of the tables of relative
+FOLDER/hhem and FOLDER/deberta are models with a golden.json, computed in f64; FOLDER/positions.json has the rows of the tables of relative
 positions. `--small` makes what is committed in tests/nli/small. HHEM's own code is written against an older transformers; `hhem_scores`
 is its `predict`, over the same `T5ForTokenClassification`.
 """

@@ -25,7 +25,7 @@ fn entailment_scores_match_transformers() {
                 ..NliSettings::default()
             };
             let largest = golden::check(&folder, settings, 3e-5);
-            eprintln!("{family}, {batch_size} at once: answers differ by at most {largest:.1e}");
+            eprintln!("{family}, batches of {batch_size}: answers differ by at most {largest:.1e}");
         }
     }
 }

@@ -1,6 +1,10 @@
 use super::*;
-use crate::testing::{stirred, tiny};
-use corver_core::{AdamWSettings, DpoSettings, LoraSettings, LossSettings, LossType};
+use crate::testing::{tiny, with_random_adapter};
+use corver_core::update::PreferenceReport;
+use corver_core::{
+    AdamWSettings, Advantages, DpoSettings, LoraSettings, LossSettings, LossType, Mismatch,
+    OldLogProbs, Rollout,
+};
 
 fn rollout(question: usize, tokens: &[u32], log_probs: f32) -> Rollout {
     Rollout {
@@ -13,9 +17,10 @@ fn rollout(question: usize, tokens: &[u32], log_probs: f32) -> Rollout {
     }
 }
 
-/// Prompts, rollouts and advantages of three rows of different lengths, and one without tokens.
+/// Prompts, rollouts and advantages.
 type Data = (Vec<Vec<u32>>, Vec<Rollout>, Vec<Vec<f64>>);
 
+/// Three rows of different lengths, and one without tokens.
 fn data() -> Data {
     let prompts = vec![vec![1, 2, 3], vec![4, 5, 6, 7, 8]];
     let rollouts = vec![
@@ -35,12 +40,12 @@ fn run(
     settings: &LearnSettings,
 ) -> Gradient {
     let mut prepared = prepare(model, None, &rows(prompts, rollouts), settings, 0.8, 10).unwrap();
-    learned(model, &mut prepared, advantages, settings)
+    gradient_of(model, &mut prepared, advantages, settings)
 }
 
-fn learned(
+fn gradient_of(
     model: &mut Model,
-    prepared: &mut Prepared,
+    prepared: &mut PreparedUpdate,
     values: &[Vec<f64>],
     settings: &LearnSettings,
 ) -> Gradient {
@@ -50,12 +55,24 @@ fn learned(
         Algorithm::Dpo => Objective::Preference(&signs),
         _ => Objective::Clipped(&advantages),
     };
-    let lesson = Lesson { objective, settings, temperature: 0.8, critic: None };
-    gradient(model, prepared, 0, &lesson).unwrap()
+    let context = context(prepared, objective, settings);
+    gradient(model, prepared, 0, &context).unwrap()
 }
 
-fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<Row<'a>> {
-    rollouts.iter().map(|rollout| Row { prompt: &prompts[rollout.question], rollout }).collect()
+fn context<'a>(
+    prepared: &PreparedUpdate,
+    objective: Objective<'a>,
+    settings: &'a LearnSettings,
+) -> UpdateContext<'a> {
+    let num_questions = prepared.num_questions();
+    UpdateContext { objective, settings, temperature: 0.8, critic: None, num_questions }
+}
+
+fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<TrainingRow<'a>> {
+    rollouts
+        .iter()
+        .map(|rollout| TrainingRow { prompt: &prompts[rollout.question], rollout })
+        .collect()
 }
 
 fn settings(loss_type: LossType, old_log_probs: OldLogProbs) -> LearnSettings {
@@ -75,23 +92,22 @@ fn settings(loss_type: LossType, old_log_probs: OldLogProbs) -> LearnSettings {
     }
 }
 
-/// The gradient by a weight of every third adapter matrix against the loss around it.
+/// Compares the gradient by a weight of every third adapter matrix with finite differences.
 fn agrees_with_finite_differences(family: &str, data: &Data, settings: &LearnSettings) {
-    let mut model = stirred(family, &LoraSettings { r: 2, alpha: 4.0 });
+    let mut model = with_random_adapter(family, &LoraSettings { r: 2, alpha: 4.0 });
     let got = run(&mut model, data, settings).gradients;
     let parameters: Vec<Tensor> =
         model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
     let h = 4e-3;
     for (parameter, gradient) in parameters.iter().zip(&got).step_by(3) {
-        let mut place = parameter.detach().view(-1).narrow(0, parameter.numel() as i64 / 2, 1);
-        let loss_at = |model: &mut Model, place: &mut Tensor, shift: f64| {
-            let _ = place.g_add_scalar_(shift);
-            let loss = run(model, data, settings).report.loss;
-            let _ = place.g_add_scalar_(-shift);
-            loss
-        };
-        let slope =
-            (loss_at(&mut model, &mut place, h) - loss_at(&mut model, &mut place, -h)) / (2.0 * h);
+        let mut weight = parameter.detach().view(-1).narrow(0, parameter.numel() as i64 / 2, 1);
+        let mut losses = [0.0; 2];
+        for (loss, shift) in losses.iter_mut().zip([h, -h]) {
+            let _ = weight.g_add_scalar_(shift);
+            *loss = run(&mut model, data, settings).report.loss;
+            let _ = weight.g_add_scalar_(-shift);
+        }
+        let slope = (losses[0] - losses[1]) / (2.0 * h);
         let got = gradient.view(-1).double_value(&[parameter.numel() as i64 / 2]);
         assert!((slope - got).abs() < 2e-3 + 0.02 * got.abs(), "{family}: {slope} {got}");
     }
@@ -139,11 +155,11 @@ fn dpo_compares_policy_with_reference_per_pair() {
     let report = run(&mut fresh, &pairs(), &dpo()).report;
     assert!((report.loss - 2f64.ln()).abs() < 1e-6, "the policy is the reference: {report:?}");
     assert!(
-        report.preference.is_some_and(|of| of.pairs == 2.0 && of.margin.abs() < 1e-5),
+        report.preference.is_some_and(|pairs| pairs.pairs == 2.0 && pairs.margin.abs() < 1e-5),
         "{report:?}"
     );
 
-    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let mut model = with_random_adapter("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let whole = run(&mut model, &pairs(), &dpo());
     let split = run(&mut model, &pairs(), &LearnSettings { micro_batch_tokens: 1, ..dpo() });
     assert!((whole.report.loss - split.report.loss).abs() < 1e-5);
@@ -155,7 +171,7 @@ fn dpo_compares_policy_with_reference_per_pair() {
 
 #[test]
 fn dpo_without_pairs_has_zero_gradient() {
-    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let mut model = with_random_adapter("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let Gradient { gradients, report, .. } =
         run(&mut model, &(vec![vec![1, 2]], vec![], vec![]), &dpo());
     assert_eq!((report.loss, report.preference), (0.0, Some(PreferenceReport::default())));
@@ -166,15 +182,15 @@ fn with_critic(
     model: &mut Model,
     critic: &Critic,
     settings: &LearnSettings,
-) -> (Prepared, Gradient) {
+) -> (PreparedUpdate, Gradient) {
     let (prompts, rollouts, values) = data();
     let mut prepared =
         prepare(model, Some(critic), &rows(&prompts, &rollouts), settings, 0.8, 10).unwrap();
     let targets = vec![vec![1.0, 0.5, 0.0, -1.0], vec![2.0, 2.0], vec![0.5, 1.0, 3.0], vec![]];
     let advantages = &Advantages { values, targets: Some(targets) };
     let objective = Objective::Clipped(advantages);
-    let lesson = Lesson { objective, settings, temperature: 0.8, critic: Some(critic) };
-    let gradient = gradient(model, &mut prepared, 0, &lesson).unwrap();
+    let context = UpdateContext { critic: Some(critic), ..context(&prepared, objective, settings) };
+    let gradient = gradient(model, &mut prepared, 0, &context).unwrap();
     (prepared, gradient)
 }
 
@@ -184,7 +200,7 @@ fn critic_does_not_change_policy_gradient() {
         algorithm: Algorithm::Ppo,
         ..settings(LossType::Bnpo, OldLogProbs::Recomputed)
     };
-    let mut model = stirred("qwen3", &LoraSettings { r: 2, alpha: 4.0 });
+    let mut model = with_random_adapter("qwen3", &LoraSettings { r: 2, alpha: 4.0 });
     let critic = Critic::new(16, &settings, tch::Device::Cpu).unwrap();
     {
         let _guard = tch::no_grad_guard();
@@ -199,7 +215,7 @@ fn critic_does_not_change_policy_gradient() {
     }
     let (split_prepared, split) =
         with_critic(&mut model, &critic, &LearnSettings { micro_batch_tokens: 1, ..settings });
-    let flat = |prepared: &Prepared| prepared.values.clone().unwrap().concat();
+    let flat = |prepared: &PreparedUpdate| prepared.values.clone().unwrap().concat();
     assert_eq!(
         prepared.values.as_ref().unwrap().iter().map(Vec::len).collect::<Vec<_>>(),
         [4, 2, 3, 0]
@@ -211,14 +227,14 @@ fn critic_does_not_change_policy_gradient() {
         (a.loss - b.loss).abs() < 1e-5
             && (a.explained_variance - b.explained_variance).abs() < 1e-5
     );
-    for (a, b) in whole.of_critic.iter().zip(&split.of_critic) {
+    for (a, b) in whole.critic_gradients.iter().zip(&split.critic_gradients) {
         assert!((a - b).abs().max().double_value(&[]) < 1e-5);
     }
     // Of the bias, by hand: each of the 9 tokens has weight 1/9.
     let targets = [1.0, 0.5, 0.0, -1.0, 2.0, 2.0, 0.5, 1.0, 3.0];
     let slope: f64 =
         flat(&prepared).iter().zip(targets).map(|(value, target)| (value - target) / 9.0).sum();
-    assert!((whole.of_critic[1].double_value(&[0]) - slope).abs() < 1e-5);
+    assert!((whole.critic_gradients[1].double_value(&[0]) - slope).abs() < 1e-5);
 }
 
 #[test]
@@ -226,7 +242,7 @@ fn micro_batches_add_up_to_the_full_batch() {
     for loss_type in [LossType::Grpo, LossType::Bnpo, LossType::DrGrpo, LossType::Dapo] {
         let whole = settings(loss_type, OldLogProbs::Recomputed);
         let split = LearnSettings { micro_batch_tokens: 1, ..whole };
-        let mut model = stirred("qwen3", &LoraSettings { r: 2, alpha: 4.0 });
+        let mut model = with_random_adapter("qwen3", &LoraSettings { r: 2, alpha: 4.0 });
         let (a, b) = (run(&mut model, &data(), &whole), run(&mut model, &data(), &split));
         assert!((a.report.loss - b.report.loss).abs() < 1e-5);
         assert!((a.report.kl.unwrap() - b.report.kl.unwrap()).abs() < 1e-5);
@@ -240,13 +256,13 @@ fn micro_batches_add_up_to_the_full_batch() {
 #[test]
 fn later_iterations_use_initial_old_log_probs() {
     let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
-    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let mut model = with_random_adapter("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let (prompts, mut rollouts, advantages) = data();
     let mut prepared =
         prepare(&mut model, None, &rows(&prompts, &rollouts), &settings, 0.8, 10).unwrap();
-    learned(&mut model, &mut prepared, &advantages, &settings);
-    // The same log-probabilities, noted in the rollouts.
-    for batch in &prepared.batches {
+    gradient_of(&mut model, &mut prepared, &advantages, &settings);
+    // The same log-probabilities, recorded in the rollouts.
+    for batch in &prepared.micro_batches {
         let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
         for &member in &batch.members {
             rollouts[member].log_probs = old.by_ref().take(rollouts[member].tokens.len()).collect();
@@ -256,7 +272,7 @@ fn later_iterations_use_initial_old_log_probs() {
         let _guard = tch::no_grad_guard();
         let _ = parameter.shallow_clone().g_mul_scalar_(1.5);
     }
-    let second = learned(&mut model, &mut prepared, &advantages, &settings);
+    let second = gradient_of(&mut model, &mut prepared, &advantages, &settings);
     let sampled = LearnSettings { old_log_probs: OldLogProbs::Sampled, ..settings };
     let expected = run(&mut model, &(prompts, rollouts, advantages), &sampled);
     assert!((second.report.loss - expected.report.loss).abs() < 1e-6);
@@ -269,34 +285,34 @@ fn later_iterations_use_initial_old_log_probs() {
     }
 }
 
-/// The rows of a mini-batch alone, against log-probabilities noted before the first update.
+/// Log-probabilities are those before the first update.
 #[test]
 fn mini_batch_update_uses_only_its_rows() {
     let whole = settings(LossType::Grpo, OldLogProbs::Recomputed);
     let parts = LearnSettings { num_mini_batches: 2, ..whole };
-    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let mut model = with_random_adapter("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let (prompts, rollouts, values) = data();
     let mut prepared =
         prepare(&mut model, None, &rows(&prompts, &rollouts), &parts, 0.8, 10).unwrap();
     let tokens: Vec<usize> =
         prepared.mini_batches.iter().map(|mini_batch| mini_batch.num_tokens).collect();
     assert_eq!(tokens, [6, 3]);
-    prepared.note_log_probs(&mut model, 0.8).unwrap();
-    // The same log-probabilities, noted in the rollouts.
-    let mut noted = rollouts.clone();
-    for batch in &prepared.batches {
+    prepared.set_old_log_probs(&mut model, 0.8).unwrap();
+    // The same log-probabilities, recorded in the rollouts.
+    let mut recorded = rollouts.clone();
+    for batch in &prepared.micro_batches {
         let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
         for &member in &batch.members {
-            noted[member].log_probs = old.by_ref().take(noted[member].tokens.len()).collect();
+            recorded[member].log_probs = old.by_ref().take(recorded[member].tokens.len()).collect();
         }
     }
     let sampled = LearnSettings { old_log_probs: OldLogProbs::Sampled, ..whole };
     let advantages = &Advantages { values: values.clone(), ..Advantages::default() };
     let objective = Objective::Clipped(advantages);
-    for (mini_batch, own) in [0..2, 2..4].into_iter().enumerate() {
-        let lesson = Lesson { objective, settings: &parts, temperature: 0.8, critic: None };
-        let part = gradient(&mut model, &mut prepared, mini_batch, &lesson).unwrap();
-        let alone = (prompts.clone(), noted[own.clone()].to_vec(), values[own].to_vec());
+    for (mini_batch, range) in [0..2, 2..4].into_iter().enumerate() {
+        let context = context(&prepared, objective, &parts);
+        let part = gradient(&mut model, &mut prepared, mini_batch, &context).unwrap();
+        let alone = (prompts.clone(), recorded[range.clone()].to_vec(), values[range].to_vec());
         let expected = run(&mut model, &alone, &sampled);
         assert!((part.report.loss - expected.report.loss).abs() < 1e-6, "{mini_batch}");
         for (got, expected) in part.gradients.iter().zip(&expected.gradients) {
@@ -314,17 +330,17 @@ fn mini_batch_update_uses_only_its_rows() {
 fn sampler_mismatch_is_measured_and_corrected() {
     let plain = settings(LossType::Grpo, OldLogProbs::Recomputed);
     let plain = LearnSettings { loss: LossSettings { beta: 0.0, ..plain.loss }, ..plain };
-    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let mut model = with_random_adapter("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let (prompts, mut rollouts, advantages) = data();
     let mut prepared =
         prepare(&mut model, None, &rows(&prompts, &rollouts), &plain, 0.8, 10).unwrap();
-    learned(&mut model, &mut prepared, &advantages, &plain);
+    gradient_of(&mut model, &mut prepared, &advantages, &plain);
     let gap = 2f32.ln(); // the sampler found every token half as probable
-    for batch in &prepared.batches {
+    for batch in &prepared.micro_batches {
         let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
         for &member in &batch.members {
             let tokens = rollouts[member].tokens.len();
-            rollouts[member].log_probs = old.by_ref().take(tokens).map(|own| own - gap).collect();
+            rollouts[member].log_probs = old.by_ref().take(tokens).map(|old| old - gap).collect();
         }
     }
     let data = (prompts, rollouts, advantages);
@@ -362,7 +378,7 @@ fn kl_reference_is_model_without_adapters() {
     let mut fresh = tiny("llama", 1);
     fresh.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 3).unwrap();
     assert_eq!(run(&mut fresh, &data(), &settings).report.kl, Some(0.0));
-    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let mut model = with_random_adapter("llama", &LoraSettings { r: 2, alpha: 4.0 });
     assert!(run(&mut model, &data(), &settings).report.kl.unwrap() > 1e-6);
     let without = LearnSettings { loss: LossSettings { beta: 0.0, ..settings.loss }, ..settings };
     assert_eq!(run(&mut model, &data(), &without).report.kl, None);
@@ -372,15 +388,15 @@ fn kl_reference_is_model_without_adapters() {
 fn micro_batches_respect_token_limit() {
     let (prompts, rollouts, _) = data();
     let rows = rows(&prompts, &rollouts);
-    assert_eq!(micro_batches(&rows, 0..3, 1000, false), [vec![0, 1, 2]]);
+    assert_eq!(split_rows(&rows, 0..3, 1000, false), [vec![0, 1, 2]]);
     assert_eq!(
-        micro_batches(&rows, 0..3, 17, false),
+        split_rows(&rows, 0..3, 17, false),
         [vec![0, 1, 2]],
         "3 + 4 + 2 of the first question, 5 + 3 of the second"
     );
-    assert_eq!(micro_batches(&rows, 0..3, 16, false), [vec![0, 1], vec![2]]);
-    assert_eq!(micro_batches(&rows, 0..3, 8, false), [vec![0], vec![1], vec![2]]);
-    assert_eq!(micro_batches(&rows, 0..3, 1, false), [vec![0], vec![1], vec![2]]);
-    assert_eq!(micro_batches(&rows, 0..3, 17, true), [vec![0, 1, 2]]);
-    assert_eq!(micro_batches(&rows, 0..3, 1, true), [vec![0, 1], vec![2]], "questions stay whole");
+    assert_eq!(split_rows(&rows, 0..3, 16, false), [vec![0, 1], vec![2]]);
+    assert_eq!(split_rows(&rows, 0..3, 8, false), [vec![0], vec![1], vec![2]]);
+    assert_eq!(split_rows(&rows, 0..3, 1, false), [vec![0], vec![1], vec![2]]);
+    assert_eq!(split_rows(&rows, 0..3, 17, true), [vec![0, 1, 2]]);
+    assert_eq!(split_rows(&rows, 0..3, 1, true), [vec![0, 1], vec![2]], "questions stay whole");
 }

@@ -1,4 +1,4 @@
-//! A small policy's folder, for the tests that take one.
+//! The folder of a small policy, for tests.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use corver_pretrained::ModelConfig;
 use serde_json::json;
 use tch::Device;
 
-/// Letters, a few words, and the two marks of the chat.
+/// Writes a random model, and a tokenizer with letters, a few words and two special tokens.
 pub fn write_folder(folder: &Path, config: &ModelConfig) {
     let words = ["a", "b", "c", "d", "e", "Ġ", "Ċ", "Q"];
     let mut vocab: serde_json::Map<_, _> =

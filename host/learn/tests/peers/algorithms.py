@@ -1,4 +1,4 @@
-"""Takes with a trainer of trl the step that algorithms.rs took, and compares the adapters: algorithms.py FOLDER."""
+"""Takes the step of algorithms.rs with a trainer of trl, and compares the adapters: algorithms.py FOLDER."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ from trl import DPOConfig, DPOTrainer, RLOOConfig, RLOOTrainer, SFTConfig, SFTTr
 
 
 def config_of(kind, folder, settings, **more):
-    """What all trainers are told."""
+    """Returns the settings that all trainers share."""
     adam = settings["optimizer"]
     return kind(
         output_dir=str(folder / "trl"), use_cpu=True, bf16=False, report_to=[], learning_rate=settings["learning_rate"],
@@ -24,7 +24,7 @@ def config_of(kind, folder, settings, **more):
 
 
 def rloo(folder, computed, tokenizer, model):
-    """The loss of a step, as the trainer has it; and what its gradient is to be divided by to be ours."""
+    """Returns the trainer, its loss, and the divisor that makes its gradient equal to ours."""
     rollouts, longest = computed["rollouts"], computed["max_completion_length"]
     config = config_of(
         RLOOConfig, folder, computed["settings"], beta=0.0, num_generations=4, temperature=1.0, max_completion_length=longest,
@@ -56,14 +56,14 @@ def dpo(folder, computed, tokenizer, model):
     )
     data = Dataset.from_list([{"prompt": "a", "chosen": "b", "rejected": "c"}])
     trainer = DPOTrainer(model=model, args=config, train_dataset=data, processing_class=tokenizer)
-    # The trainer compares an adapter that is there already with what it was; here the reference is the base model.
+    # The trainer would use the initial adapter as reference; here the reference is the base model.
     trainer.model.delete_adapter("ref")
     prompts = [computed["prompts"][row["question"]] for row in rows]
-    whole = [prompt + row["tokens"] for prompt, row in zip(prompts, rows, strict=True)]
+    sequences = [prompt + row["tokens"] for prompt, row in zip(prompts, rows, strict=True)]
     masks = [[0] * len(prompt) + [1] * len(row["tokens"]) for prompt, row in zip(prompts, rows, strict=True)]
     inputs = {
-        "input_ids": padded(whole, tokenizer.pad_token_id),
-        "attention_mask": padded([[1] * len(row) for row in whole], 0),
+        "input_ids": padded(sequences, tokenizer.pad_token_id),
+        "attention_mask": padded([[1] * len(row) for row in sequences], 0),
         "completion_mask": padded(masks, 0),
     }
     loss = trainer.compute_loss(model.train(), inputs)
@@ -72,7 +72,7 @@ def dpo(folder, computed, tokenizer, model):
 
 
 def sft(folder, computed, tokenizer, model):
-    """The trainer tokenizes the demonstrations itself, adds the end of the answer, and masks the prompts."""
+    """Returns the trainer and its loss. It tokenizes demonstrations, adds the stop token, and masks prompts."""
     pairs = computed["demonstrations"]
     data = Dataset.from_list([{"prompt": question, "completion": completion} for question, completion in pairs])
     config = config_of(SFTConfig, folder, computed["settings"], per_device_train_batch_size=len(pairs), completion_only_loss=True)

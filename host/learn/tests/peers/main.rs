@@ -1,5 +1,5 @@
-//! The policy against `transformers`, `peft` and `trl`, on a small random model of every
-//! architecture: `make test-peers`. What is compared is written here and read by `peers.py`, which
+//! Compares the policy with `transformers`, `peft` and `trl`, on a small random model of every
+//! architecture: `make test-peers`. This side writes its results, and `peers.py` reads them and
 //! computes the same.
 
 mod algorithms;
@@ -14,7 +14,7 @@ use corver_learn::{
     AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, Model,
     Policy, Precision,
 };
-use corver_pretrained::{ChatTokenizer, Family, Llama3Scaling, ModelConfig};
+use corver_pretrained::{ChatTokenizer, Llama3Scaling, ModelConfig, ModelFamily};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -40,7 +40,7 @@ fn write_tokenizer(folder: &Path) {
 }
 
 fn config(
-    family: Family,
+    family: ModelFamily,
     num_kv_heads: usize,
     tie_embeddings: bool,
     rope_scaling: Option<Llama3Scaling>,
@@ -62,8 +62,8 @@ fn config(
     }
 }
 
-/// Draws the adapters' other half too, so that they change something.
-fn stir(model: &Model) {
+/// Fills B of the adapters with non-zero numbers, so that they change the output.
+fn add_random_b(model: &Model) {
     let _guard = tch::no_grad_guard();
     for (n, (_, tensor)) in
         model.lora_parameters().into_iter().filter(|(name, _)| name.contains("lora_B")).enumerate()
@@ -83,9 +83,17 @@ fn questions() -> Vec<Question> {
     ["abcab", "tsrq", "kkkkkkkkl"].map(question).into()
 }
 
-fn written(rollouts: &[Rollout], advantages: &[Vec<f64>]) -> Value {
-    let row = |(rollout, advantages): (&Rollout, &Vec<f64>)| json!({"question": rollout.question, "tokens": rollout.tokens, "log_probs": rollout.log_probs, "advantages": advantages});
-    rollouts.iter().zip(advantages).map(row).collect()
+fn rollouts_json(rollouts: &[Rollout], advantages: &[Vec<f64>]) -> Value {
+    let mut rows = Vec::with_capacity(rollouts.len());
+    for (rollout, advantages) in rollouts.iter().zip(advantages) {
+        rows.push(json!({
+            "question": rollout.question,
+            "tokens": rollout.tokens,
+            "log_probs": rollout.log_probs,
+            "advantages": advantages,
+        }));
+    }
+    Value::Array(rows)
 }
 
 /// Writes a random model and a tokenizer.
@@ -98,7 +106,7 @@ fn write_model(folder: &Path, config: ModelConfig) {
 
 type Loss = (LossType, ImportanceLevel);
 
-/// Writes what this crate makes of the model in `folder`.
+/// Samples and updates with the model in `folder`, and writes the results.
 fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precision: Precision) {
     let mut model = Model::load(folder, precision, Device::Cpu).unwrap();
     let settings = LearnSettings {
@@ -111,8 +119,8 @@ fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precisio
         },
         learning_rate: 1e-3,
         warmup_ratio: 0.0,
-        // With the usual eps a gradient of 1e-8, which is rounding, would move a weight as far as
-        // any other.
+        // With the usual eps, a gradient of 1e-8, which is rounding, would move a weight as far as
+        // any other one.
         optimizer: AdamWSettings {
             weight_decay: 0.01,
             eps: 1e-3,
@@ -121,7 +129,7 @@ fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precisio
         ..LearnSettings::default()
     };
     model.add_lora(&settings.lora, 1).unwrap();
-    stir(&model);
+    add_random_b(&model);
     model.save_adapter(&folder.join("before")).unwrap();
     let mut policy = Policy::new(model, ChatTokenizer::load(folder).unwrap(), settings, 1).unwrap();
     let greedy = policy.sample(&questions(), &Sampling::greedy(12), 0, &mut |_, _| ()).unwrap();
@@ -143,28 +151,33 @@ fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precisio
         .collect();
     let none = vec![Vec::new(); greedy.len()];
     let computed = json!({
-        "precision": precision, "prompts": prompts, "greedy": written(&greedy, &none), "rollouts": written(&rollouts, &values), "report": { "loss": report.loss, "grad_norm": report.grad_norm },
-        "settings": settings, "max_completion_length": sampling.max_completion_length,
+        "precision": precision,
+        "prompts": prompts,
+        "greedy": rollouts_json(&greedy, &none),
+        "rollouts": rollouts_json(&rollouts, &values),
+        "report": { "loss": report.loss, "grad_norm": report.grad_norm },
+        "settings": settings,
+        "max_completion_length": sampling.max_completion_length,
     });
     std::fs::write(folder.join("computed.json"), computed.to_string()).unwrap();
 }
 
-/// Both sides, and what each reads of the other's files.
+/// Runs both sides, and loads the peer's adapter.
 fn compare(name: &str, folder: &Path, loss: Loss) {
     let python = PathBuf::from(std::env::var_os("CORVER_PEERS").expect("make test-peers sets it"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/peers.py");
     for precision in [Precision::F32, Precision::Bf16] {
         compute(folder, loss, precision);
         let output = Command::new(&python).arg(&script).arg(folder).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
+        let report = String::from_utf8_lossy(&output.stdout);
         assert!(
             output.status.success(),
-            "{name}: {said}\n{}",
+            "{name}: {report}\n{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        eprintln!("{name}, {precision:?}: {}", said.trim());
+        eprintln!("{name}, {precision:?}: {}", report.trim());
     }
-    // What peft has written is read here.
+    // The adapter that peft has written is loaded here.
     let [theirs, ours] = ["peft", "before"].map(|adapter| {
         let mut model = Model::load(folder, Precision::F32, Device::Cpu).unwrap();
         model.load_adapter(&folder.join(adapter)).unwrap();
@@ -189,13 +202,13 @@ fn architectures_match_transformers_peft_and_trl() {
     };
     let (token, gspo) = (ImportanceLevel::Token, ImportanceLevel::Sequence);
     for (name, config, loss_type, level) in [
-        ("llama-3.1", config(Family::Llama, 2, false, Some(scaling)), LossType::Grpo, token),
-        ("llama-3.2", config(Family::Llama, 1, true, None), LossType::DrGrpo, token),
-        ("qwen2.5", config(Family::Qwen2, 2, true, None), LossType::Bnpo, token),
-        ("qwen3-4b", config(Family::Qwen3, 2, true, None), LossType::Grpo, token),
-        ("qwen3-8b", config(Family::Qwen3, 2, false, None), LossType::Dapo, token),
-        ("olmo-2", config(Family::Olmo2, 4, false, None), LossType::Grpo, token),
-        ("qwen3-4b, gspo", config(Family::Qwen3, 2, true, None), LossType::Grpo, gspo),
+        ("llama-3.1", config(ModelFamily::Llama, 2, false, Some(scaling)), LossType::Grpo, token),
+        ("llama-3.2", config(ModelFamily::Llama, 1, true, None), LossType::DrGrpo, token),
+        ("qwen2.5", config(ModelFamily::Qwen2, 2, true, None), LossType::Bnpo, token),
+        ("qwen3-4b", config(ModelFamily::Qwen3, 2, true, None), LossType::Grpo, token),
+        ("qwen3-8b", config(ModelFamily::Qwen3, 2, false, None), LossType::Dapo, token),
+        ("olmo-2", config(ModelFamily::Olmo2, 4, false, None), LossType::Grpo, token),
+        ("qwen3-4b, gspo", config(ModelFamily::Qwen3, 2, true, None), LossType::Grpo, gspo),
     ] {
         let folder = tempfile::tempdir().unwrap();
         write_model(folder.path(), config);

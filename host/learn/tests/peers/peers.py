@@ -1,4 +1,4 @@
-"""Does with transformers, peft and trl what main.rs did with a model, and compares: peers.py FOLDER."""
+"""Repeats the computation of main.rs with transformers, peft and trl, and compares: peers.py FOLDER."""
 
 import collections
 import json
@@ -16,7 +16,7 @@ LOG_PROBS = 1e-4  # nats
 ADAPTER = 1e-5
 MOVE = 1e-3
 REPORT = 1e-5
-BF16 = 1.5  # times the peer's own error; of a few dozen tokens, neither is known better than that
+BF16 = 1.5  # times the peer's own error, which a few dozen tokens do not determine better
 
 
 def padded(rows, fill, left=False):
@@ -31,7 +31,7 @@ def check(what, difference, limit):
 
 
 def log_probs(model, computed):
-    """Of every token that was drawn, row by row."""
+    """Yields the log-probabilities of the sampled tokens, row by row."""
     for row in computed["rollouts"]:
         ids = torch.tensor([computed["prompts"][row["question"]] + row["tokens"]])
         with torch.no_grad():
@@ -53,11 +53,11 @@ def main():
 
 
 def in_f32(folder, computed, tokenizer):
-    """Equal up to rounding."""
+    """Checks that the results are equal up to rounding."""
     prompts = computed["prompts"]
     model = load(folder, torch.float32)
-    named = json.loads((folder / "before" / "adapter_config.json").read_text())["base_model_name_or_path"]
-    assert Path(named) == folder, named
+    base_name = json.loads((folder / "before" / "adapter_config.json").read_text())["base_model_name_or_path"]
+    assert Path(base_name) == folder, base_name
     model.save_pretrained(folder / "peft")
 
     for row in computed["greedy"]:
@@ -88,12 +88,12 @@ def in_f32(folder, computed, tokenizer):
 
 
 def apart(adapters, right, before):
-    """From the right ones, in shares of the largest move of each adapter."""
+    """Returns the largest error as a share of the largest move of an adapter."""
     return max(((adapters[n] - right[n]).abs().max() / (right[n] - before[n]).abs().max()).item() for n in before)
 
 
 def in_bf16(folder, computed, tokenizer):
-    """No two programs agree in many digits, nor does the peer with itself in f32. Ours may be little further from f32 and f64."""
+    """Checks that our error against f32 and f64 is at most BF16 times the peer's: in bf16 no two programs agree closely."""
 
     def far(values, right):
         return torch.cat([(v - r).flatten() for v, r in zip(values, right, strict=True)]).norm().item()
@@ -123,7 +123,7 @@ Step = collections.namedtuple("Step", "loss norm adapters")
 
 
 def step(folder, computed, tokenizer, dtype):
-    """One optimiser step of trl from the same rollouts and advantages."""
+    """Takes one optimiser step of trl with the same rollouts and advantages."""
     settings, prompts, rollouts = computed["settings"], computed["prompts"], computed["rollouts"]
     mixed = dtype == torch.bfloat16  # adapters are f32, their products bf16
     model = load(folder, dtype)
@@ -147,10 +147,10 @@ def step(folder, computed, tokenizer, dtype):
     )
     trainer.current_gradient_accumulation_steps = 1
     tokens = [row["tokens"] for row in rollouts]
-    of_rows = [prompts[row["question"]] for row in rollouts]
+    row_prompts = [prompts[row["question"]] for row in rollouts]
     inputs = {
-        "prompt_ids": padded(of_rows, tokenizer.pad_token_id, left=True),
-        "prompt_mask": padded([[1] * len(row) for row in of_rows], 0, left=True),
+        "prompt_ids": padded(row_prompts, tokenizer.pad_token_id, left=True),
+        "prompt_mask": padded([[1] * len(row) for row in row_prompts], 0, left=True),
         "completion_ids": padded(tokens, tokenizer.pad_token_id),
         "completion_mask": padded([[1] * len(row) for row in tokens], 0),
         "advantages": padded([row["advantages"] for row in rollouts], 0.0).to(torch.float32 if mixed else dtype),

@@ -1,5 +1,7 @@
-//! The process that renders: both sides of it. Its first line is the [`Source`], every further one
-//! [`Messages`]; each is answered by a line, the text or what is wrong. All lines are JSON.
+//! The renderer process, both sides of it.
+//!
+//! Its first input line is the [`TemplateSource`], every further one [`Messages`]. It answers each
+//! with a line: the text, or the reason of a failure. All lines are JSON.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,86 +12,85 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::template::{Messages, Source, Template};
+use super::template::{Messages, Template, TemplateSource};
 
-/// Memory of the process, bytes, the program's own included.
+/// Memory of the process, bytes, including the program's own.
 const MEMORY: u64 = 1 << 30;
-/// Processor time for one line, seconds. Today's templates take some 0.1 ms.
+/// Processor time per line, seconds. Templates of published models take some 0.1 ms.
 const SECONDS: u64 = 5;
 
-/// What a line is answered with.
-type Answer<T> = Result<T, String>;
-
-/// The process as its parent has it. It ends with this value.
+/// A handle of the process in its parent. Dropping it ends the process.
 #[derive(Debug)]
-pub(super) struct Renderer {
+pub(super) struct RendererProcess {
     process: Child,
-    questions: ChildStdin,
-    answers: BufReader<ChildStdout>,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
 }
 
-impl Renderer {
-    /// Starts the process and has it read the template.
-    pub(super) fn start(mut command: Command, source: &Source) -> Result<Self, String> {
+impl RendererProcess {
+    /// Starts the process and sends the template.
+    pub(super) fn start(mut command: Command, source: &TemplateSource) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0); // Ctrl-C is for the run, which still needs prompts while it ends
+        // Ctrl-C must not end the process: an interrupted run renders prompts until it ends.
+        command.process_group(0);
         let mut process =
             command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
-        let questions = process.stdin.take().expect("it is piped");
-        let answers = BufReader::new(process.stdout.take().expect("it is piped"));
-        let mut renderer = Self { process, questions, answers };
-        renderer.ask::<()>(source)?;
+        let input = process.stdin.take().expect("it is piped");
+        let output = BufReader::new(process.stdout.take().expect("it is piped"));
+        let mut renderer = Self { process, input, output };
+        renderer.request::<()>(source)?;
         Ok(renderer)
     }
 
     pub(super) fn render(&mut self, messages: &Messages) -> Result<String, String> {
-        self.ask(messages)
+        self.request(messages)
     }
 
-    fn ask<T: DeserializeOwned>(&mut self, question: &impl Serialize) -> Result<T, String> {
-        let mut line = serde_json::to_vec(question).expect("text");
+    fn request<T: DeserializeOwned>(&mut self, request: &impl Serialize) -> Result<T, String> {
+        let mut line = serde_json::to_vec(request).expect("text serialises");
         line.push(b'\n');
-        let mut answer = String::new();
-        let asked =
-            self.questions.write_all(&line).and_then(|()| self.answers.read_line(&mut answer));
-        match asked {
-            Ok(1..) => serde_json::from_str::<Answer<T>>(&answer).unwrap_or_else(|error| {
-                Err(format!("the process that renders it answered what was not expected: {error}"))
+        let mut reply = String::new();
+        let result = self.input.write_all(&line).and_then(|()| self.output.read_line(&mut reply));
+        match result {
+            Ok(1..) => serde_json::from_str::<Result<T, String>>(&reply).unwrap_or_else(|error| {
+                Err(format!("the renderer process sent an unexpected reply: {error}"))
             }),
-            Ok(0) | Err(_) => Err(self.why_it_ended()),
+            Ok(0) | Err(_) => Err(self.exit_reason()),
         }
     }
 
-    fn why_it_ended(&mut self) -> String {
-        // One that only closed its output would be waited for.
+    fn exit_reason(&mut self) -> String {
+        // Without this, a process that only closed its output would be waited for.
         let _ = self.process.kill();
-        let mut said = String::new();
-        let _ = self.process.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+        let mut errors = String::new();
+        if let Some(mut stderr) = self.process.stderr.take() {
+            let _ = stderr.read_to_string(&mut errors);
+        }
         match self.process.wait() {
             Ok(status) if status.signal() == Some(Signal::XCPU.as_raw()) => {
                 format!("it takes more than {SECONDS} s of processor time")
             }
-            Ok(_) if said.contains("memory allocation of") => {
+            Ok(_) if errors.contains("memory allocation of") => {
                 format!("it takes more than {MEMORY} bytes of memory")
             }
-            Ok(status) => format!("the process that renders it ended: {status}; {}", said.trim()),
+            Ok(status) => format!("the renderer process ended: {status}; {}", errors.trim()),
             Err(error) => error.to_string(),
         }
     }
 }
 
-impl Drop for Renderer {
+impl Drop for RendererProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// What the child of [`crate::ChatTokenizer::load_with_child`] does: renders until its standard
+/// Runs the renderer process of [`crate::ChatTokenizer::load_with_child`]: renders until standard
 /// input ends.
 #[must_use]
 pub fn render_as_child() -> ExitCode {
-    match answer_all() {
+    match serve_requests() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -98,31 +99,31 @@ pub fn render_as_child() -> ExitCode {
     }
 }
 
-fn answer_all() -> std::io::Result<()> {
+fn serve_requests() -> std::io::Result<()> {
     limit(Resource::Core, 0)?;
     limit(Resource::Data, MEMORY)?;
     let mut lines = std::io::stdin().lock().lines();
     let Some(source) = lines.next() else { return Ok(()) };
     limit_time()?;
     let template = Template::read(serde_json::from_str(&source?)?);
-    answer(&template.as_ref().map(drop))?;
+    reply(&template.as_ref().map(drop))?;
     let Ok(template) = template else { return Ok(()) };
     for messages in lines {
         limit_time()?;
-        answer(&template.render(&serde_json::from_str(&messages?)?))?;
+        reply(&template.render(&serde_json::from_str(&messages?)?))?;
     }
     Ok(())
 }
 
-fn answer(answer: &Result<impl Serialize, impl Serialize>) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(answer)?;
+fn reply(result: &Result<impl Serialize, impl Serialize>) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(result)?;
     line.push(b'\n');
     let mut out = std::io::stdout();
     out.write_all(&line)?;
     out.flush()
 }
 
-/// [`SECONDS`] from now on.
+/// Limits the next line to [`SECONDS`] of processor time.
 fn limit_time() -> std::io::Result<()> {
     let used = clock_gettime(ClockId::ProcessCPUTime).tv_sec.unsigned_abs();
     limit(Resource::Cpu, used + SECONDS + 1)

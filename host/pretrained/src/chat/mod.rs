@@ -1,5 +1,7 @@
-//! A model's chat template: messages → the prompt's text. `template` renders; `child` has it done
-//! by a process of its own, because a template of a few bytes can ask for all memory there is.
+//! A model's chat template: messages → the text of a prompt.
+//!
+//! `template` renders. `child` renders in a process with limits, because a template of a few bytes
+//! can allocate all memory of a machine.
 
 mod child;
 mod template;
@@ -13,35 +15,37 @@ use serde_json::Value as Json;
 use crate::error::{PretrainedError, Result};
 use crate::text::read_json;
 
-use child::Renderer;
+use child::RendererProcess;
 pub use child::render_as_child;
 pub use template::Switches;
-use template::{Messages, Source, Template};
+use template::{Messages, Template, TemplateSource};
 
-/// Where newer folders keep their template.
+/// File of the template in newer model folders.
 const FILE: &str = "chat_template.jinja";
 
-/// The one template of a tokenizer.
+/// The chat template of a tokenizer.
 #[derive(Debug)]
-pub struct Chat {
-    /// The file that holds it.
+pub struct ChatTemplate {
+    /// File that holds it, for error messages.
     path: PathBuf,
-    renders: Renders,
+    renderer: Renderer,
 }
 
 #[derive(Debug)]
-enum Renders {
-    Here(Box<Template>),
-    Child(Mutex<Renderer>),
+enum Renderer {
+    InProcess(Box<Template>),
+    Child(Mutex<RendererProcess>),
 }
 
-impl Chat {
-    /// chat_template.jinja if it is there, else `chat_template` of tokenizer_config.json
-    /// (`config`). `child` starts the process that renders it; without, this one does. It sees
+impl ChatTemplate {
+    /// Reads chat_template.jinja if it exists, else `chat_template` of `config`, the content of
+    /// tokenizer_config.json.
+    ///
+    /// `child` starts the renderer process; without it, this process renders. The template sees
     /// `switches` by their names.
     ///
     /// # Errors
-    /// No template, one that is malformed, or a process that cannot be started.
+    /// Fails if there is no template, it is malformed, or the process cannot be started.
     pub fn find(
         folder: &Path,
         config: &Json,
@@ -49,60 +53,58 @@ impl Chat {
         switches: Switches,
     ) -> Result<Self> {
         let (path, template) = find_template(folder, config)?;
-        let token = |key: &str| match config.get(key) {
-            Some(Json::String(text)) => text.clone(),
-            Some(Json::Object(token)) => {
-                token.get("content").and_then(Json::as_str).unwrap_or_default().into()
-            }
-            _ => String::new(),
+        let source = TemplateSource {
+            template,
+            bos: token_text(config, "bos_token"),
+            eos: token_text(config, "eos_token"),
+            switches,
         };
-        let source =
-            Source { template, bos: token("bos_token"), eos: token("eos_token"), switches };
-        let renders = match child {
-            None => Template::read(source).map(Box::new).map(Renders::Here),
-            Some(command) => Renderer::start(command, &source).map(Mutex::new).map(Renders::Child),
+        let renderer = match child {
+            None => Template::read(source).map(|template| Renderer::InProcess(Box::new(template))),
+            Some(command) => RendererProcess::start(command, &source)
+                .map(|process| Renderer::Child(Mutex::new(process))),
         };
-        match renders {
-            Ok(renders) => Ok(Self { path, renders }),
-            Err(reason) => Err(failed(&path, &reason)),
+        match renderer {
+            Ok(renderer) => Ok(Self { path, renderer }),
+            Err(reason) => Err(render_error(&path, &reason)),
         }
     }
 
-    /// As [`Self::find`]; `None` where the folder has no template.
+    /// Reads the template of a folder as [`Self::find`] does; `None` if it has none.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// Fails as [`Self::find`].
     pub fn open(folder: &Path, child: Option<Command>, switches: Switches) -> Result<Option<Self>> {
         let path = folder.join("tokenizer_config.json");
         let config = if path.exists() { read_json(&path)? } else { Json::Null };
-        if in_config(&config).is_none() && !folder.join(FILE).exists() {
+        if config_template(&config).is_none() && !folder.join(FILE).exists() {
             return Ok(None);
         }
         Self::find(folder, &config, child, switches).map(Some)
     }
 
-    /// The prompt up to where the assistant's words begin.
+    /// Renders a prompt up to the start of the assistant's answer.
     ///
     /// # Errors
-    /// A template that refuses these messages, or asks for more memory or time than it is given.
+    /// Fails if the template refuses these messages, or exceeds its limits of memory or time.
     pub fn render(&self, system: Option<&str>, user: &str) -> Result<String> {
         let messages = Messages { system: system.map(str::to_owned), user: user.to_owned() };
-        let rendered = match &self.renders {
-            Renders::Here(template) => template.render(&messages),
-            Renders::Child(renderer) => {
-                renderer.lock().unwrap_or_else(PoisonError::into_inner).render(&messages)
+        let prompt = match &self.renderer {
+            Renderer::InProcess(template) => template.render(&messages),
+            Renderer::Child(process) => {
+                process.lock().unwrap_or_else(PoisonError::into_inner).render(&messages)
             }
         };
-        rendered.map_err(|reason| failed(&self.path, &reason))
+        prompt.map_err(|reason| render_error(&self.path, &reason))
     }
 }
 
-/// Returns the error of a template that cannot be rendered, in the template engine's words or ours.
-fn failed(path: &Path, reason: &str) -> PretrainedError {
+/// Returns the error of a template that cannot be rendered.
+fn render_error(path: &Path, reason: &str) -> PretrainedError {
     PretrainedError::InvalidModel(format!("{}: the chat template failed: {reason}", path.display()))
 }
 
-/// A template and the file it is in.
+/// Returns a template and the file that holds it.
 fn find_template(folder: &Path, config: &Json) -> Result<(PathBuf, String)> {
     let file = folder.join(FILE);
     if file.exists() {
@@ -111,27 +113,38 @@ fn find_template(folder: &Path, config: &Json) -> Result<(PathBuf, String)> {
         return Ok((file, template));
     }
     let path = folder.join("tokenizer_config.json");
-    match in_config(config) {
+    match config_template(config) {
         Some(template) => Ok((path, template)),
         None => Err(PretrainedError::malformed(
             &path,
-            "a `chat_template` here, or a file chat_template.jinja beside it",
+            "a `chat_template` in it, or a file chat_template.jinja in the same folder",
             "neither; use an instruction-tuned model's folder, or add a template",
         )),
     }
 }
 
-/// A string, or a list of named templates of which `default` is the one.
-fn in_config(config: &Json) -> Option<String> {
+/// Returns the template of tokenizer_config.json: a string, or the one called `default` in a list.
+fn config_template(config: &Json) -> Option<String> {
     match config.get("chat_template")? {
         Json::String(source) => Some(source.clone()),
-        Json::Array(named) => {
-            let default = named
+        Json::Array(templates) => {
+            let default = templates
                 .iter()
                 .find(|entry| entry.get("name").is_some_and(|name| name == "default"))?;
             default.get("template")?.as_str().map(str::to_owned)
         }
         _ => None,
+    }
+}
+
+/// Returns the text of a special token in tokenizer_config.json; empty if it has none.
+fn token_text(config: &Json, key: &str) -> String {
+    match config.get(key) {
+        Some(Json::String(text)) => text.clone(),
+        Some(Json::Object(token)) => {
+            token.get("content").and_then(Json::as_str).unwrap_or_default().into()
+        }
+        _ => String::new(),
     }
 }
 
@@ -144,21 +157,19 @@ mod tests {
     #[test]
     fn chat_template_exception_reaches_error() {
         let config = json!({"chat_template": "{{ raise_exception('no system role') }}"});
-        let error = Chat::find(Path::new("/nowhere"), &config, None, Switches::new())
+        let error = ChatTemplate::find(Path::new("/nowhere"), &config, None, Switches::new())
             .unwrap()
             .render(None, "x")
             .unwrap_err();
-        let said = error.to_string();
-        assert!(said.contains(": the chat template failed: "), "{said}");
-        assert!(
-            said.contains("tokenizer_config.json") && said.contains("no system role"),
-            "{error}"
-        );
+        let message = error.to_string();
+        assert!(message.contains(": the chat template failed: "), "{message}");
+        assert!(message.contains("tokenizer_config.json"), "{message}");
+        assert!(message.contains("no system role"), "{message}");
     }
 
     #[test]
     fn missing_chat_template_error_names_file() {
-        let error = Chat::find(Path::new("/nowhere"), &json!({}), None, Switches::new())
+        let error = ChatTemplate::find(Path::new("/nowhere"), &json!({}), None, Switches::new())
             .unwrap_err()
             .to_string();
         assert!(error.contains("chat_template.jinja"), "{error}");
@@ -167,10 +178,10 @@ mod tests {
     #[test]
     fn invalid_template_renderer_process_is_rejected() {
         let config = json!({"chat_template": "x"});
-        for (program, said) in
-            [("/nowhere/program", "No such file"), ("true", "ended"), ("cat", "expected")]
+        for (program, message) in
+            [("/nowhere/program", "No such file"), ("true", "ended"), ("cat", "unexpected")]
         {
-            let error = Chat::find(
+            let error = ChatTemplate::find(
                 Path::new("/nowhere"),
                 &config,
                 Some(Command::new(program)),
@@ -178,7 +189,7 @@ mod tests {
             )
             .unwrap_err()
             .to_string();
-            assert!(error.contains(said), "{program}: {error}");
+            assert!(error.contains(message), "{program}: {error}");
         }
     }
 }

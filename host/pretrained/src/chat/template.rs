@@ -1,4 +1,4 @@
-//! From a template's source and messages to a prompt's text, set up as `transformers` does.
+//! Renders chat templates with the environment that `transformers` gives them.
 
 use std::error::Error as _;
 use std::io::Write;
@@ -8,28 +8,29 @@ use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value, context};
 use serde::{Deserialize, Serialize};
 
-/// A template as a model's folder holds it.
+/// A template with its variables, from a model's folder.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Source {
+pub(crate) struct TemplateSource {
     pub template: String,
-    /// The tokens that a template may print, as text; empty where the model has none.
+    /// Text of the model's first token, `bos_token`; empty if it has none.
     pub bos: String,
+    /// Text of the model's last token, `eos_token`; empty if it has none.
     pub eos: String,
-    /// Switches of the template by their names, such as Qwen3's `enable_thinking`.
+    /// Variables of the template by name, such as Qwen3's `enable_thinking`.
     pub switches: Switches,
 }
 
-/// Names and values.
+/// Variables of a template by name.
 pub type Switches = serde_json::Map<String, serde_json::Value>;
 
-/// What a template is given.
+/// The messages of a prompt.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Messages {
     pub system: Option<String>,
     pub user: String,
 }
 
-/// A template that was read.
+/// A template that is compiled and ready to render.
 #[derive(Debug)]
 pub(crate) struct Template {
     environment: Environment<'static>,
@@ -40,16 +41,17 @@ pub(crate) struct Template {
 
 const NAME: &str = "chat";
 
-/// Longest template, bytes. Those of today's models have up to 20,000.
+/// Longest template, bytes. Those of published models have up to 20,000.
 const MAX_SOURCE: usize = 1 << 20;
-/// Instructions of the template engine for one prompt. Two messages take today's models some
-/// hundreds.
+/// Most instructions of the template engine for one prompt. Published templates take some hundreds
+/// for two messages.
 const FUEL: u64 = 100_000;
-/// Longest prompt, bytes.
+/// Longest rendered prompt, bytes.
 const MAX_PROMPT: usize = 4 << 20;
 
 impl Template {
-    pub(crate) fn read(Source { template, bos, eos, switches }: Source) -> Result<Self, String> {
+    pub(crate) fn read(source: TemplateSource) -> Result<Self, String> {
+        let TemplateSource { template, bos, eos, switches } = source;
         if template.len() > MAX_SOURCE {
             return Err(format!(
                 "it has {} bytes, and at most {MAX_SOURCE} are read",
@@ -60,28 +62,30 @@ impl Template {
         Ok(Self { environment, bos, eos, switches: Serde(switches).into() })
     }
 
-    /// The prompt up to where the assistant's words begin.
+    /// Renders a prompt up to the start of the assistant's answer.
     pub(crate) fn render(&self, Messages { system, user }: &Messages) -> Result<String, String> {
-        let message = |role: &str, content: &str| context! { role, content };
-        let system = system.iter().map(|system| message("system", system));
-        let messages: Vec<Value> = system.chain([message("user", user)]).collect();
+        let mut messages: Vec<Value> = Vec::new();
+        if let Some(system) = system {
+            messages.push(context! { role => "system", content => system });
+        }
+        messages.push(context! { role => "user", content => user });
         let context = context! {
             messages, add_generation_prompt => true, bos_token => &self.bos, eos_token => &self.eos,
             ..self.switches.clone()
         };
-        let mut prompt = Prompt(Vec::new());
-        let template = self.environment.get_template(NAME);
-        let rendered = template
-            .and_then(|template| template.render_captured_to(context, &mut prompt).map(drop));
-        rendered.map_err(|error| reason(&error))?;
+        let mut prompt = PromptWriter(Vec::new());
+        self.environment
+            .get_template(NAME)
+            .and_then(|template| template.render_captured_to(context, &mut prompt).map(drop))
+            .map_err(|error| reason(&error))?;
         Ok(String::from_utf8(prompt.0).expect("a template writes text"))
     }
 }
 
-/// A prompt that is being written, up to [`MAX_PROMPT`].
-struct Prompt(Vec<u8>);
+/// A writer that fails after [`MAX_PROMPT`] bytes.
+struct PromptWriter(Vec<u8>);
 
-impl Write for Prompt {
+impl Write for PromptWriter {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         if self.0.len() + text.len() > MAX_PROMPT {
             return Err(std::io::Error::other(format!(
@@ -97,7 +101,7 @@ impl Write for Prompt {
     }
 }
 
-/// The engine's words, and those of ours that it quotes.
+/// Returns the engine's message, with that of its cause if it has one.
 fn reason(error: &Error) -> String {
     match error.source() {
         Some(cause) => format!("{error}: {cause}"),
@@ -118,16 +122,16 @@ fn environment(source: &str) -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// `{% generation %}` marks the assistant's words for `transformers`; it prints nothing. Whitespace
-/// control stays.
+/// Replaces `{% generation %}` blocks, which mark the assistant's text for `transformers` and print
+/// nothing, by a condition that is always true. Whitespace control is unchanged.
 fn without_generation_marks(source: &str) -> String {
     let mut out = source.to_owned();
-    for (mark, stand_in) in [("generation", "if true"), ("endgeneration", "endif")] {
+    for (mark, replacement) in [("generation", "if true"), ("endgeneration", "endif")] {
         for open in ["{%", "{%-", "{%+"] {
             for close in ["%}", "-%}", "+%}"] {
                 out = out.replace(
                     &format!("{open} {mark} {close}"),
-                    &format!("{open} {stand_in} {close}"),
+                    &format!("{open} {replacement} {close}"),
                 );
             }
         }
@@ -135,8 +139,8 @@ fn without_generation_marks(source: &str) -> String {
     out
 }
 
-/// Templates that print today's date would give another prompt each day, and a run that cannot be
-/// repeated. They get the date that Llama 3's own template falls back on: 26 July 2024.
+/// Formats 26 July 2024, the fallback of Llama 3's own template, in place of today's date. With
+/// today's date, prompts would change every day and no run could be repeated.
 fn fixed_date(format: &str) -> Result<String, Error> {
     let mut out = String::new();
     let mut characters = format.chars();
@@ -157,8 +161,10 @@ fn fixed_date(format: &str) -> Result<String, Error> {
             Some('H' | 'M' | 'S') => "00",
             Some('%') => "%",
             other => {
-                let message =
-                    format!("strftime_now does not know the directive %{}", other.unwrap_or(' '));
+                let message = format!(
+                    "strftime_now does not support the directive %{}",
+                    other.unwrap_or(' ')
+                );
                 return Err(Error::new(ErrorKind::InvalidOperation, message));
             }
         });
@@ -175,8 +181,12 @@ mod tests {
             .as_object()
             .unwrap()
             .clone();
-        let source =
-            Source { template: template.into(), bos: "<s>".into(), eos: "</s>".into(), switches };
+        let source = TemplateSource {
+            template: template.into(),
+            bos: "<s>".into(),
+            eos: "</s>".into(),
+            switches,
+        };
         Template::read(source)?
             .render(&Messages { system: system.map(str::to_owned), user: user.into() })
     }
@@ -213,7 +223,7 @@ mod tests {
         assert!(render(&" ".repeat(2 << 20), None, "q").unwrap_err().contains("at most 1048576"));
     }
 
-    /// The constructs that the templates of Llama 3 and Qwen3 are built from.
+    /// Constructs of the templates of Llama 3 and Qwen3.
     #[test]
     fn llama_and_qwen_template_constructs_render() {
         let template = r#"{%- if not date is defined %}{%- set date = strftime_now("%d %b %Y") %}{%- endif %}

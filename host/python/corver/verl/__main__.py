@@ -1,4 +1,4 @@
-"""Prints the settings of verl that give CorVer's reward to each token, one a line."""
+"""Prints the settings of verl for CorVer's reward of each token, one per line."""
 
 from corver.verl import AGENT_LOOP_CONFIG
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
-import corver
+from corver._native import group_baselines
 
 NAME = "corver"
 
@@ -25,10 +25,10 @@ def per_token_advantage(
     config: Any = None,
     **_unused: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Advantages and returns, both `[B, T]`, of rewards `[B, T]` that add up to each completion's R.
+    """Returns advantages and returns, both `[B, T]`, from rewards `[B, T]` that add up to each completion's R.
 
     ``index`` names each row's group. A group of one completion gets advantage 0, as in TRL: there is nothing to compare it with.
-    Where all groups are such, that is an error. ``algorithm.norm_adv_by_std_in_grpo=False`` leaves out the standard deviation.
+    If all groups are such, that is an error. ``algorithm.norm_adv_by_std_in_grpo=False`` leaves out the standard deviation.
     """
     _check(token_level_rewards, response_mask, index, config)
     mask = response_mask.double()
@@ -40,14 +40,14 @@ def per_token_advantage(
         if len(rows) == 1:
             continue
         means = rewards[rows].sum(dim=1).tolist()
-        [baseline] = corver.baselines(means, len(rows), scale_rewards=scale_rewards)
+        [baseline] = group_baselines(means, len(rows), scale_rewards=scale_rewards)
         advantages[rows] = (returns[rows] - baseline.centre) / baseline.scale
     dtype = token_level_rewards.dtype
     return (advantages * mask).to(dtype), returns.to(dtype)
 
 
 def _groups(index: Sequence[Any]) -> list[list[int]]:
-    """The rows of each group."""
+    """Returns the rows of each group."""
     groups: dict[Any, list[int]] = {}
     for row, group in enumerate(index):
         groups.setdefault(group, []).append(row)

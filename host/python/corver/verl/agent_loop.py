@@ -1,8 +1,8 @@
-"""An agent loop whose output carries a reward for each token.
+"""An agent loop whose output has a reward for each token.
 
-verl's own output puts the score on the last token, and its reward loop passes text on, without ids. So this loop hands the ids
-it sampled to `corver.verl.compute_score`, in the fields that verl passes to reward functions as ``extra_info``, and its output
-writes what comes back over the scores of the tokens.
+verl's own output puts the score on the last token, and its reward loop passes text without ids. So this loop passes the sampled
+ids to `corver.verl.compute_score`, in the fields that verl passes to reward functions as ``extra_info``. Its output replaces the
+scores of the tokens by the rewards that it gets back.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
-from corver.verl.reward import HANDED, TOKEN_REWARDS
+from corver.verl.reward import ROLLOUT, TOKEN_REWARDS
 
 
 class PerTokenOutput(AgentLoopOutput):
-    """An output with `rm_scores` (`[T]` f32) as `corver.verl.compute_score` gave them."""
+    """An output with `rm_scores` (`[T]` f32) from `corver.verl.compute_score`."""
 
     @classmethod
-    def of(cls, output: AgentLoopOutput, *, question: str, tokenizer: str) -> PerTokenOutput:
-        """The same output, with what the reward function needs; ``tokenizer`` is a folder or a name.
+    def from_output(cls, output: AgentLoopOutput, *, question: str, tokenizer: str) -> PerTokenOutput:
+        """Adds the inputs of the reward function to an output; ``tokenizer`` is a folder or a name.
 
-        An output of several turns is refused: what tools answered is not the policy's to be paid for.
+        An output of several turns is refused: the policy gets no reward for the text of tools.
         """
         if not all(output.response_mask):
             raise ValueError("CorVer's rewards per token are for single-turn rollouts; this response holds tokens of a tool")
-        given = {name: getattr(output, name) for name in output.model_fields_set}
-        handed = {"question": question, "token_ids": output.response_ids, "tokenizer": tokenizer}
-        return cls(**given | {"extra_fields": {**output.extra_fields, HANDED: handed}})
+        fields = {name: getattr(output, name) for name in output.model_fields_set}
+        rollout = {"question": question, "token_ids": output.response_ids, "tokenizer": tokenizer}
+        return cls(**fields | {"extra_fields": {**output.extra_fields, ROLLOUT: rollout}})
 
     def as_dict(self) -> dict[str, Any]:
         fields = super().as_dict()
-        extra = {name: value for name, value in fields["extra_fields"].items() if name != HANDED}
+        extra = {name: value for name, value in fields["extra_fields"].items() if name != ROLLOUT}
         info = dict(extra.get("reward_extra_info", {}))
         rewards = info.pop(TOKEN_REWARDS, None)
         if "rm_scores" in fields:
@@ -60,10 +60,10 @@ class PerTokenAgentLoop(SingleTurnAgentLoop):
         if not self.config.trainer.use_v1:
             raise ValueError("CorVer's rewards per token need verl's v1 trainer: trainer.use_v1=True")
         output = await super().run(sampling_params, **kwargs)
-        return PerTokenOutput.of(output, question=_question(kwargs["raw_prompt"]), tokenizer=self.tokenizer.name_or_path)
+        return PerTokenOutput.from_output(output, question=_question(kwargs["raw_prompt"]), tokenizer=self.tokenizer.name_or_path)
 
 
 def _question(messages: Any) -> str:
-    """The last thing that the user says."""
-    said = [message["content"] for message in messages if message["role"] == "user"]
-    return said[-1] if said and isinstance(said[-1], str) else ""
+    """Returns the last user turn."""
+    turns = [message["content"] for message in messages if message["role"] == "user"]
+    return turns[-1] if turns and isinstance(turns[-1], str) else ""

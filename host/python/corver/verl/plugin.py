@@ -1,6 +1,6 @@
-"""What verl loads in each of its processes: entry point ``verl.plugins``, or ``VERL_USE_EXTERNAL_MODULES=corver.verl.plugin``.
+"""Loaded by verl in each of its processes: entry point ``verl.plugins``, or ``VERL_USE_EXTERNAL_MODULES=corver.verl.plugin``.
 
-verl keeps quiet about a plugin that does not load, so this one says how it went.
+verl logs nothing if a plugin fails to load, so this module prints the result.
 """
 
 import sys

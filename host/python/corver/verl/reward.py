@@ -13,18 +13,18 @@ from typing import Any
 
 import corver
 from corver import _report
-from corver._batching import Batches, Completion
-from corver._golds import golds
+from corver._batching import BatchQueue, Completion
+from corver._golds import parse_golds
 from corver._server import Server
 
-#: Under this key of `extra_info`, the agent loop hands over question, token ids and tokenizer.
-HANDED = "corver"
-#: Under this key of the result, the agent loop finds a reward for each token.
+#: Key of `extra_info` with the agent loop's question, token ids and tokenizer.
+ROLLOUT = "corver"
+#: Key of the result with a reward for each token, for the agent loop.
 TOKEN_REWARDS = "corver_token_rewards"
 
 _log = logging.getLogger("corver.verl")
-_open: dict[str, Batches | Exception] = {}
-_opening = threading.Lock()
+_opened: dict[str, BatchQueue | Exception] = {}
+_open_lock = threading.Lock()
 
 
 async def compute_score(
@@ -38,42 +38,42 @@ async def compute_score(
     reward_model_tokenizer: Any = None,
     **scorer: Any,
 ) -> dict[str, Any]:
-    """What a completion earns: ``score``, ``acc`` (1 where the judge pays), and numbers for the log, always the same ones.
+    """Scores a completion: ``score``, ``acc`` (1 if the answer judge's reward is positive), and metrics under fixed names.
 
     ``scorer`` are the arguments of `corver.Scorer`, from ``reward_kwargs``, or the ``url`` of a `corver-host serve`. Each
-    worker opens it once; what is wrong with them is an error. A completion that cannot be scored is logged, gets 0, and has
-    ``corver/error`` 1; with ``strict`` it is an error, which ends its rollout. A rule that labels sentences is an error in any
-    case: verl hands its estimators rewards alone.
+    worker opens it once; invalid arguments are an error. A completion that cannot be scored is logged, gets 0, and has
+    ``corver/error`` 1; with ``strict`` it is an error, which ends its rollout. A rule that sets advantage signs is always an error:
+    verl passes only rewards to its estimators.
 
-    ``ground_truth`` is read as `corver._golds.golds` says. The question is ``extra_info["question"]``, or what the agent loop
-    hands over. The two ``reward_…`` arguments are verl's, for other reward functions.
+    `corver._golds.parse_golds` parses ``ground_truth``. The question is ``extra_info["question"]``, or that of the agent loop. The
+    two ``reward_…`` arguments are verl's, for other reward functions.
     """
-    batches = await asyncio.to_thread(_batches, _plain(scorer))
+    batches = await asyncio.to_thread(_batch_queue, _plain(scorer))
     info = extra_info or {}
-    handed = info.get(HANDED) or {}
-    token_ids = handed.get("token_ids")
+    rollout = info.get(ROLLOUT) or {}
+    token_ids = rollout.get("token_ids")
     try:
         score = await asyncio.wrap_future(
             batches.submit(
                 Completion(
-                    question=str(info.get("question") or handed.get("question") or ""),
-                    golds=golds(ground_truth),
+                    question=str(info.get("question") or rollout.get("question") or ""),
+                    golds=parse_golds(ground_truth),
                     text=solution_str,
                     token_ids=token_ids,
-                    tokenizer=_tokenizer(handed["tokenizer"]) if handed else None,
+                    tokenizer=_tokenizer(rollout["tokenizer"]) if rollout else None,
                 )
             )
         )
     except Exception as error:
         if strict:
             raise
-        _log.error("a completion of %s could not be scored, and is paid 0: %s", data_source, error)
-        result = {"score": 0.0, "acc": 0.0, **_report.neutral()}
+        _log.error("a completion of %s could not be scored; its reward is 0: %s", data_source, error)
+        result = {"score": 0.0, "acc": 0.0, **_report.neutral_metrics()}
         returns = [0.0] * len(token_ids or [])
     else:
         trace = score.to_dict()
-        _report.refuse_labels(trace, "verl")
-        result = {"score": score.reward, "acc": _report.is_right(trace), **_report.numbers(trace)}
+        _report.refuse_signs(trace, "verl")
+        result = {"score": score.reward, "acc": _report.accuracy(trace), **_report.metrics(trace)}
         returns = score.returns
     if token_ids is not None:
         result[TOKEN_REWARDS] = token_rewards(returns)
@@ -81,20 +81,20 @@ async def compute_score(
 
 
 def token_rewards(returns: Sequence[float]) -> list[float]:
-    """Rewards in verl's sense from returns `[T]`: they add up to the completion's score, which is the mean return."""
+    """Converts returns `[T]` to verl's rewards, which add up to the completion's score, the mean return."""
     return [value / len(returns) for value in returns]
 
 
-def _batches(scorer: dict[str, Any]) -> Batches:
-    """Opened once in a process; what could not be opened stays so."""
+def _batch_queue(scorer: dict[str, Any]) -> BatchQueue:
+    """Returns the queue of these arguments, opened once in a process. An error on opening is saved and raised again."""
     key = json.dumps(scorer, sort_keys=True, default=str)
-    with _opening:
-        if key not in _open:
+    with _open_lock:
+        if key not in _opened:
             try:
-                _open[key] = Batches(Server(**scorer) if "url" in scorer else corver.Scorer(**scorer))
+                _opened[key] = BatchQueue(Server(**scorer) if "url" in scorer else corver.Scorer(**scorer))
             except Exception as error:
-                _open[key] = error
-        opened = _open[key]
+                _opened[key] = error
+        opened = _opened[key]
     if isinstance(opened, Exception):
         raise opened
     opened.check_process()
@@ -103,7 +103,7 @@ def _batches(scorer: dict[str, Any]) -> Batches:
 
 @functools.cache
 def _tokenizer(name: str) -> Any:
-    """A folder as it is; a name as the tokenizer that transformers finds under it."""
+    """Returns a folder unchanged, or the tokenizer that transformers finds under a name."""
     if Path(name).exists():
         return name
     from transformers import AutoTokenizer
@@ -112,7 +112,7 @@ def _tokenizer(name: str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Without OmegaConf's containers."""
+    """Converts OmegaConf's containers to dicts and lists."""
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Trains CorVer's demo with OpenRLHF: a tiny policy, one reward per completion. Needs one NVIDIA GPU, and in the Python environment:
 #   pip install corver 'openrlhf[vllm]==0.11.2'
-# The reward is computed beside vLLM (reward.py). REWARD=http://HOST:8765/get_reward takes it from `corver-host serve`; several
+# The reward is computed on this machine (reward.py). REWARD=http://HOST:8765/get_reward uses `corver-host serve`; several
 # addresses, separated by commas, share the work. CORVER_DRY_RUN=1 writes the questions and prints the arguments; that needs no GPU.
-# MODEL=DIR takes another policy; more arguments of OpenRLHF may follow.
+# MODEL=DIR trains another policy; further arguments are OpenRLHF's.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-runs/openrlhf}
@@ -15,7 +15,7 @@ corver-host demo world "$out/world"
 arguments=(
   --reward.remote_url "${REWARD:-$here/reward.py}"
 
-  # The question file as it is: answers are a list.
+  # An unchanged question file: answers are a list.
   --data.prompt_dataset "$out/world/train.json"
   --data.input_key question
   --data.label_key answers

@@ -1,4 +1,4 @@
-"""A question file as verl's dataset: ``python questions.py QUESTIONS.json OUT.parquet``.
+"""Converts a question file to verl's dataset: ``python questions.py QUESTIONS.json OUT.parquet``.
 
 The file is a JSON list of ``{"question": …, "answers": […]}``, as `corver-host demo world` writes it.
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Trains CorVer's demo with verl and credit per token: a tiny policy, 60 steps. Needs one NVIDIA GPU, and in the Python environment:
+# Trains CorVer's demo with verl and a reward for each token: a tiny policy, 60 steps. Needs one NVIDIA GPU, and in the Python environment:
 #   pip install corver 'verl[vllm,fsdp]==0.9.1'
-# CORVER_DRY_RUN=1 writes the questions and prints the settings; that needs no GPU. MODEL=DIR takes another policy; more settings of
-# verl may follow.
+# CORVER_DRY_RUN=1 writes the questions and prints the settings; that needs no GPU. MODEL=DIR trains another policy; further
+# arguments are settings of verl.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=${OUT:-runs/verl}

@@ -24,7 +24,7 @@ SCORER = {"plugin": "first.wasm", "index": "demo", "extractor": "demo"}
 QUESTION, GOLD = "Where was Driaterk Thiahava born?", "Old Riavuck"
 RIGHT = f"<think>Driaterk Thiahava was born in {GOLD}. That is what I remember.</think><answer>{GOLD}</answer>"
 WRONG = "<think>Driaterk Thiahava was born in Lower Xyzzy. That is what I remember.</think><answer>Lower Xyzzy</answer>"
-#: Of which no gold can be read.
+#: Labels without readable golds.
 BAD_LABELS = [{"solution": GOLD}, {"answers": 7}, [[GOLD]], {"target": {}}]
 
 
@@ -39,13 +39,13 @@ def prompt(tokenizer):
 
 
 @pytest.fixture(scope="module")
-def earned():
+def rewards():
     scores = corver.Scorer(**SCORER).score(completions=[RIGHT, WRONG], questions=[QUESTION] * 2, answers=[[GOLD]] * 2)
     return {text: score.reward for text, score in zip([RIGHT, WRONG], scores, strict=True)}
 
 
 class Sampled:
-    """In vLLM's place: one response, ended by its end-of-turn token."""
+    """Replaces vLLM: one response, ended by its end-of-turn token."""
 
     def __init__(self, tokenizer, text):
         self._ids = [*tokenizer.encode(text), tokenizer.eos_token_id]
@@ -56,7 +56,7 @@ class Sampled:
 
 
 def executed(executor, tokenizer, prompt, label, text, max_length=256):
-    """What OpenRLHF makes of one sampled response."""
+    """Returns OpenRLHF's output for one sampled response."""
     sampling = SimpleNamespace(max_tokens=128, logprobs=None)
     engine = Sampled(tokenizer, text)
     return asyncio.run(executor.execute(prompt, label, sampling, max_length, tokenizer, engine))
@@ -81,19 +81,19 @@ def executor(request):
 
 
 @pytest.mark.parametrize("text", [RIGHT, WRONG], ids=["right", "wrong"])
-def test_sampled_response_gets_scorer_reward(executor, tokenizer, prompt, earned, text):
+def test_sampled_response_gets_scorer_reward(executor, tokenizer, prompt, rewards, text):
     output = executed(executor, tokenizer, prompt, [GOLD], text)
-    assert output["reward"] == pytest.approx(earned[text])
+    assert output["reward"] == pytest.approx(rewards[text])
     assert output["scores"] == (1.0 if text == RIGHT else 0.0)
     assert output["extra_logs"]["corver/error"] == 0.0
     assert all(isinstance(value, (int, float)) and math.isfinite(value) for value in output["extra_logs"].values())
 
 
-def test_truncated_prompt_gives_same_reward(executor, tokenizer, prompt, earned):
+def test_truncated_prompt_gives_same_reward(executor, tokenizer, prompt, rewards):
     length = len(tokenizer.encode(prompt)) - 4
     output = executed(executor, tokenizer, prompt, GOLD, RIGHT, max_length=128 + length)
     assert len(output["observation_tokens"]) < length + 5 + len(tokenizer.encode(RIGHT))
-    assert output["reward"] == pytest.approx(earned[RIGHT])
+    assert output["reward"] == pytest.approx(rewards[RIGHT])
 
 
 @pytest.mark.parametrize("label", [[GOLD], GOLD, [GOLD, "elsewhere"], f'["{GOLD}"]'])
@@ -156,15 +156,15 @@ def test_invalid_scorer_arguments_are_rejected():
     ids=["chatml", "llama 3", "llama 2", "gemma", "tulu", "deepseek", "no template"],
 )
 def test_response_is_text_after_prompt(prompt, end):
-    said = "<think>A < b | c > d.</think>\n<answer>Ada</answer>"
-    assert _native.response(f"{prompt}{said}{end}", prompt) == said
-    assert _native.response(f"<s> {prompt}{said}{end}", prompt) == said
-    assert _native.question(prompt) == "Who?"
+    response = "<think>A < b | c > d.</think>\n<answer>Ada</answer>"
+    assert _native.extract_response(f"{prompt}{response}{end}", prompt) == response
+    assert _native.extract_response(f"<s> {prompt}{response}{end}", prompt) == response
+    assert _native.last_user_turn(prompt) == "Who?"
     if end:
-        assert _native.response(f"{prompt[5:]}{said}{end}", prompt) == said
+        assert _native.extract_response(f"{prompt[5:]}{response}{end}", prompt) == response
     else:
         with pytest.raises(ValueError, match="nor has a header"):
-            _native.response(f"o?{said}", prompt)
+            _native.extract_response(f"o?{response}", prompt)
 
 
 def test_example_arguments_exist_in_openrlhf(tmp_path):

@@ -30,9 +30,10 @@ from verl.utils.dataset.rl_dataset import RLHFDataset
 
 import corver
 import corver.verl.plugin
+from corver._native import group_baselines
 from corver.verl import compute_score
 from corver.verl.agent_loop import PerTokenOutput
-from corver.verl.reward import HANDED, TOKEN_REWARDS
+from corver.verl.reward import ROLLOUT, TOKEN_REWARDS
 
 EXAMPLE = trainers.EXAMPLES / "verl"
 SCORER = {"plugin": "first.wasm", "index": "demo", "extractor": "demo"}
@@ -117,14 +118,14 @@ def test_reward_loop_gets_scorer_reward(tokenizer, scorer):
 
 def test_token_ids_yield_reward_per_token(tokenizer, scorer):
     ids = tokenizer.encode(RIGHT)
-    handed = {HANDED: {"question": QUESTION, "token_ids": ids, "tokenizer": trainers.POLICY}}
-    result = reward(RewardLoopWorker(verl_config()), row(tokenizer, RIGHT, extra_fields=handed))
+    rollout = {ROLLOUT: {"question": QUESTION, "token_ids": ids, "tokenizer": trainers.POLICY}}
+    result = reward(RewardLoopWorker(verl_config()), row(tokenizer, RIGHT, extra_fields=rollout))
     [expected] = scorer.score(completion_ids=[ids], tokenizer=trainers.POLICY, questions=[QUESTION], answers=[[GOLD]])
     rewards = result["reward_extra_info"][TOKEN_REWARDS]
     assert len(rewards) == len(ids)
     assert sum(rewards) == pytest.approx(result["reward_score"])
     assert [value * len(ids) for value in rewards] == pytest.approx(expected.returns)
-    assert len(set(expected.returns)) > 1, "a sentence earns something of its own"
+    assert len(set(expected.returns)) > 1, "a sentence has its own reward"
 
 
 def score(text=RIGHT, ground_truth=GOLD, extra_info=None, **kwargs):
@@ -179,13 +180,13 @@ def test_concurrent_calls_get_own_scores():
 
 def test_server_scores_equal_local_scores(tokenizer):
     ids = [*tokenizer.encode(RIGHT), tokenizer.eos_token_id]
-    handed = {HANDED: {"question": QUESTION, "token_ids": ids, "tokenizer": trainers.POLICY}}
-    here = score(extra_info=handed)
+    rollout = {ROLLOUT: {"question": QUESTION, "token_ids": ids, "tokenizer": trainers.POLICY}}
+    here = score(extra_info=rollout)
     with trainers.served() as address, socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # and never listens
         addresses = f"http://127.0.0.1:{deaf.getsockname()[1]},{address}"
         for _ in range(2):
-            call = compute_score("demo", RIGHT, GOLD, handed, url=addresses, strict=True)
+            call = compute_score("demo", RIGHT, GOLD, rollout, url=addresses, strict=True)
             there = asyncio.get_event_loop().run_until_complete(call)
             assert there.pop(TOKEN_REWARDS) == pytest.approx(here[TOKEN_REWARDS])
             assert there == pytest.approx({key: value for key, value in here.items() if key != TOKEN_REWARDS})
@@ -213,7 +214,7 @@ def served_score(address):
 
 
 class Sampled:
-    """In vLLM's place: gives out responses, one a call."""
+    """Replaces vLLM: returns one response per call."""
 
     def __init__(self, responses):
         self._responses = list(responses)
@@ -225,7 +226,7 @@ class Sampled:
 
 
 def roll_out(config, tokenizer, responses, monkeypatch):
-    """The rows that verl's own agent loop worker puts into the transfer queue for one prompt."""
+    """Returns the rows that verl's own agent loop worker puts into the transfer queue for one prompt."""
     rows = {}
 
     async def put(*, keys, fields, tags, partition_id):
@@ -240,7 +241,7 @@ def roll_out(config, tokenizer, responses, monkeypatch):
     monkeypatch.setattr(agent_loop_tq.tq, "async_kv_put", status)
     reward_worker = RewardLoopWorker(config)
 
-    async def remote(data):  # Ray hands a copy over.
+    async def remote(data):  # Ray passes a copy.
         return await reward_worker.compute_score(pickle.loads(pickle.dumps(data)))
 
     handle = SimpleNamespace(compute_score=SimpleNamespace(remote=remote))
@@ -270,7 +271,7 @@ def test_agent_loop_advantages_match_host(tokenizer, scorer, monkeypatch):
         assert rows[key]["responses"].tolist() == ids
         assert (rows[key]["rm_scores"] * len(ids)).tolist() == pytest.approx(expected.returns, abs=1e-5)
         extra_fields = rows[key]["extra_fields"]
-        assert HANDED not in extra_fields and TOKEN_REWARDS not in extra_fields["reward_extra_info"]
+        assert ROLLOUT not in extra_fields and TOKEN_REWARDS not in extra_fields["reward_extra_info"]
         assert extra_fields["reward_extra_info"]["acc"] == (1.0 if ids == responses[0] else 0.0)
 
     padded = torch.nn.utils.rnn.pad_sequence
@@ -286,7 +287,7 @@ def test_agent_loop_advantages_match_host(tokenizer, scorer, monkeypatch):
     )
     data = compute_advantage_for_multi_trajectories(data, sorted(rows), config.algorithm.adv_estimator, config=config.algorithm)
     means = [expected.reward for expected in scores]
-    [baseline] = corver.baselines(means, 2)
+    [baseline] = group_baselines(means, 2)
     for position, expected in enumerate(scores):
         by_host = [(value - baseline.centre) / baseline.scale for value in expected.returns]
         got = data.batch["advantages"][position]
@@ -348,19 +349,19 @@ def test_agent_loop_rejects_setup_without_token_rewards(tokenizer, monkeypatch, 
     other = tmp_path / "other.py"
     other.write_text("def compute_score(data_source, solution_str, ground_truth, extra_info=None):\n    return 1.0\n")
     without = "~reward.custom_reward_function.reward_kwargs"
-    for setting, told in [
+    for setting, message in [
         ([f"reward.custom_reward_function.path={other}", without], "path=pkg://corver.verl"),
         (["trainer.use_v1=False"], "trainer.use_v1=True"),
     ]:
         responses = [tokenizer.encode(RIGHT), tokenizer.encode(WRONG)]
         assert not roll_out(verl_config(*setting), tokenizer, responses, monkeypatch)
-        assert told in caplog.text
+        assert message in caplog.text
 
 
 def test_tool_tokens_are_rejected():
     output = AgentLoopOutput(prompt_ids=[1], response_ids=[2, 3], response_mask=[1, 0], metrics={})
     with pytest.raises(ValueError, match="tokens of a tool"):
-        PerTokenOutput.of(output, question=QUESTION, tokenizer=trainers.POLICY)
+        PerTokenOutput.from_output(output, question=QUESTION, tokenizer=trainers.POLICY)
 
 
 @pytest.mark.parametrize(

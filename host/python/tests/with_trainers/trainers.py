@@ -1,4 +1,4 @@
-"""What the tests of trainers share."""
+"""Helpers of the tests with trainers."""
 
 import importlib.util
 import os
@@ -31,34 +31,34 @@ def need(package: str) -> None:
 
 
 def corver_host() -> str:
-    """The command that the package brings."""
-    beside = Path(sys.executable).with_name("corver-host")
-    program = str(beside) if beside.is_file() else shutil.which("corver-host")
-    assert program, "the package brings no corver-host"
+    """Returns the command of the package."""
+    installed = Path(sys.executable).with_name("corver-host")
+    program = str(installed) if installed.is_file() else shutil.which("corver-host")
+    assert program, "the package has no corver-host"
     return program
 
 
 @contextmanager
 def served() -> Iterator[str]:
-    """The address of a `corver-host serve` of the demo."""
+    """Yields the address of a `corver-host serve` of the demo."""
     command = [corver_host(), "serve", "--plugin", "first.wasm", "--listen", "127.0.0.1:0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    said = []
+    output = []
     try:
         for line in process.stdout:
-            said.append(line)
+            output.append(line)
             if address := re.search(r"http://127\.0\.0\.1:\d+", line):
-                Thread(target=process.stdout.read, daemon=True).start()  # so that it never waits for a reader
+                Thread(target=process.stdout.read, daemon=True).start()  # so that its output never blocks it
                 yield address.group()
                 return
-        pytest.fail("corver-host serve has ended: " + "".join(said))
+        pytest.fail("corver-host serve has ended: " + "".join(output))
     finally:
         process.terminate()
         process.wait(timeout=30)
 
 
 def dry_run(script: Path, out: Path) -> list[str]:
-    """The command line of an example, one argument a line; its questions lie in ``out`` then."""
+    """Returns the command line of an example, one argument per line; its questions are then in ``out``."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = os.environ | {"CORVER_DRY_RUN": "1", "OUT": str(out), "PATH": path}
     done = subprocess.run([script], env=environment, capture_output=True, text=True)

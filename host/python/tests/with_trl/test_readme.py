@@ -1,4 +1,4 @@
-"""The README's lines for TRL, as they stand there, with less training."""
+"""The README's lines for TRL, unchanged, with less training."""
 
 import re
 import tempfile

@@ -30,10 +30,10 @@ SYSTEM = "Answer in this format: <think>reasoning in full sentences</think><answ
 def questions(count):
     rows = [
         {
-            "prompt": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked.question}],
-            "answers": asked.answers,
+            "prompt": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": row.question}],
+            "answers": row.answers,
         }
-        for asked in corver.demo().train[:count]
+        for row in corver.demo().train[:count]
     ]
     return Dataset.from_list(rows)
 
@@ -47,7 +47,7 @@ def config(folder, **overrides):
 
 
 class Recording(CorverGRPOTrainer):
-    """Keeps what TRL trains on."""
+    """Records the batches that TRL trains on."""
 
     def __init__(self, *args, **options):
         self.outputs = []
@@ -64,20 +64,20 @@ class Recording(CorverGRPOTrainer):
         return super()._compute_loss(model, inputs)
 
 
-class Labelling:
-    """The scorer, as if its rule had labelled every sentence; the tokens are right and wrong in turns."""
+class SigningScorer:
+    """The scorer, as if its rule had set the sign of every sentence; the signs of the tokens alternate."""
 
     def __init__(self, scorer):
         self.scorer = scorer
 
-    def score(self, *args, **given):
-        return [Labelled(score) for score in self.scorer.score(*args, **given)]
+    def score(self, *args, **options):
+        return [SignedScore(score) for score in self.scorer.score(*args, **options)]
 
 
-class Labelled:
+class SignedScore:
     def __init__(self, score):
         self.score = score
-        self.labels = score.returns and [(1, -1, 0)[place % 3] for place in range(len(score.returns))]
+        self.advantage_signs = score.returns and [(1, -1, 0)[index % 3] for index in range(len(score.returns))]
         self.sentences = [sentence._replace(credit="sign") for sentence in score.sentences]
 
     def __getattr__(self, name):
@@ -85,14 +85,14 @@ class Labelled:
 
 
 def by_hand(returns, num_generations):
-    """The paper's advantages, [B][T], as its equations have them."""
+    """Returns the advantages of the paper's equations, [B][T]."""
     rows = []
     for first in range(0, len(returns), num_generations):
         group = returns[first : first + num_generations]
         means = [sum(row) / len(row) for row in group]
-        mean = sum(means) / len(means)
-        spread = (sum((one - mean) ** 2 for one in means) / (len(means) - 1)) ** 0.5
-        rows += [[(earned - mean) / (spread + 1e-4) for earned in row] for row in group]
+        centre = sum(means) / len(means)
+        spread = (sum((mean - centre) ** 2 for mean in means) / (len(means) - 1)) ** 0.5
+        rows += [[(token_return - centre) / (spread + 1e-4) for token_return in row] for row in group]
     return rows
 
 
@@ -172,30 +172,31 @@ class Trainer(unittest.TestCase):
         self.assert_micro_batches(trainer)
 
     def test_advantages_match_host_for_same_completions(self):
-        """Those of host/core's `normalize`, which tests/returns.rs has written down."""
+        """The advantages of host/core's `normalize`, recorded by tests/returns.rs."""
         rows = checked()
         of_question = collections.defaultdict(list)
         for row in rows:
             of_question[row["question"]].append(row)
-        drawn = []
+        sampled = []
 
         def roll_out(prompts, trainer):
-            asked, drawn[:] = collections.Counter(), []
+            counts = collections.Counter()
+            sampled.clear()
             for prompt in prompts:
-                drawn.append(of_question[prompt][asked[prompt]])
-                asked[prompt] += 1
-            return {"prompt_ids": [[1]] * len(prompts), "completion_ids": [row["tokens"] for row in drawn], "logprobs": None}
+                sampled.append(of_question[prompt][counts[prompt]])
+                counts[prompt] += 1
+            return {"prompt_ids": [[1]] * len(prompts), "completion_ids": [row["tokens"] for row in sampled], "logprobs": None}
 
-        data = Dataset.from_list([{"prompt": question, "answers": of[0]["answers"]} for question, of in of_question.items()])
+        data = Dataset.from_list([{"prompt": question, "answers": group[0]["answers"]} for question, group in of_question.items()])
         trainer = Recording(
             DEMO, self.scorer, config(self.folder, gradient_accumulation_steps=len(rows) // 4, max_steps=1),
             train_dataset=data,
         )
-        trainer.rollout_func = roll_out  # it gives out what the policy wrote, elsewhere
+        trainer.rollout_func = roll_out  # set after the check: these tokens are the policy's own
         trainer.train()
         ((_, output, _),) = trainer.outputs
-        self.assertEqual(len(drawn), len(rows))
-        self.assert_advantages(output, [row["advantages"] for row in drawn])
+        self.assertEqual(len(sampled), len(rows))
+        self.assert_advantages(output, [row["advantages"] for row in sampled])
 
     def test_extra_reward_functions_apply_to_every_token(self):
         def length(completion_ids, **_):
@@ -207,27 +208,27 @@ class Trainer(unittest.TestCase):
         )
         trainer.train()
         ((_, output, scores),) = trainer.outputs
-        paid = [[2.0 * earned + 0.05 * len(score.returns) for earned in score.returns] for score in scores]
-        expected = by_hand(paid, 4)
+        weighted = [[2.0 * value + 0.05 * len(score.returns) for value in score.returns] for score in scores]
+        expected = by_hand(weighted, 4)
         mask = output["completion_mask"].bool()
         found = output["advantages"][mask]
         right = torch.tensor([value for row in expected for value in row])
         self.assertLess(((found - right).abs() / right.abs().clamp(min=1)).max().item(), 1e-3, "TRL keeps rewards in f32")
 
-    def test_advantages_take_the_signs_of_labels(self):
+    def test_advantages_take_the_signs_of_the_rule(self):
         trainer = Recording(
-            DEMO, Labelling(self.scorer), config(self.folder, max_steps=1), train_dataset=questions(4),
+            DEMO, SigningScorer(self.scorer), config(self.folder, max_steps=1), train_dataset=questions(4),
             peft_config=paper_lora(r=8, lora_alpha=16),
         )
         trainer.train()
         ((_, output, scores),) = trainer.outputs
         expected = by_hand([score.returns for score in scores], 4)
-        signed = [[abs(a) * label or a for a, label in zip(row, score.labels)] for row, score in zip(expected, scores)]
+        signed = [[abs(a) * sign or a for a, sign in zip(row, score.advantage_signs)] for row, score in zip(expected, scores)]
         self.assertNotEqual(signed, expected)
         self.assert_advantages(output, signed)
 
-    def test_plain_reward_function_rejects_labels(self):
-        reward = CorverReward(Labelling(self.scorer), answers=None)
+    def test_plain_reward_function_rejects_signs(self):
+        reward = CorverReward(SigningScorer(self.scorer), answers=None)
         with self.assertRaisesRegex(corver.CorverError, "labels sentences, and a reward function cannot"):
             reward(["q"], ["<think>Rome is old.</think>"], [[1]])
 
@@ -253,14 +254,14 @@ class Trainer(unittest.TestCase):
         make = lambda options, **trl: CorverGRPOTrainer(  # noqa: E731
             DEMO, self.scorer, config(self.folder, **options), train_dataset=questions(2), **trl
         )
-        for options, trl, told in [
+        for options, trl, message in [
             ({"importance_sampling_level": "sequence"}, {}, "multiplies the advantage of a token"),
             ({"multi_objective_aggregation": "normalize_then_sum"}, {}, "normalises each reward on its own"),
             ({"loss_type": "vespo"}, {}, "vespo.* a factor of its whole completion"),
             ({}, {"tools": [print]}, "text that the policy did not write"),
             ({}, {"rollout_func": print}, "rollout_func: .* text that the policy did not write"),
         ]:
-            with self.assertRaisesRegex(ValueError, told):
+            with self.assertRaisesRegex(ValueError, message):
                 make(options, **trl)
         self.assertTrue(make({"importance_sampling_level": "sequence"}, allow_sequence_ratio=True))
 

@@ -1,4 +1,4 @@
-"""What test_trl.py starts in two processes: a group of four completions lies in both of them."""
+"""Started by test_trl.py in two processes, which share a group of four completions."""
 
 import sys
 

@@ -1,9 +1,9 @@
-//! Any text → which of its sentences the corpus does not support.
+//! Finds the sentences of a text that the corpus does not support.
 //!
-//! The test is QuCo-RAG's, in two stages. A question is about rare entities where they occur seldom
-//! on average. A sentence is unsupported where head and tail of a claim never occur together, or an
-//! entity that is named alone is rare. The rule of the settings judges the same sentences, and may
-//! decide in the test's place.
+//! The test is QuCo-RAG's, in two stages. A question is about rare entities if they occur seldom on
+//! average. A sentence is unsupported if head and tail of a claim never occur together, or if an
+//! entity that is named alone is rare. The rule of the settings scores the same sentences, and may
+//! decide in place of the test.
 
 mod support;
 
@@ -11,77 +11,77 @@ use anyhow::{Context, Result};
 use corver_core::sentence::split_sentences;
 use corver_core::triplet::claims_from_reply;
 use corver_core::{Claim, Completion, Lookup, Query, Section, Sentence, SentenceScorer, Verdict};
-use corver_corpus::Passage;
+use corver_corpus::MatchPassage;
 use serde::{Deserialize, Serialize};
 
 use crate::Scorer;
 
 pub use support::QuestionCheck;
 
-/// A text to check.
+/// Text to check against the corpus.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Text {
-    /// The text.
+    /// Sentences to check, as written.
     pub text: String,
-    /// What it answers; empty where it answers nothing.
+    /// Question that the text answers; empty if there is none.
     #[serde(default)]
     pub question: String,
 }
 
-/// What was found in a text.
+/// Text after the check.
 #[derive(Debug, Clone, Serialize)]
-pub struct Checked {
-    /// Of its question; `None` where there is none.
+pub struct CheckedText {
+    /// Check of the question; `None` if the text has none.
     pub question: Option<QuestionCheck>,
-    /// In the order of the text.
+    /// Sentences in the order of the text.
     pub sentences: Vec<CheckedSentence>,
-    /// Sentences that are unsupported.
+    /// Number of unsupported sentences.
     pub unsupported: usize,
 }
 
-/// A sentence, and what speaks for it.
+/// Sentence after the check.
 #[derive(Debug, Clone, Serialize)]
 pub struct CheckedSentence {
-    /// The sentence.
+    /// Sentence as the text has it.
     pub text: String,
-    /// What was decided.
+    /// Result of the check.
     pub status: Status,
-    /// What it states; empty where it was not tested.
+    /// Claims of the sentence; empty if it was not tested.
     pub claims: Vec<CheckedClaim>,
-    /// What the rule of the settings says of it.
+    /// Verdict of the rule in the settings.
     pub rule: Verdict,
 }
 
-/// What was decided of a sentence.
+/// Result of the check of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// Nothing speaks against it.
+    /// The corpus supports every claim.
     Supported,
-    /// The corpus does not speak for it.
+    /// The corpus does not support a claim.
     Unsupported,
-    /// It states nothing that could be counted.
+    /// The sentence states nothing that the corpus can count.
     NoClaim,
-    /// It stands behind a denial or a summary, at which the test ends.
+    /// The sentence follows a denial or a summary, at which the test ends.
     NotTested,
 }
 
-/// One claim, and how often the corpus makes it.
+/// Claim of a sentence, with its count in the corpus.
 #[derive(Debug, Clone, Serialize)]
 pub struct CheckedClaim {
-    /// Subject.
+    /// Subject of the claim.
     pub head: String,
-    /// Relation.
+    /// Relation between head and tail.
     pub relation: String,
-    /// Object; `None` where the claim names one entity.
+    /// Object of the claim; `None` if it names one entity.
     pub tail: Option<String>,
-    /// Head and tail together, or the head alone.
+    /// Query and count: head and tail together, or the head alone.
     #[serde(flatten)]
     pub lookup: Lookup,
-    /// `None` where the corpus has no answer.
+    /// True if the count reaches its threshold; `None` if the corpus has no count.
     pub supported: Option<bool>,
-    /// Of a supported claim, what matches it; of another, what the corpus says of the head.
+    /// Passages that match a supported claim, or else passages about its head.
     pub passages: Vec<Passage>,
 }
 
@@ -89,143 +89,173 @@ impl Scorer {
     /// Checks texts together, with up to `passages` passages for each claim.
     ///
     /// # Errors
-    /// Where a part fails, or the index is on a server and passages are asked for.
-    pub fn check(&mut self, texts: &[Text], passages: usize) -> Result<Vec<Checked>> {
-        let mut read = self.read(texts)?;
-        let all_verdicts = self.judge(texts, &read)?;
-        let lookups = self.look_up(&read)?;
-        let mut lookups = lookups.into_iter();
+    /// If a part fails, or if passages are requested and the index is on a server.
+    pub fn check(&mut self, texts: &[Text], passages: usize) -> Result<Vec<CheckedText>> {
+        let split_texts = self.split_and_extract(texts)?;
+        let verdicts = self.score_sentences(texts, &split_texts)?;
+        let mut lookups = self.look_up(&split_texts)?.into_iter();
         let settings = self.check;
-        let mut all = Vec::with_capacity(texts.len());
-        for (one, verdicts) in read.iter_mut().zip(all_verdicts) {
-            let asked = one.entities.as_ref().map_or(0, Vec::len);
-            let of_question = lookups.by_ref().take(asked).collect();
-            let question =
-                one.entities.is_some().then(|| QuestionCheck::of(of_question, &settings));
-            let mut sentences = Vec::with_capacity(one.sentences.len());
-            for (sentence, rule) in one.sentences.drain(..).zip(verdicts) {
-                let found = sentence.claims.len();
-                let claims = sentence.claims.into_iter().zip(lookups.by_ref().take(found));
-                let mut claims: Vec<CheckedClaim> =
-                    claims.map(|(claim, lookup)| support::test(&settings, claim, lookup)).collect();
-                if passages > 0 {
-                    claims.iter_mut().try_for_each(|claim| self.show(claim, passages))?;
+        let mut checked_texts = Vec::with_capacity(texts.len());
+        for (split, verdicts_of_text) in split_texts.into_iter().zip(verdicts) {
+            let question = split.entities.map(|entities| {
+                let entity_lookups = lookups.by_ref().take(entities.len()).collect();
+                QuestionCheck::new(entity_lookups, &settings)
+            });
+            let mut sentences = Vec::with_capacity(split.sentences.len());
+            for (sentence, rule) in split.sentences.into_iter().zip(verdicts_of_text) {
+                let mut claims = Vec::with_capacity(sentence.tested_claims.len());
+                for claim in sentence.tested_claims {
+                    let lookup = lookups.next().expect("every tested claim was looked up");
+                    let mut checked = support::check_claim(&settings, claim, lookup);
+                    if passages > 0 {
+                        self.add_passages(&mut checked, passages)?;
+                    }
+                    claims.push(checked);
                 }
                 let status = support::decide(settings.by, sentence.is_tested, &claims, &rule);
                 sentences.push(CheckedSentence { text: sentence.text, status, claims, rule });
             }
             let unsupported =
                 sentences.iter().filter(|sentence| sentence.status == Status::Unsupported).count();
-            all.push(Checked { question, sentences, unsupported });
+            checked_texts.push(CheckedText { question, sentences, unsupported });
         }
-        Ok(all)
+        Ok(checked_texts)
     }
 
-    /// Cuts texts into sentences and extracts what they and their questions state.
-    fn read(&self, texts: &[Text]) -> Result<Vec<Read>> {
+    /// Splits texts into sentences, and extracts the claims of sentences and questions.
+    fn split_and_extract(&self, texts: &[Text]) -> Result<Vec<SplitText>> {
         let sentences: Vec<Vec<&str>> =
             texts.iter().map(|text| split_sentences(&text.text).collect()).collect();
-        let asked = texts.iter().zip(&sentences).flat_map(|(text, sentences)| {
-            let question = Some(text.question.as_str()).filter(|question| !question.is_empty());
-            question.into_iter().chain(sentences.iter().copied())
-        });
-        let replies = self
-            .extractor
-            .replies(&asked.collect::<Vec<_>>())
-            .context("extracting what the text states")?;
-        let mut replies = replies.iter().map(|reply| claims_from_reply(reply));
-        let mut next = || replies.next().expect("the extractor answers every sentence");
-        let read = texts.iter().zip(&sentences).map(|(text, sentences)| {
-            let entities = (!text.question.is_empty()).then(|| support::entities(next()));
-            let tested = support::tested(sentences);
-            let of_text = sentences.iter().enumerate().map(|(n, sentence)| {
-                let all = next();
-                let is_tested = n < tested;
-                let claims = if is_tested { all.clone() } else { Vec::new() };
-                SentenceRead { text: (*sentence).to_owned(), is_tested, claims, all }
-            });
-            Read { entities, sentences: of_text.collect() }
-        });
-        Ok(read.collect())
+        let mut inputs = Vec::new();
+        for (text, sentences_of_text) in texts.iter().zip(&sentences) {
+            if !text.question.is_empty() {
+                inputs.push(text.question.as_str());
+            }
+            inputs.extend(sentences_of_text);
+        }
+        let replies = self.extractor.replies(&inputs).context("extracting what the text states")?;
+        let mut claims = replies.iter().map(|reply| claims_from_reply(reply));
+        let mut split_texts = Vec::with_capacity(texts.len());
+        for (text, sentences_of_text) in texts.iter().zip(&sentences) {
+            let mut entities = None;
+            if !text.question.is_empty() {
+                entities = Some(support::entities(claims.next().expect(ONE_REPLY_EACH)));
+            }
+            let num_tested = support::num_tested(sentences_of_text);
+            let mut split_sentences = Vec::with_capacity(sentences_of_text.len());
+            for (number, sentence) in sentences_of_text.iter().enumerate() {
+                let own_claims = claims.next().expect(ONE_REPLY_EACH);
+                let is_tested = number < num_tested;
+                split_sentences.push(SplitSentence {
+                    text: (*sentence).to_owned(),
+                    is_tested,
+                    tested_claims: if is_tested { own_claims.clone() } else { Vec::new() },
+                    claims: own_claims,
+                });
+            }
+            split_texts.push(SplitText { entities, sentences: split_sentences });
+        }
+        Ok(split_texts)
     }
 
-    /// What the rule says of every sentence.
-    fn judge(&mut self, texts: &[Text], read: &[Read]) -> Result<Vec<Vec<Verdict>>> {
-        let sentences: Vec<Vec<Sentence>> = read.iter().map(Read::as_completion).collect();
-        let with_sentences = texts.iter().zip(&sentences).filter(|(_, cut)| !cut.is_empty());
-        let completions = with_sentences.map(|(Text { text, question }, cut)| Completion {
-            question,
-            text,
-            sentences: cut,
-            ..Completion::default()
-        });
-        let completions: Vec<_> = completions.collect();
-        let verdicts = self.rules.score(&completions, &mut self.backends);
-        let mut verdicts =
-            verdicts.map_err(anyhow::Error::from_boxed).context("asking the rule")?.into_iter();
-        let of_each = sentences
-            .iter()
-            .map(|sentences| if sentences.is_empty() { None } else { verdicts.next() });
-        Ok(of_each.map(Option::unwrap_or_default).collect())
+    /// Returns the rule's verdict on every sentence of every text.
+    fn score_sentences(
+        &mut self,
+        texts: &[Text],
+        split_texts: &[SplitText],
+    ) -> Result<Vec<Vec<Verdict>>> {
+        let sentences: Vec<Vec<Sentence>> =
+            split_texts.iter().map(SplitText::to_sentences).collect();
+        let mut completions = Vec::new();
+        for (Text { text, question }, sentences_of_text) in texts.iter().zip(&sentences) {
+            // A rule receives no completion without sentences.
+            if !sentences_of_text.is_empty() {
+                completions.push(Completion {
+                    question,
+                    text,
+                    sentences: sentences_of_text,
+                    ..Completion::default()
+                });
+            }
+        }
+        let mut scored = self
+            .rules
+            .score(&completions, &mut self.backends)
+            .map_err(anyhow::Error::from_boxed)
+            .context("scoring the sentences")?
+            .into_iter();
+        let mut verdicts = Vec::with_capacity(texts.len());
+        for sentences_of_text in &sentences {
+            let own_verdicts = if sentences_of_text.is_empty() { None } else { scored.next() };
+            verdicts.push(own_verdicts.unwrap_or_default());
+        }
+        Ok(verdicts)
     }
 
-    /// The counts of entities and claims, in the order of the texts.
-    fn look_up(&mut self, read: &[Read]) -> Result<Vec<Lookup>> {
-        let queries = read.iter().flat_map(|one| {
-            let entities = one.entities.iter().flatten().map(|entity| Query::new([[entity]]));
-            entities.chain(
-                one.sentences
-                    .iter()
-                    .flat_map(|sentence| sentence.claims.iter().map(support::query)),
-            )
-        });
-        let queries: Vec<Query> = queries.collect();
+    /// Counts the entities of questions and the tested claims, in the order of the texts.
+    fn look_up(&mut self, split_texts: &[SplitText]) -> Result<Vec<Lookup>> {
+        let mut queries = Vec::new();
+        for split in split_texts {
+            for entity in split.entities.iter().flatten() {
+                queries.push(Query::new([[entity]]));
+            }
+            for sentence in &split.sentences {
+                queries.extend(sentence.tested_claims.iter().map(support::query));
+            }
+        }
         let counts =
             self.backends.count(&queries).map_err(anyhow::Error::from_boxed).context("counting")?;
         Ok(queries.into_iter().zip(counts).map(|(query, count)| Lookup { query, count }).collect())
     }
 
-    fn show(&self, claim: &mut CheckedClaim, passages: usize) -> Result<()> {
+    fn add_passages(&self, claim: &mut CheckedClaim, limit: usize) -> Result<()> {
         let head = [vec![claim.head.clone()]];
         let words = if claim.supported == Some(true) {
             claim.lookup.query.all_of.as_slice()
         } else {
             &head
         };
-        claim.passages = self.passages.of(words, passages)?;
+        claim.passages = self.passages.find(words, limit)?;
         Ok(())
     }
 }
 
-/// A text that was read.
-struct Read {
-    /// Of its question, where it has one.
+const ONE_REPLY_EACH: &str = "the extractor returns one reply for each input";
+
+/// Text split into sentences, with extracted claims.
+struct SplitText {
+    /// Entities of the question; `None` if the text has none.
     entities: Option<Vec<String>>,
-    sentences: Vec<SentenceRead>,
+    sentences: Vec<SplitSentence>,
 }
 
-struct SentenceRead {
+struct SplitSentence {
     text: String,
     is_tested: bool,
-    /// What is tested.
+    /// Claims that the test looks up; empty after a denial or a summary.
+    tested_claims: Vec<Claim>,
+    /// Claims that the rule receives.
     claims: Vec<Claim>,
-    /// What the rule sees.
-    all: Vec<Claim>,
 }
 
-impl Read {
-    /// As a rule sees it: a text without think and answer blocks.
-    fn as_completion(&self) -> Vec<Sentence> {
-        let triplet = |claim: &Claim| match claim {
-            Claim::Fact(triplet) => Some(triplet.clone()),
-            Claim::Mention { .. } => None,
-        };
-        let sentence = |sentence: &SentenceRead| Sentence {
-            text: sentence.text.clone(),
-            section: Section::Body,
-            span: None,
-            triplets: sentence.all.iter().filter_map(triplet).collect(),
-        };
-        self.sentences.iter().map(sentence).collect()
+impl SplitText {
+    /// Returns the sentences as a rule receives them: in a text without think and answer blocks.
+    fn to_sentences(&self) -> Vec<Sentence> {
+        let mut sentences = Vec::with_capacity(self.sentences.len());
+        for sentence in &self.sentences {
+            let mut triplets = Vec::new();
+            for claim in &sentence.claims {
+                if let Claim::Fact(triplet) = claim {
+                    triplets.push(triplet.clone());
+                }
+            }
+            sentences.push(Sentence {
+                text: sentence.text.clone(),
+                section: Section::Body,
+                span: None,
+                triplets,
+            });
+        }
+        sentences
     }
 }

@@ -1,5 +1,5 @@
-//! What is asked of the corpus for a claim, and what its counts mean. The constants are those of
-//! QuCo-RAG's published settings.
+//! Queries for claims, and the meaning of their counts. The constants are those of QuCo-RAG's
+//! published settings.
 
 use corver_core::{Claim, Lookup, Query, Triplet, Verdict};
 use corver_settings::{CheckSettings, DecidedBy};
@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::{CheckedClaim, Status};
 
-/// A sentence with one of these denies knowledge or sums up: the test ends there.
-const ENDS_THE_TEST: [&str; 7] = [
+/// Phrases of a sentence that denies knowledge or sums up, at which the test ends.
+const END_PHRASES: [&str; 7] = [
     "does not",
     "not provide",
     "not mention",
@@ -18,19 +18,19 @@ const ENDS_THE_TEST: [&str; 7] = [
     "the answer is",
 ];
 
-/// How often a question's entities occur.
+/// Counts of a question's entities.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QuestionCheck {
-    /// Each entity once.
+    /// Lookup of each entity, without duplicates.
     pub entities: Vec<Lookup>,
-    /// Mean occurrences of the entities that the corpus could count; `None` where there are none.
+    /// Mean occurrences of the entities that the corpus could count; `None` if there are none.
     pub mean: Option<f64>,
-    /// They are rare: an answer to the question needs to look something up.
+    /// True if the entities are rare, so that an answer to the question needs retrieval.
     pub rare: bool,
 }
 
 impl QuestionCheck {
-    pub(super) fn of(entities: Vec<Lookup>, settings: &CheckSettings) -> Self {
+    pub(super) fn new(entities: Vec<Lookup>, settings: &CheckSettings) -> Self {
         let counts: Vec<u64> =
             entities.iter().filter_map(|entity| entity.count.occurrences).collect();
         let total: f64 = counts.iter().map(|&count| count as f64).sum();
@@ -43,7 +43,7 @@ impl QuestionCheck {
     }
 }
 
-/// The entities of a question: the heads of its claims, each once.
+/// Returns the entities of a question: the heads of its claims, without duplicates.
 pub(super) fn entities(claims: Vec<Claim>) -> Vec<String> {
     let mut heads: Vec<String> = Vec::new();
     for Claim::Fact(Triplet { head, .. }) | Claim::Mention { head, .. } in claims {
@@ -54,14 +54,16 @@ pub(super) fn entities(claims: Vec<Claim>) -> Vec<String> {
     heads
 }
 
-/// How many sentences are tested: those before the first denial or summary.
-pub(super) fn tested(sentences: &[&str]) -> usize {
-    let ends = |sentence: &&str| ENDS_THE_TEST.iter().any(|phrase| sentence.contains(phrase));
-    sentences.iter().position(ends).unwrap_or(sentences.len())
+/// Returns the number of sentences before the first denial or summary, which are tested.
+pub(super) fn num_tested(sentences: &[&str]) -> usize {
+    sentences
+        .iter()
+        .position(|sentence| END_PHRASES.iter().any(|phrase| sentence.contains(phrase)))
+        .unwrap_or(sentences.len())
 }
 
-/// How often do whole entities occur together? Rules ask with words instead, so their counts are
-/// others.
+/// Returns the query of a claim. It consists of whole entities, unlike the queries of rules, which
+/// consist of words; so their counts differ.
 pub(super) fn query(claim: &Claim) -> Query {
     match claim {
         Claim::Fact(Triplet { head, tail, .. }) => Query::new([[head], [tail]]),
@@ -70,14 +72,14 @@ pub(super) fn query(claim: &Claim) -> Query {
 }
 
 /// Compares the count of a claim with its threshold.
-pub(super) fn test(settings: &CheckSettings, claim: Claim, lookup: Lookup) -> CheckedClaim {
-    let (head, relation, tail, least) = match claim {
+pub(super) fn check_claim(settings: &CheckSettings, claim: Claim, lookup: Lookup) -> CheckedClaim {
+    let (head, relation, tail, threshold) = match claim {
         Claim::Fact(Triplet { head, relation, tail }) => {
             (head, relation, Some(tail), settings.pair)
         }
         Claim::Mention { head, relation } => (head, relation, None, settings.entity),
     };
-    let supported = lookup.count.occurrences.map(|found| found >= least);
+    let supported = lookup.count.occurrences.map(|count| count >= threshold);
     CheckedClaim { head, relation, tail, lookup, supported, passages: Vec::new() }
 }
 
@@ -88,12 +90,20 @@ pub(super) fn decide(
     claims: &[CheckedClaim],
     rule: &Verdict,
 ) -> Status {
-    let by_test = claims.iter().filter_map(|claim| claim.supported).reduce(|all, one| all && one);
+    let mut by_test = None;
+    for claim in claims {
+        if let Some(supported) = claim.supported {
+            by_test = Some(by_test.unwrap_or(true) && supported);
+        }
+    }
     let by_rule = rule.reward.map(|reward| reward >= 0.0);
     let supported = match by {
         DecidedBy::Test => by_test,
         DecidedBy::Rule => by_rule,
-        DecidedBy::Either => by_test.into_iter().chain(by_rule).reduce(|all, one| all && one),
+        DecidedBy::Either => match (by_test, by_rule) {
+            (Some(test), Some(rule)) => Some(test && rule),
+            (test, rule) => test.or(rule),
+        },
     };
     match supported {
         Some(true) => Status::Supported,
@@ -124,10 +134,10 @@ mod tests {
 
     fn tested_claim(claim: Claim, occurrences: Option<u64>) -> CheckedClaim {
         let lookup = lookup(&claim, occurrences);
-        test(&CheckSettings::default(), claim, lookup)
+        check_claim(&CheckSettings::default(), claim, lookup)
     }
 
-    fn paid(reward: Option<f32>) -> Verdict {
+    fn verdict(reward: Option<f32>) -> Verdict {
         Verdict { reward, ..Verdict::default() }
     }
 
@@ -145,9 +155,9 @@ mod tests {
 
     #[test]
     fn claim_testing_stops_at_denial() {
-        assert_eq!(tested(&["A is b.", "The text does not say more.", "C is d."]), 1);
-        assert_eq!(tested(&["A is b.", "So the answer is b."]), 1);
-        assert_eq!(tested(&["A is b.", "C is d."]), 2);
+        assert_eq!(num_tested(&["A is b.", "The text does not say more.", "C is d."]), 1);
+        assert_eq!(num_tested(&["A is b.", "So the answer is b."]), 1);
+        assert_eq!(num_tested(&["A is b.", "C is d."]), 2);
     }
 
     #[test]
@@ -155,12 +165,14 @@ mod tests {
         let entities = |counts: &[Option<u64>]| {
             counts.iter().map(|&count| lookup(&mention(), count)).collect()
         };
-        let of =
-            |counts: &[Option<u64>]| QuestionCheck::of(entities(counts), &CheckSettings::default());
-        let question = of(&[Some(1_500), Some(400), None]);
+        let check = |counts: &[Option<u64>]| {
+            QuestionCheck::new(entities(counts), &CheckSettings::default())
+        };
+        let question = check(&[Some(1_500), Some(400), None]);
         assert_eq!((question.mean, question.rare), (Some(950.0), true));
-        assert!(!of(&[Some(1_000)]).rare);
-        assert_eq!((of(&[]).mean, of(&[]).rare), (None, false), "no entity, nothing to look up");
+        assert!(!check(&[Some(1_000)]).rare);
+        let unnamed = check(&[]);
+        assert_eq!((unnamed.mean, unnamed.rare), (None, false), "no entity, nothing to look up");
         let claims = vec![mention(), fact()];
         assert_eq!(super::entities(claims), ["Ada Vell"]);
     }
@@ -169,14 +181,20 @@ mod tests {
     fn sentence_status_follows_decided_by_setting() {
         let missing = [tested_claim(fact(), Some(0))];
         let found = [tested_claim(fact(), Some(3))];
-        assert_eq!(decide(DecidedBy::Test, true, &missing, &paid(Some(0.1))), Status::Unsupported);
-        assert_eq!(decide(DecidedBy::Test, true, &found, &paid(Some(-0.3))), Status::Supported);
-        assert_eq!(decide(DecidedBy::Test, true, &[], &paid(Some(-0.3))), Status::NoClaim);
-        assert_eq!(decide(DecidedBy::Test, false, &[], &paid(None)), Status::NotTested);
-        assert_eq!(decide(DecidedBy::Rule, true, &missing, &paid(Some(0.1))), Status::Supported);
-        assert_eq!(decide(DecidedBy::Rule, false, &[], &paid(Some(-0.3))), Status::Unsupported);
-        assert_eq!(decide(DecidedBy::Rule, true, &found, &paid(None)), Status::NoClaim);
-        assert_eq!(decide(DecidedBy::Either, true, &found, &paid(Some(-0.1))), Status::Unsupported);
-        assert_eq!(decide(DecidedBy::Either, true, &found, &paid(Some(0.1))), Status::Supported);
+        assert_eq!(
+            decide(DecidedBy::Test, true, &missing, &verdict(Some(0.1))),
+            Status::Unsupported
+        );
+        assert_eq!(decide(DecidedBy::Test, true, &found, &verdict(Some(-0.3))), Status::Supported);
+        assert_eq!(decide(DecidedBy::Test, true, &[], &verdict(Some(-0.3))), Status::NoClaim);
+        assert_eq!(decide(DecidedBy::Test, false, &[], &verdict(None)), Status::NotTested);
+        assert_eq!(decide(DecidedBy::Rule, true, &missing, &verdict(Some(0.1))), Status::Supported);
+        assert_eq!(decide(DecidedBy::Rule, false, &[], &verdict(Some(-0.3))), Status::Unsupported);
+        assert_eq!(decide(DecidedBy::Rule, true, &found, &verdict(None)), Status::NoClaim);
+        assert_eq!(
+            decide(DecidedBy::Either, true, &found, &verdict(Some(-0.1))),
+            Status::Unsupported
+        );
+        assert_eq!(decide(DecidedBy::Either, true, &found, &verdict(Some(0.1))), Status::Supported);
     }
 }

@@ -1,26 +1,26 @@
-//! The index that counts come from.
+//! Configuration of the corpus that counts come from.
 
 use std::time::Duration;
 
 use corver_corpus::{CnfOptions, Mode};
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_settings::{CountMode, RemoteSettings, Settings};
 
-use super::place::source;
+use super::place::parse_source;
 use super::{DemoOr, Problems, Resolve};
 
-/// Indexes, and how occurrences are counted in them.
+/// Indexes, and the counting of occurrences in them.
 #[derive(Debug, Clone)]
 pub struct CorpusConfig {
-    /// Indexes whose counts are added. Not empty.
+    /// Indexes whose counts are added; at least one.
     pub sources: Vec<DemoOr<Source>>,
     /// Definition of a match.
     pub counting: CnfOptions,
     /// Memory for the positions of frequent words, in MiB.
     pub cache_mib: u64,
-    /// Time limit of the look-ups of one round.
+    /// Time limit for the queries of one round.
     pub count_time: Duration,
-    /// Requests to index servers.
+    /// Settings of requests to index servers.
     pub remote: RemoteSettings,
 }
 
@@ -28,19 +28,20 @@ impl Resolve for CorpusConfig {
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
         let corpus = &mut settings.corpus;
         problems.make_absolute("corpus.remote.token_file", &mut corpus.remote.token_file);
-        let named = (!corpus.index.is_empty()).then_some(());
-        problems.required("corpus.index", named, "--index DIR|URL#NAME")?;
+        let is_named = (!corpus.index.is_empty()).then_some(());
+        problems.required("corpus.index", is_named, "--index DIR|URL#NAME")?;
         let mut sources = Vec::new();
         for text in &mut corpus.index {
-            let Some(found) = problems.record("corpus.index", source(text)) else { continue };
-            if let DemoOr::Own(Source::Folder(folder)) = &found {
-                problems.look_for("corpus.index", folder);
+            let source = problems.record("corpus.index", parse_source(text));
+            let Some(source) = source else { continue };
+            if let DemoOr::Own(Source::Folder(folder)) = &source {
+                problems.require_path("corpus.index", folder);
             }
-            *text = found.written(|source| match source {
+            *text = source.to_setting(|own| match own {
                 Source::Folder(folder) => folder.display().to_string(),
                 Source::Remote { url, index } => format!("{url}#{index}"),
             });
-            sources.push(found);
+            sources.push(source);
         }
         (sources.len() == corpus.index.len()).then(|| Self {
             sources,

@@ -1,24 +1,24 @@
-//! The triplet extractor.
+//! Configuration of the triplet extractor.
 
 use std::path::PathBuf;
 
 use corver_data::hub;
 use corver_settings::{Device, Settings};
 
-use super::{CorpusConfig, DemoOr, Place, Problems, Resolve, hub_place};
+use super::{CorpusConfig, DemoOr, DemoOrPath, Problems, Resolve, resolve_hub_path};
 
 /// Model and prompt of the triplet extractor.
 #[derive(Debug, Clone)]
 pub struct ExtractorConfig {
     /// Folder of the model.
-    pub model: Place,
-    /// File of the prompt. `None`: the folder's own.
+    pub model: DemoOrPath,
+    /// File of the prompt. `None`: the prompt in the model's folder.
     pub prompt: Option<PathBuf>,
-    /// Sends the prompt through the model's chat template.
+    /// True if the prompt is rendered with the model's chat template.
     pub chat: bool,
-    /// Settings over those of the folder.
+    /// Settings that override those in the model's folder.
     pub settings: corver_inference::extract::Settings,
-    /// Device of the model.
+    /// Device that the model runs on.
     pub device: Device,
 }
 
@@ -27,22 +27,22 @@ impl Resolve for ExtractorConfig {
         let section = &mut settings.extract;
         problems.make_absolute("extract.prompt", &mut section.prompt);
         if let Some(prompt) = &section.prompt {
-            problems.look_for("extract.prompt", prompt);
+            problems.require_path("extract.prompt", prompt);
         }
         let text =
             problems.required("extract.model", section.model.as_mut(), "--extractor DIR|NAME")?;
-        let model = problems.record("extract.model", hub_place(hub::Kind::Model, text))?;
-        *text = model.written(|path| path.display().to_string());
+        let model = problems.record("extract.model", resolve_hub_path(hub::Kind::Model, text))?;
+        *text = model.to_setting(|path| path.display().to_string());
         Some(Self {
             model,
             prompt: section.prompt.clone(),
             chat: section.chat,
-            settings: corver_inference::extract::Settings {
+            settings: corver_inference::extract::ExtractorSettings {
                 stop: section.stop.clone(),
                 max_new_tokens: section.max_new_tokens,
                 batch_size: section.batch_size,
                 max_sentence_tokens: section.max_sentence_tokens,
-                ..corver_inference::extract::Settings::default()
+                ..corver_inference::extract::ExtractorSettings::default()
             },
             device: section.device,
         })
@@ -50,8 +50,8 @@ impl Resolve for ExtractorConfig {
 }
 
 impl ExtractorConfig {
-    /// Refuses the demo's extractor for a corpus that is not the demo's: it would find nothing, and
-    /// every sentence would earn 0.
+    /// Refuses the demo's extractor for another corpus: it would find no triplets, and every
+    /// sentence would receive reward 0. Returns `None` if it adds a problem.
     pub fn check_corpus(&self, corpus: &CorpusConfig, problems: &mut Problems) -> Option<()> {
         if self.model == DemoOr::Demo && corpus.sources.iter().any(|source| *source != DemoOr::Demo)
         {

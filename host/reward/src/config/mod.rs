@@ -1,10 +1,9 @@
-//! Resolution of [`Settings`]: a command names the parts that it needs, and gets them whole, or
-//! every problem at once.
+//! Resolution of [`Settings`] into the parts that a command needs.
 //!
 //! ```text
-//! place      a text ─▶ the demo's, or an absolute path
-//! problems   all that is wrong
-//! rules, corpus, extractor, verifiers, policy   the parts
+//! place      a setting's text ─▶ the demo's part, or an absolute path
+//! problems   every problem of the settings, reported together
+//! rules, corpus, extractor, verifiers, policy   configuration of each part
 //! ```
 //!
 //! A part makes the paths of its own settings absolute, so that a run's configuration means the
@@ -24,7 +23,7 @@ use corver_settings::{Algorithm, Settings, schema};
 
 pub use corpus::CorpusConfig;
 pub use extractor::ExtractorConfig;
-pub use place::{DemoOr, Place, absolute, hub_place, sources};
+pub use place::{DemoOr, DemoOrPath, absolute, parse_sources, resolve_hub_path};
 pub use policy::{EngineConfig, PolicyConfig};
 pub use problems::Problems;
 pub use rules::{Grader, RulesConfig};
@@ -32,21 +31,21 @@ pub use verifiers::VerifierConfig;
 
 /// Part of a configuration.
 pub trait Resolve: Sized {
-    /// Makes the paths of the part's settings absolute, and returns the part; `None` if something
-    /// is wrong with it, which is then among the problems.
+    /// Makes the paths of the part's settings absolute, and returns the part; `None` if it has a
+    /// problem, which is then added to `problems`.
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self>;
 }
 
-/// Everything that scores completions.
+/// Configuration of everything that scores completions.
 #[derive(Debug, Clone)]
 pub struct RewardConfig {
-    /// Triplet extractor.
+    /// Extractor of the sentences' triplets.
     pub extractor: ExtractorConfig,
-    /// Index of the counts.
+    /// Corpus of the counts.
     pub corpus: CorpusConfig,
-    /// Capabilities of rules beside counts.
+    /// Capabilities of rules in addition to counts.
     pub verifiers: VerifierConfig,
-    /// Rules of sentences and of completions.
+    /// Rules for sentences and for completions.
     pub rules: RulesConfig,
 }
 
@@ -56,7 +55,9 @@ impl Resolve for RewardConfig {
         let corpus = CorpusConfig::resolve(settings, problems);
         let verifiers = VerifierConfig::resolve(settings, problems);
         let rules = RulesConfig::resolve(settings, problems);
-        let (extractor, corpus) = (extractor?, corpus?);
+        // Only now, so that the problems of all parts are collected.
+        let extractor = extractor?;
+        let corpus = corpus?;
         extractor.check_corpus(&corpus, problems)?;
         Some(Self { extractor, corpus, verifiers: verifiers?, rules: rules? })
     }
@@ -70,22 +71,23 @@ impl Resolve for () {
 
 impl<A: Resolve, B: Resolve> Resolve for (A, B) {
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
-        let (a, b) = (A::resolve(settings, problems), B::resolve(settings, problems));
+        let a = A::resolve(settings, problems);
+        let b = B::resolve(settings, problems);
         Some((a?, b?))
     }
 }
 
-/// Returns the parts of type `T`, with the settings that they were resolved from: bounds checked,
-/// their paths absolute.
+/// Resolves the parts of type `T`, and returns the settings, too, with bounds checked and paths
+/// absolute.
 ///
 /// # Errors
-/// Everything that is wrong: values out of bounds, settings that the algorithm does not use, parts
-/// that nothing names or that are not there.
+/// If values are out of bounds, settings are not used by the algorithm, or parts are not named or
+/// do not exist. The error is a [`Problems`] that lists all of them.
 pub fn resolve<T: Resolve>(settings: Settings) -> Result<(Settings, T)> {
     resolve_with(settings, T::resolve)
 }
 
-/// Returns the parts that `resolve_parts` resolves; see [`resolve`]. For commands that need a part
+/// Resolves the parts that `resolve_parts` selects; see [`resolve`]. For commands that need a part
 /// in some cases only.
 ///
 /// # Errors

@@ -1,29 +1,29 @@
-//! Texts that name a file, a folder, a model or dataset that was downloaded, or an index: the
-//! demo's, or an absolute path.
+//! Settings that name a file, a folder, a downloaded model or dataset, or an index: the demo's, or
+//! an absolute path.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_data::hub;
 use corver_settings::DEMO;
 
-/// The built-in demo's part, or one of the user's own.
+/// Part of the built-in demo, or the user's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DemoOr<T> {
-    /// The built-in one.
+    /// Part of the built-in demo.
     Demo,
-    /// The user's.
+    /// Part that the user names.
     Own(T),
 }
 
-/// A file or folder; the path is absolute.
-pub type Place = DemoOr<PathBuf>;
+/// File or folder; the path is absolute.
+pub type DemoOrPath = DemoOr<PathBuf>;
 
 impl<T> DemoOr<T> {
-    /// Returns the text that a setting names it with.
+    /// Returns the text of the setting that names it.
     #[must_use]
-    pub fn written(&self, own: impl Fn(&T) -> String) -> String {
+    pub fn to_setting(&self, own: impl Fn(&T) -> String) -> String {
         match self {
             Self::Demo => DEMO.to_owned(),
             Self::Own(value) => own(value),
@@ -35,21 +35,21 @@ impl<T> DemoOr<T> {
 ///
 /// # Errors
 /// If a URL names no index.
-pub fn sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
+pub fn parse_sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
     if texts.is_empty() {
         return Ok(vec![DemoOr::Demo]);
     }
-    texts.iter().map(|text| source(text)).collect()
+    texts.iter().map(|text| parse_source(text)).collect()
 }
 
-/// Returns the index folder, the index on a server, or the demo's, that a text names.
-pub(super) fn source(text: &str) -> Result<DemoOr<Source>> {
+/// Returns the index folder, the index on a server, or the demo's index, that a text names.
+pub(super) fn parse_source(text: &str) -> Result<DemoOr<Source>> {
     if text == DEMO {
         return Ok(DemoOr::Demo);
     }
     Ok(DemoOr::Own(match text.parse()? {
-        Source::Folder(path) => Source::Folder(absolute(&path)?),
-        remote @ Source::Remote { .. } => remote,
+        CorpusSource::Folder(path) => CorpusSource::Folder(absolute(&path)?),
+        remote @ CorpusSource::Remote { .. } => remote,
     }))
 }
 
@@ -57,7 +57,7 @@ pub(super) fn source(text: &str) -> Result<DemoOr<Source>> {
 ///
 /// # Errors
 /// If there is no such folder.
-pub fn hub_place(kind: hub::Kind, text: &str) -> Result<Place> {
+pub fn resolve_hub_path(kind: hub::Kind, text: &str) -> Result<DemoOrPath> {
     if text == DEMO {
         return Ok(DemoOr::Demo);
     }
@@ -65,7 +65,7 @@ pub fn hub_place(kind: hub::Kind, text: &str) -> Result<Place> {
         Some(snapshot) if !Path::new(text).exists() => absolute(&snapshot)?,
         _ => absolute(Path::new(text))?,
     };
-    ensure!(path.exists(), hub::missing(kind, &path));
+    ensure!(path.exists(), hub::missing_message(kind, &path));
     Ok(DemoOr::Own(path))
 }
 

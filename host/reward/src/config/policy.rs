@@ -1,17 +1,17 @@
-//! The model that is trained or sampled.
+//! Configuration of the model that is trained or sampled.
 
 use std::path::PathBuf;
 
 use corver_data::hub;
 use corver_settings::{EngineKind, EngineSection, Settings};
 
-use super::{Place, Problems, Resolve, hub_place};
+use super::{DemoOrPath, Problems, Resolve, resolve_hub_path};
 
 /// Model of the policy, and the server that samples in its place.
 #[derive(Debug, Clone)]
 pub struct PolicyConfig {
-    /// Folder of the model.
-    pub model: Place,
+    /// Folder of the policy's model.
+    pub model: DemoOrPath,
     /// Folder of the adapter that training continues from. `None`: a fresh one.
     pub adapter: Option<PathBuf>,
     /// Inference server. `None`: the policy samples itself.
@@ -21,9 +21,9 @@ pub struct PolicyConfig {
 /// Inference server that samples in place of the policy.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// API of the server.
+    /// API that the server has.
     pub kind: EngineKind,
-    /// Root of the server.
+    /// URL of the server's root.
     pub url: String,
     /// The server's name for the policy's model.
     pub model: String,
@@ -35,11 +35,11 @@ impl Resolve for PolicyConfig {
         let policy = &mut settings.policy;
         problems.make_absolute("policy.adapter", &mut policy.adapter);
         if let Some(adapter) = &policy.adapter {
-            problems.look_for("policy.adapter", &adapter.join("adapter_config.json"));
+            problems.require_path("policy.adapter", &adapter.join("adapter_config.json"));
         }
         let text = problems.required("policy.model", policy.model.as_mut(), "--model DIR|NAME")?;
-        let model = problems.record("policy.model", hub_place(hub::Kind::Model, text))?;
-        *text = model.written(|path| path.display().to_string());
+        let model = problems.record("policy.model", resolve_hub_path(hub::Kind::Model, text))?;
+        *text = model.to_setting(|path| path.display().to_string());
         Some(Self { model, adapter: policy.adapter.clone(), engine: engine? })
     }
 }
@@ -63,6 +63,5 @@ fn engine(section: &mut EngineSection, problems: &mut Problems) -> Option<Option
         problems
             .add("engine.model", "not set; the server's name for the model (--served-model-name)");
     }
-    let (url, model) = (section.url.clone()?, section.model.clone()?);
-    Some(Some(EngineConfig { kind, url, model }))
+    Some(Some(EngineConfig { kind, url: section.url.clone()?, model: section.model.clone()? }))
 }

@@ -1,4 +1,4 @@
-//! Problems of a configuration, collected and reported together.
+//! Problems of a configuration, reported together.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::absolute;
 
-/// Settings, with the problem of each.
+/// Keys of settings, each with its problem.
 #[derive(Debug, Default)]
 pub struct Problems(Vec<(String, String)>);
 
@@ -25,12 +25,12 @@ impl Problems {
         self.0.iter().map(|(key, problem)| format!("`{key}`: {problem}"))
     }
 
-    /// Adds the problem of a setting.
+    /// Adds a problem of the setting `key`.
     pub fn add(&mut self, key: &str, problem: impl Display) {
         self.0.push((key.to_owned(), problem.to_string()));
     }
 
-    /// Returns the value, or adds its error.
+    /// Returns the value of a result, or adds its error as a problem.
     pub fn record<T, E: Display>(&mut self, key: &str, value: Result<T, E>) -> Option<T> {
         match value {
             Ok(value) => Some(value),
@@ -41,8 +41,8 @@ impl Problems {
         }
     }
 
-    /// Returns the value of a setting that a command needs, or adds that it is not set. `remedy` is
-    /// a flag with its value.
+    /// Returns the value of a setting that a command needs, or adds a problem if it is not set.
+    /// `remedy` is a flag with its value.
     pub fn required<T>(&mut self, key: &str, value: Option<T>, remedy: &str) -> Option<T> {
         if value.is_none() && self.0.iter().all(|(known, _)| known != key) {
             self.add(
@@ -62,8 +62,8 @@ impl Problems {
         }
     }
 
-    /// Adds a problem if there is nothing at the path.
-    pub fn look_for(&mut self, key: &str, path: &Path) {
+    /// Adds a problem if the path does not exist.
+    pub fn require_path(&mut self, key: &str, path: &Path) {
         if !path.exists() {
             self.add(key, format!("there is no {}", path.display()));
         }

@@ -1,9 +1,9 @@
-//! Rules of sentences and of completions.
+//! Configuration of the rules for sentences and for completions.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use corver_settings::{Compatibility, GraderSection, Limits, Plugin, Settings};
+use corver_settings::{Compatibility, GraderSection, Limits, Settings, WeightedPlugin};
 use serde_json::{Map, Value};
 
 use super::{Problems, Resolve, absolute};
@@ -13,25 +13,25 @@ use crate::plugin;
 #[derive(Debug, Clone, Default)]
 pub struct RulesConfig {
     /// Sentence rules; their weighted rewards are added.
-    pub plugins: Vec<Plugin>,
+    pub plugins: Vec<WeightedPlugin>,
     /// Settings of the sentence rules.
     pub settings: Map<String, Value>,
-    /// Limits of every rule.
+    /// Resource limits of every rule.
     pub limits: Limits,
     /// Answer judge. `None`: the paper's, which is built in.
     pub judge: Option<Grader>,
     /// Format check. `None`: the paper's, which is built in.
     pub format: Option<Grader>,
-    /// Authority on the built-in judge and format check.
+    /// Version of the built-in judge and format check.
     pub compatibility: Compatibility,
 }
 
-/// Response rule.
+/// Configuration of a response rule.
 #[derive(Debug, Clone)]
 pub struct Grader {
-    /// The file, or the name of a shipped rule.
+    /// Path of the plugin, or name of a shipped rule.
     pub plugin: PathBuf,
-    /// Settings of the rule itself.
+    /// Settings that the rule receives.
     pub settings: Map<String, Value>,
 }
 
@@ -39,7 +39,7 @@ impl Resolve for RulesConfig {
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
         let mut plugins = Vec::new();
         for text in &mut settings.rule.plugin {
-            if let Some(plugin) = problems.record("rule.plugin", weighted(text)) {
+            if let Some(plugin) = problems.record("rule.plugin", parse_weighted(text)) {
                 *text = plugin.to_string();
                 plugins.push(plugin);
             }
@@ -51,24 +51,26 @@ impl Resolve for RulesConfig {
         }
         let judge = grader("judge", &mut settings.judge, problems);
         let format = grader("format", &mut settings.format, problems);
-        let (judge, format) = (judge?, format?);
-        (is_complete && !plugins.is_empty()).then(|| Self {
+        if !is_complete || plugins.is_empty() {
+            return None;
+        }
+        Some(Self {
             plugins,
             settings: settings.rule.settings.clone(),
             limits: settings.rule.limits.clone(),
-            judge,
-            format,
+            judge: judge?,
+            format: format?,
             compatibility: settings.reward.compatibility,
         })
     }
 }
 
 impl RulesConfig {
-    /// Returns a configuration of one rule alone.
+    /// Returns a configuration of a single rule of weight 1, with the built-in response rules.
     #[must_use]
-    pub fn of_one(plugin: &Path, settings: &Settings) -> Self {
+    pub fn single(plugin: &Path, settings: &Settings) -> Self {
         Self {
-            plugins: vec![Plugin { path: plugin.to_owned(), weight: 1.0 }],
+            plugins: vec![WeightedPlugin { path: plugin.to_owned(), weight: 1.0 }],
             settings: settings.rule.settings.clone(),
             limits: settings.rule.limits.clone(),
             judge: None,
@@ -78,10 +80,11 @@ impl RulesConfig {
     }
 }
 
-fn weighted(text: &str) -> Result<Plugin> {
+/// Parses `PLUGIN` or `PLUGIN:WEIGHT`, and checks that the plugin exists.
+fn parse_weighted(text: &str) -> Result<Plugin> {
     let Plugin { path, weight } = text.parse()?;
     plugin::find(&path)?;
-    Ok(Plugin { path: plugin_path(&path)?, weight })
+    Ok(WeightedPlugin { path: plugin_path(&path)?, weight })
 }
 
 /// Returns `Some(None)` if no rule is named, and `None` if the one that is named cannot be found.
@@ -109,7 +112,7 @@ fn grader(
 
 /// Returns the absolute path of a rule; the name of a shipped one stays a name.
 fn plugin_path(plugin: &Path) -> Result<PathBuf> {
-    match plugin::here(plugin) {
+    match plugin::local_path(plugin) {
         Some(path) => absolute(&path),
         None => Ok(plugin.to_owned()),
     }

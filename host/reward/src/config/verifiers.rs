@@ -1,25 +1,25 @@
-//! Capabilities of rules beside counts.
+//! Configuration of the capabilities that rules have in addition to counts.
 
 use std::path::{Path, PathBuf};
 
-use corver_backends::passages::Place as PassagePlace;
+use corver_backends::passages::PassageLocation;
 use corver_data::hub;
 use corver_settings::{ChatPrices, ChatSettings, DEMO, NliSettings, Settings};
 
-use super::{DemoOr, Place, Problems, Resolve, absolute, hub_place};
+use super::{DemoOr, DemoOrPath, Problems, Resolve, absolute, resolve_hub_path};
 
-/// Capabilities of rules beside counts. Each is granted if its model or index is named.
+/// Capabilities of rules in addition to counts. Each is granted if its model or index is named.
 #[derive(Debug, Clone, Default)]
 pub struct VerifierConfig {
     /// NLI model, with its settings. `None`: not granted.
-    pub nli: Option<(Place, NliSettings)>,
+    pub nli: Option<(DemoOrPath, NliSettings)>,
     /// Chat model. `None`: not granted.
     pub chat: Option<DemoOr<ChatSettings>>,
     /// Indexes whose passages are searched. Empty: not granted.
     pub passages: Vec<DemoOr<PassagePlace>>,
-    /// Share of the NLI and chat questions that the demo's world answers wrongly, 0 to 1.
+    /// Share of NLI and chat requests that the demo's world answers wrongly, 0 to 1.
     pub error_rate: f64,
-    /// Seed of these errors.
+    /// Seed that selects the wrong answers.
     pub seed: u64,
 }
 
@@ -29,9 +29,10 @@ impl Resolve for VerifierConfig {
         let verify = &mut settings.verify;
         let mut nli = Some(None);
         if let Some(text) = &mut verify.nli.model {
-            let place = problems.record("verify.nli.model", hub_place(hub::Kind::Model, text));
+            let place =
+                problems.record("verify.nli.model", resolve_hub_path(hub::Kind::Model, text));
             if let Some(place) = &place {
-                *text = place.written(|path| path.display().to_string());
+                *text = place.to_setting(|path| path.display().to_string());
             }
             nli = place.map(|place| Some((place, verify.nli.clone())));
         }
@@ -79,10 +80,10 @@ fn passage_place(
     index: &mut PathBuf,
     dir: Option<&Path>,
     problems: &mut Problems,
-) -> Option<DemoOr<PassagePlace>> {
+) -> Option<DemoOr<PassageLocation>> {
     if index.as_os_str() == DEMO {
         return Some(DemoOr::Demo);
     }
     *index = problems.record("verify.passages.index", absolute(index))?;
-    problems.record("verify.passages.index", PassagePlace::new(index, dir)).map(DemoOr::Own)
+    problems.record("verify.passages.index", PassageLocation::new(index, dir)).map(DemoOr::Own)
 }

@@ -1,34 +1,34 @@
-//! What answers a rule's questions, each verifier opened where the configuration grants it.
+//! Opens the backends that answer the requests of rules, if the configuration grants them.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use corver_backends::chat::Chat;
+use corver_backends::chat::ChatClient;
 use corver_backends::passages::{
-    BuildOptions, PassageError, Passages, Place as PassagePlace, build,
+    PassageError, PassageIndex, PassageLocation, PassageOptions, build,
 };
 use corver_core::{Backends, Capability, Graders, SentenceScorer as _};
 use corver_counts::Source;
-use corver_demo::{DemoChat, DemoNli, Errors, demo_world};
+use corver_demo::{DemoChat, DemoNli, InjectedErrors, demo_world};
 use corver_inference::nli::Nli;
 
 use super::{SentenceRules, demo_index, runtime_library};
 use crate::config::{CorpusConfig, DemoOr, VerifierConfig};
 use crate::folders;
 
-/// The section that a chat model's settings stand in.
+/// Section of the chat model's settings.
 const CHAT: &str = "verify.chat";
 
-/// What answers a rule's questions, and where its counts come from. Replies of a chat model are
-/// kept for all runs of this user: equal prompts are paid for once.
+/// Opens the corpus and the granted backends, and returns the sources of counts, too. Replies of a
+/// chat model are cached for all runs of the user, so that equal prompts cost money once.
 ///
 /// # Errors
-/// Where a verifier that is granted is not there or not usable.
-pub fn backends(
+/// If a granted backend is missing or not usable.
+pub fn open_backends(
     corpus: &CorpusConfig,
     others: &VerifierConfig,
 ) -> Result<(Vec<Source>, Backends<'static>)> {
-    let (sources, counter) = super::corpus(corpus)?;
+    let (sources, counter) = super::open_corpus(corpus)?;
     Ok((sources, with_models(Backends::counting(counter), others)?))
 }
 
@@ -37,15 +37,14 @@ fn with_models(
     config: &VerifierConfig,
 ) -> Result<Backends<'static>> {
     let VerifierConfig { nli, chat, passages, error_rate, seed } = config;
-    let errors = Errors::new(*error_rate, *seed).context("`verify.demo.error_rate`")?;
+    let errors = InjectedErrors::new(*error_rate, *seed).context("`verify.demo.error_rate`")?;
     backends = match nli {
         None => backends,
         Some((DemoOr::Demo, _)) => backends.with_nli(DemoNli::new(&demo_world(), errors)),
         Some((DemoOr::Own(folder), settings)) => {
-            let model = Nli::open(folder, settings, &runtime_library()?);
-            backends.with_nli(
-                model.with_context(|| format!("opening the NLI model {}", folder.display()))?,
-            )
+            let model = Nli::open(folder, settings, &runtime_library()?)
+                .with_context(|| format!("opening the NLI model {}", folder.display()))?;
+            backends.with_nli(model)
         }
     };
     backends = match chat {
@@ -53,7 +52,7 @@ fn with_models(
         Some(DemoOr::Demo) => backends.with_chat(DemoChat::new(&demo_world(), errors)),
         Some(DemoOr::Own(settings)) => {
             let replies = folders::cache()?.join("chat/replies.jsonl");
-            backends.with_chat(Chat::open(settings.clone(), CHAT, &replies)?)
+            backends.with_chat(ChatClient::open(settings.clone(), CHAT, &replies)?)
         }
     };
     if passages.is_empty() {
@@ -67,67 +66,75 @@ fn with_models(
 /// # Errors
 /// If an index has no passages; the message has the command that makes them.
 pub fn open_passages(places: &[DemoOr<PassagePlace>]) -> Result<Passages> {
-    let mut all = Vec::new();
+    let mut resolved = Vec::with_capacity(places.len());
     for place in places {
-        all.push(match place {
+        resolved.push(match place {
             DemoOr::Demo => demo_passages()?,
             DemoOr::Own(place) => place.clone(),
         });
     }
-    Ok(Passages::open(&all)?)
+    Ok(Passages::open(&resolved)?)
 }
 
-/// The passages of the demo's articles, made on first use.
+/// Returns the passages of the demo's articles, cut on first use.
 fn demo_passages() -> Result<PassagePlace> {
     let place = PassagePlace::new(&demo_index()?, None)?;
-    // Another process may be at work on the same.
+    // Another process may be cutting the same passages: wait for it.
     for attempt in 0.. {
         if place.folder().exists() {
             break;
         }
-        match build(&place, &BuildOptions::default()) {
+        match build(&place, &PassageOptions::default()) {
             Err(PassageError::Busy { .. }) if attempt < 100 => {
                 std::thread::sleep(Duration::from_millis(100))
             }
             Err(_) if place.folder().exists() => {}
-            built => drop(built.context("cutting the demo's articles into passages")?),
+            result => drop(result.context("cutting the demo's articles into passages")?),
         }
     }
     Ok(place)
 }
 
-/// Refuses rules that ask what is not granted, before anything is computed.
+/// Checks that every capability that a rule requires is granted.
 ///
 /// # Errors
-/// The first such rule, with the setting that grants what it asks.
+/// If one is not; the message names the rule and the setting that grants it.
 pub fn check_granted(
     backends: &Backends<'_>,
     rules: &SentenceRules,
     graders: &Graders,
 ) -> Result<()> {
-    let asked = [
+    let required = [
         (format!("the rule {}", rules.name), rules.required_capabilities()),
         ("the judge".to_owned(), graders.judge.required_capabilities()),
         ("the format check".to_owned(), graders.format.required_capabilities()),
     ];
-    for (who, asks) in asked {
-        if let Some(verifier) = asks.into_iter().find(|verifier| !backends.grants(*verifier)) {
-            bail!("{who} asks {verifier}, which is not granted: {}", grant(verifier));
+    for (rule, capabilities) in required {
+        for capability in capabilities {
+            if !backends.grants(capability) {
+                let remedy = grant(capability);
+                bail!("{rule} requires {capability}, which is not granted: {remedy}");
+            }
         }
     }
     Ok(())
 }
 
-fn grant(verifier: Capability) -> &'static str {
-    match verifier {
+/// Returns the instruction that grants a capability.
+fn grant(capability: Capability) -> &'static str {
+    match capability {
         Capability::Nli => {
-            "add `verify.nli.model = \"FOLDER\"`, the folder of HHEM-2.1 or of a DeBERTa-v3 for MNLI, or \"demo\" for the demo's world"
+            "add `verify.nli.model = \"FOLDER\"`, the folder of HHEM-2.1 or of a DeBERTa-v3 for \
+             MNLI, or \"demo\" for the demo's world"
         }
         Capability::Chat => {
-            "add `verify.chat.endpoint = \"URL\"` and `verify.chat.model = \"NAME\"`, an OpenAI-compatible API and a model of it, or the endpoint \"demo\" for the demo's world"
+            "add `verify.chat.endpoint = \"URL\"` and `verify.chat.model = \"NAME\"`, an \
+             OpenAI-compatible API and a model of it, or the endpoint \"demo\" for the demo's \
+             world"
         }
         Capability::Passages => {
-            "add `verify.passages.index = [\"FOLDER\"]`, an index whose passages `corver-host index passages` made, or \"demo\" for the demo's"
+            "add `verify.passages.index = [\"FOLDER\"]`, an index whose passages \
+             `corver-host index passages` made, or \"demo\" for the demo's"
         }
     }
 }

@@ -1,36 +1,43 @@
-//! The built-in demo's files, written to the cache when they are first needed.
+//! The built-in demo's files, written to the cache on first use.
 
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use corver_corpus::{BuildOptions, MANIFEST_VERSION, Tokenizer};
-use corver_demo::{Article, DemoPaths};
+use corver_demo::DemoPaths;
 
 use crate::folders;
 
-/// The policy and the extractor.
-pub fn demo() -> Result<DemoPaths> {
+/// Unpacks the demo's policy and extractor, and returns their folders.
+///
+/// # Errors
+/// If the cache cannot be written.
+pub fn unpack_demo() -> Result<DemoPaths> {
     let cache = folders::cache()?;
     corver_demo::materialise(&cache).with_context(|| {
         format!(
-            "unpacking the built-in demo into {} (XDG_CACHE_HOME names another place)",
+            "unpacking the built-in demo into {} (XDG_CACHE_HOME names another folder)",
             cache.display()
         )
     })
 }
 
-/// The index of the articles.
+/// Builds the index of the demo's articles, and returns its folder.
+///
+/// # Errors
+/// If the cache cannot be written.
 pub fn demo_index() -> Result<PathBuf> {
-    let tokenizer = Tokenizer::from_file(demo()?.policy.join("tokenizer.json"))?;
-    let line = |article: &Article| {
-        serde_json::json!({"title": article.title, "text": article.text}).to_string()
-    };
-    let lines: Vec<String> = corver_demo::demo_corpus().iter().map(line).collect();
+    let tokenizer = Tokenizer::from_file(unpack_demo()?.policy.join("tokenizer.json"))?;
+    let mut lines = Vec::new();
+    for article in corver_demo::demo_corpus() {
+        let line = serde_json::json!({"title": article.title, "text": article.text});
+        lines.push(line.to_string());
+    }
     let articles = lines.join("\n");
-    // Named by its content, so that neither another version's articles nor its files are taken.
+    // Named by content, so that an index of other articles or of another format is not used.
     let content = format!("{MANIFEST_VERSION}\n{}\n{articles}", tokenizer.fingerprint());
-    let content = blake3::hash(content.as_bytes()).to_hex();
-    let path = folders::cache()?.join(format!("demo-index-{}", &content[..16]));
+    let hash = blake3::hash(content.as_bytes()).to_hex();
+    let path = folders::cache()?.join(format!("demo-index-{}", &hash[..16]));
     if path.exists() {
         return Ok(path);
     }
@@ -40,6 +47,6 @@ pub fn demo_index() -> Result<PathBuf> {
     match corver_corpus::build(&[file], &tokenizer, &path, &BuildOptions::default()) {
         // Another process was faster.
         Err(_) if path.exists() => Ok(path),
-        built => built.map(|_| path).context("indexing the demo's articles"),
+        result => result.map(|_| path).context("indexing the demo's articles"),
     }
 }

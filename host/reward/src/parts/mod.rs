@@ -1,4 +1,4 @@
-//! From a configuration to the parts of a step, each opened once.
+//! Opens the parts of the reward from their configuration.
 
 mod backends;
 mod demo;
@@ -11,31 +11,30 @@ use anyhow::{Context, Result};
 use corver_core::Counter;
 use corver_corpus::OpenOptions;
 use corver_counts::{Memo, OpenSettings, Source};
-use corver_inference::extract::{Extractor, RuntimeLibrary};
+use corver_inference::extract::{OnnxExtractor, RuntimeLibrary};
 
 use crate::config::{CorpusConfig, DemoOr, ExtractorConfig, PolicyConfig};
 use crate::folders;
 
-pub use backends::{backends, check_granted, open_passages};
-pub use demo::{demo, demo_index};
+pub use backends::{check_granted, open_backends, open_passages};
+pub use demo::{demo_index, unpack_demo};
 pub use rules::{AnyRule, Loader, SentenceRules};
 
 /// Opens the triplet extractor, and returns its folder, too.
 ///
 /// # Errors
-/// If its prompt or its model cannot be used.
-pub fn extractor(config: &ExtractorConfig) -> Result<(PathBuf, Extractor)> {
+/// If the prompt or the model cannot be used.
+pub fn open_extractor(config: &ExtractorConfig) -> Result<(PathBuf, Extractor)> {
     let folder = match &config.model {
-        DemoOr::Demo => demo()?.extractor,
+        DemoOr::Demo => unpack_demo()?.extractor,
         DemoOr::Own(path) => path.clone(),
     };
-    let prompt = match &config.prompt {
-        None => None,
-        Some(path) => {
-            let read = std::fs::read_to_string(path);
-            Some(read.with_context(|| format!("cannot read the prompt {}", path.display()))?)
-        }
-    };
+    let mut prompt = None;
+    if let Some(path) = &config.prompt {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the prompt {}", path.display()))?;
+        prompt = Some(text);
+    }
     let options = corver_inference::extract::Options {
         settings: config.settings.clone(),
         prompt,
@@ -43,47 +42,54 @@ pub fn extractor(config: &ExtractorConfig) -> Result<(PathBuf, Extractor)> {
         renderer: Some(renderer()?),
     };
     let runtime = runtime_library()?;
-    let extractor = Extractor::open(&folder, options, config.device, &runtime)
+    let extractor = OnnxExtractor::open(&folder, options, config.device, &runtime)
         .with_context(|| format!("opening the extractor {}", folder.display()))?;
     Ok((folder, extractor))
 }
 
-/// ONNX Runtime: what `ORT_DYLIB_PATH` names, what was installed with this program, or what `make
-/// setup` put into the checkout.
+/// Finds ONNX Runtime: named by `ORT_DYLIB_PATH`, installed with this program, or put into the
+/// checkout by `make setup`.
 ///
 /// # Errors
-/// Where there is none.
+/// If it is not found.
 pub fn runtime_library() -> Result<RuntimeLibrary> {
-    let named = std::env::var_os("ORT_DYLIB_PATH").is_some();
+    let is_named = std::env::var_os("ORT_DYLIB_PATH").is_some();
     let packaged = folders::installation()?.join("lib/libonnxruntime.so");
-    Ok(RuntimeLibrary::find(Some(packaged.as_path()).filter(|path| !named && path.is_file()))?)
+    let use_packaged = !is_named && packaged.is_file();
+    Ok(RuntimeLibrary::find(use_packaged.then_some(packaged.as_path()))?)
 }
 
-/// Starts `corver-host` as the process that renders chat templates.
+/// Returns the command that renders chat templates in a child process.
 ///
 /// # Errors
-/// Where this program's path is not known.
+/// If the path of this program is not known.
 pub fn renderer() -> Result<Command> {
-    let mut renderer = Command::new(folders::program()?);
+    let mut renderer = Command::new(folders::host_program()?);
     renderer.arg("render-prompts");
     Ok(renderer)
 }
 
-/// The sources of counts; the demo's index is built on first use.
-pub fn sources(sources: &[DemoOr<Source>]) -> Result<Vec<Source>> {
-    let source = |source: &DemoOr<Source>| match source {
-        DemoOr::Demo => demo_index().map(Source::Folder),
-        DemoOr::Own(source) => Ok(source.clone()),
-    };
-    sources.iter().map(source).collect()
+/// Returns the sources of counts; the demo's index is built on first use.
+///
+/// # Errors
+/// If the demo's index cannot be built.
+pub fn resolve_sources(sources: &[DemoOr<Source>]) -> Result<Vec<Source>> {
+    let mut resolved = Vec::with_capacity(sources.len());
+    for source in sources {
+        resolved.push(match source {
+            DemoOr::Demo => Source::Folder(demo_index()?),
+            DemoOr::Own(source) => source.clone(),
+        });
+    }
+    Ok(resolved)
 }
 
 /// Opens the corpus, and returns its sources, too.
 ///
 /// # Errors
 /// If an index cannot be opened.
-pub fn corpus(config: &CorpusConfig) -> Result<(Vec<Source>, Box<dyn Counter>)> {
-    let sources = sources(&config.sources)?;
+pub fn open_corpus(config: &CorpusConfig) -> Result<(Vec<Source>, Box<dyn Counter>)> {
+    let sources = resolve_sources(&config.sources)?;
     let settings = OpenSettings {
         options: config.counting,
         count_time: Some(config.count_time),
@@ -95,16 +101,16 @@ pub fn corpus(config: &CorpusConfig) -> Result<(Vec<Source>, Box<dyn Counter>)> 
         cache_dir: Some(folders::cache()?.join("counts")),
     };
     let counter = corver_counts::open(&sources, &settings)?;
-    Ok((sources, Box::new(Memo::new(counter))))
+    Ok((sources, Box::new(CachedCounter::new(counter))))
 }
 
 /// Returns the folder of the policy's model.
 ///
 /// # Errors
 /// If the demo cannot be unpacked.
-pub fn model(config: &PolicyConfig) -> Result<PathBuf> {
+pub fn policy_folder(config: &PolicyConfig) -> Result<PathBuf> {
     match &config.model {
-        DemoOr::Demo => Ok(demo()?.policy),
+        DemoOr::Demo => Ok(unpack_demo()?.policy),
         DemoOr::Own(path) => Ok(path.clone()),
     }
 }

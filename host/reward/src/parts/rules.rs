@@ -1,29 +1,47 @@
-//! Loaded rules: those that judge the sentences of a run, its judge and its format check.
+//! Loads the sentence rules of a run, its answer judge and its format check.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use corver_core::verdict::{Blend, Weighted};
-use corver_core::{Backends, BoxError, Capability, Completion, Graders, SentenceScorer, Verdict};
+use corver_core::{
+    Backends, BoxError, Capability, Completion, CreditKind, Graders, SentenceScorer, Verdict,
+};
 use corver_rules::{Compiler, Kind, Manifest, ResponseRule, Rule, Sandbox};
-use corver_settings::Plugin;
+use corver_settings::WeightedPlugin;
 use serde_json::{Map, Value};
 
 use crate::config::{Grader, RulesConfig};
 use crate::folders;
 use crate::plugin;
 
-/// What pays the sentences of a run: a rule, or several as one.
+/// Sentence rules of a run, scored as one rule.
 pub struct SentenceRules {
     rules: Box<dyn SentenceScorer>,
-    /// `first`, or `first+min`.
+    /// Names of the rules, joined with `+`: `first`, or `first+min`.
     pub name: String,
-    /// blake3 of the plugin files, in the same order.
+    /// BLAKE3 hashes of the plugin files in the same order, joined with `+`.
     pub hash: String,
 }
 
 impl SentenceRules {
+<<<<<<< HEAD
     fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Self {
+        let names: Vec<&str> = loaded.iter().map(|(rule, _)| rule.name()).collect();
+        let name = names.join("+");
+        let hashes: Vec<&str> = loaded.iter().map(|(rule, _)| rule.hash()).collect();
+        let hash = hashes.join("+");
+        if let [(_, Plugin { weight: 1.0, .. })] = loaded.as_slice() {
+            return Self { rules: Box::new(loaded.remove(0).0), name, hash };
+        }
+        let mut blend = Vec::with_capacity(loaded.len());
+        for (rule, plugin) in loaded {
+            let rule_name = rule.name().to_owned();
+            blend.push(Weighted { name: rule_name, weight: plugin.weight, rule: Box::new(rule) });
+        }
+        Self { rules: Box::new(Blend::new(blend)), name, hash }
+=======
+    fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Result<Self> {
         let joined = |part: fn(&Rule) -> &str| {
             loaded.iter().map(|(rule, _)| part(rule)).collect::<Vec<_>>().join("+")
         };
@@ -32,6 +50,14 @@ impl SentenceRules {
             if let [(_, Plugin { weight: 1.0, .. })] = loaded.as_slice() {
                 Box::new(loaded.remove(0).0)
             } else {
+                for (rule, _) in &loaded {
+                    ensure!(
+                        rule.credit() == CreditKind::AllTokens,
+                        "{} rewards single tokens or sets signs of advantages, which cannot be \
+                         weighted or combined with other rules: use it alone with weight 1",
+                        rule.name()
+                    );
+                }
                 let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
                     name: rule.name().to_owned(),
                     weight: plugin.weight,
@@ -39,7 +65,8 @@ impl SentenceRules {
                 };
                 Box::new(Blend::new(loaded.into_iter().map(weighted).collect()))
             };
-        Self { rules, name, hash }
+        Ok(Self { rules, name, hash })
+>>>>>>> contract
     }
 }
 
@@ -52,6 +79,10 @@ impl SentenceScorer for SentenceRules {
         self.rules.reads_triplets()
     }
 
+    fn credit(&self) -> CreditKind {
+        self.rules.credit()
+    }
+
     fn score(
         &mut self,
         completions: &[Completion<'_>],
@@ -61,8 +92,8 @@ impl SentenceScorer for SentenceRules {
     }
 }
 
-/// Loads the rules of a configuration into one sandbox, so that they share its engines; compiled
-/// rules are cached.
+/// Loader of a configuration's rules. They share one sandbox and its engines; compiled rules are
+/// cached.
 pub struct Loader<'a> {
     config: &'a RulesConfig,
     sandbox: Sandbox,
@@ -70,40 +101,57 @@ pub struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
-    /// A sandbox with the limits of the configuration.
+    /// Creates a sandbox with the limits of the configuration.
     ///
     /// # Errors
-    /// Where the system refuses what it needs.
+    /// If the system denies the sandbox a resource.
     pub fn new(config: &'a RulesConfig) -> Result<Self> {
         let sandbox = Sandbox::new(config.limits.clone(), Self::compiler()?)?;
         Ok(Self { config, sandbox, cache: Self::cache()? })
     }
 
-    /// `corver-host`, started anew for every rule that is not in the cache.
+    /// Returns the compiler: a `corver-host` process for each rule that is not in the cache.
     ///
     /// # Errors
-    /// Where this program's path is not known.
+    /// If the path of this program is not known.
     pub fn compiler() -> Result<Compiler> {
-        Ok(Compiler::Child { program: folders::program()?, arguments: vec!["compile-rule".into()] })
+        Ok(Compiler::Child {
+            program: folders::host_program()?,
+            arguments: vec!["compile-rule".into()],
+        })
     }
 
-    /// Where compiled rules are kept.
+    /// Returns the folder in which compiled rules are cached.
+    ///
+    /// # Errors
+    /// As [`folders::cache`].
     pub fn cache() -> Result<PathBuf> {
         Ok(folders::cache()?.join("rules"))
     }
 
-    /// The sentence rules, as one. The settings of a single one are `rule.settings`; of several,
-    /// each has its own in `rule.settings.NAME`.
+    /// Loads the sentence rules as one. A single rule takes `rule.settings`; several take
+    /// `rule.settings.NAME` each.
+    ///
+    /// # Errors
+    /// If a rule is missing, invalid, or named twice, or settings belong to none.
     pub fn sentence_rules(&self) -> Result<SentenceRules> {
-        self.load().map(SentenceRules::new)
+        SentenceRules::new(self.load()?)
     }
 
-    /// The same rules one by one.
+    /// Loads the sentence rules one by one, with the settings that [`Self::sentence_rules`] gives
+    /// them.
+    ///
+    /// # Errors
+    /// As [`Self::sentence_rules`].
     pub fn each_sentence_rule(&self) -> Result<Vec<SentenceRules>> {
-        Ok(self.load()?.into_iter().map(|one| SentenceRules::new(vec![one])).collect())
+<<<<<<< HEAD
+        Ok(self.load()?.into_iter().map(|rule| SentenceRules::new(vec![rule])).collect())
+=======
+        self.load()?.into_iter().map(|rule| SentenceRules::new(vec![rule])).collect()
+>>>>>>> contract
     }
 
-    fn load(&self) -> Result<Vec<(Rule, &'a Plugin)>> {
+    fn load(&self) -> Result<Vec<(Rule, &'a WeightedPlugin)>> {
         let loaded = match self.config.plugins.as_slice() {
             [plugin] => vec![self.single(&plugin::find(&plugin.path)?)?],
             several => self.with_own_settings(several)?,
@@ -111,23 +159,27 @@ impl<'a> Loader<'a> {
         Ok(loaded.into_iter().zip(&self.config.plugins).collect())
     }
 
-    /// The response rules; where none is named the built-in one, as `reward.compatibility` has it.
+    /// Loads the response rules. The built-in ones that `reward.compatibility` selects replace
+    /// those that are not named.
+    ///
+    /// # Errors
+    /// If a rule is missing or invalid.
     pub fn graders(&self) -> Result<Graders> {
-        let Graders { judge, format } = Graders::built_in(self.config.compatibility);
-        let own = |what: &str, grader: &Option<Grader>, built_in| match grader {
-            None => Ok(built_in),
-            Some(Grader { plugin, settings }) => {
-                let rule = self.response(&plugin::find(plugin)?, what, settings)?;
-                Ok::<Box<dyn corver_core::ResponseRule>, anyhow::Error>(Box::new(rule))
-            }
-        };
-        Ok(Graders {
-            judge: own("judge", &self.config.judge, judge)?,
-            format: own("format check", &self.config.format, format)?,
-        })
+        let mut graders = Graders::built_in(self.config.compatibility);
+        if let Some(Grader { plugin, settings }) = &self.config.judge {
+            graders.judge = Box::new(self.response(&plugin::find(plugin)?, "judge", settings)?);
+        }
+        if let Some(Grader { plugin, settings }) = &self.config.format {
+            graders.format =
+                Box::new(self.response(&plugin::find(plugin)?, "format check", settings)?);
+        }
+        Ok(graders)
     }
 
-    /// A plugin of either kind by its file, with `rule.settings`.
+    /// Loads a plugin of either kind, with `rule.settings`.
+    ///
+    /// # Errors
+    /// If the plugin is missing or invalid.
     pub fn any(&self, plugin: &Path) -> Result<AnyRule> {
         let path = plugin::find(plugin)?;
         Ok(match Kind::of(&path, &self.config.limits)? {
@@ -164,30 +216,30 @@ impl<'a> Loader<'a> {
         rule.with_context(|| format!("loading the {what}"))
     }
 
-    /// Each rule with the table of `rule.settings` that has its name. The name is known only once
-    /// the rule is loaded, so a rule with settings is loaded a second time, then from the cache.
+    /// Loads each rule with the table of `rule.settings` that has its name.
     fn with_own_settings(&self, plugins: &[Plugin]) -> Result<Vec<Rule>> {
         let mut settings = self.config.settings.clone();
         let mut rules: Vec<Rule> = Vec::new();
-        for Plugin { path, .. } in plugins {
+        for WeightedPlugin { path, .. } in plugins {
             let path = plugin::find(path)?;
-            let load = |own: &Value| self.sandbox.load(&path, Some(&self.cache), own);
-            let rule = load(&Value::Null)?;
+            let mut rule = self.sandbox.load(&path, Some(&self.cache), &Value::Null)?;
             if rules.iter().any(|other| other.name() == rule.name()) {
                 bail!(
                     "two of the rules are called {}; their channels would be indistinguishable",
                     rule.name()
                 );
             }
-            rules.push(match settings.remove(rule.name()) {
-                Some(own) => load(&own)?,
-                None => rule,
-            });
+            // The name is known only now: a rule with settings is loaded again, from the cache.
+            if let Some(own_settings) = settings.remove(rule.name()) {
+                rule = self.sandbox.load(&path, Some(&self.cache), &own_settings)?;
+            }
+            rules.push(rule);
         }
         if let Some(unknown) = settings.keys().next() {
             let names = rules.iter().map(Rule::name).collect::<Vec<_>>().join(" and ");
             bail!(
-                "`rule.settings.{unknown}`: with several rules, each has a table under its own name, here {names}"
+                "`rule.settings.{unknown}`: with several rules, each has a table under its own \
+                 name, here {names}"
             );
         }
         Ok(rules)
@@ -195,22 +247,22 @@ impl<'a> Loader<'a> {
 }
 
 impl Grader {
-    /// The name of its file.
+    /// Returns the name of the plugin file, without its extension.
     pub fn name(&self) -> String {
         self.plugin.file_stem().unwrap_or_default().to_string_lossy().into_owned()
     }
 }
 
-/// A plugin of either kind.
+/// Plugin of either kind.
 pub enum AnyRule {
-    /// It judges sentences.
+    /// Rule for single sentences.
     Sentence(Rule),
-    /// It judges whole completions.
+    /// Rule for whole completions.
     Response(ResponseRule),
 }
 
 impl AnyRule {
-    /// Which of the two.
+    /// Returns the kind of the rule.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Sentence(_) => Kind::Sentence,
@@ -218,7 +270,7 @@ impl AnyRule {
         }
     }
 
-    /// What it says of itself.
+    /// Returns the rule's description of itself.
     pub fn manifest(&self) -> &Manifest {
         match self {
             Self::Sentence(rule) => rule.manifest(),
@@ -226,7 +278,7 @@ impl AnyRule {
         }
     }
 
-    /// blake3 of its file.
+    /// Returns the BLAKE3 hash of the plugin file.
     pub fn hash(&self) -> &str {
         match self {
             Self::Sentence(rule) => rule.hash(),
@@ -234,7 +286,7 @@ impl AnyRule {
         }
     }
 
-    /// The interfaces that it imports.
+    /// Returns the interfaces of the contract that the plugin imports.
     pub fn imports(&self) -> &[String] {
         match self {
             Self::Sentence(rule) => rule.imports(),

@@ -128,7 +128,8 @@ fn run(
         log.max_alive.fetch_max(log.alive.fetch_add(1, Relaxed) + 1, Relaxed);
         Ok(Script { answer: &answer, open: Vec::new(), log: &log })
     };
-    let allowed = Allowed { limits: &Limits::default(), asks: &[] };
+    let allowed =
+        Allowed { limits: &Limits::default(), requires: &[], credit: CreditKind::AllTokens };
     let verdicts = judge(&completions, allowed, &mut Backends::counting(counter), start)?;
     assert!(log.max_alive.into_inner() <= max_waiting());
     assert!(verdicts.iter().map(Vec::len).eq(lengths.iter().copied()));
@@ -137,7 +138,7 @@ fn run(
 
 fn ask(words: &[&str]) -> Outcome<Verdict> {
     let request = |word: &&str| {
-        Request::Count(types::Query { all_of: vec![vec![(*word).into()]], enough: None })
+        Request::Count(types::Query { all_of: vec![vec![(*word).into()]], limit: None })
     };
     Outcome::Asks(words.iter().map(request).collect())
 }
@@ -240,7 +241,7 @@ fn rule_faults_name_sentence_and_completion() {
         move |name: Name, _: &[u64]| if name == (257, 3) { wrong.clone() } else { pay(0.0) }
     };
     let too_much = "asked 90 questions about sentence 3 of completion 257; at most 64 are allowed \
-                    (limits.questions_per_sentence)";
+                    (limits.requests_per_sentence)";
     assert_eq!(
         fault(&at(ask(&words))),
         (Fault::Limit(too_much.into()), "last words".into()),

@@ -68,7 +68,7 @@ fn queries_are_bounded_by_sentence_and_by_batch() {
     for got in [65, 2_000] {
         let fault = format!(
             "asked {got} questions about sentence 0 of completion 0; at most 64 are allowed \
-             (limits.questions_per_sentence)"
+             (limits.requests_per_sentence)"
         );
         assert_eq!(score_fault(ask(got, 1, 7), &Limits::default()), fault);
     }
@@ -84,7 +84,7 @@ fn undeclared_verifier_request_is_rejected() {
             "(i32.store8 (i32.const 256) (i32.const 2)) (i32.store (i32.const 264) (i32.const 2000))
              (i32.store (i32.const 268) (i32.const 1)) (i32.store8 (i32.const 2000) (i32.const {case})) i32.const 336"
         );
-        let fault = format!("asks {verifier}, which its manifest does not name (`asks`)");
+        let fault = format!("asks {verifier}, which its manifest does not name (`requires`)");
         assert_eq!(score_fault(score.leak(), &Limits::default()), fault);
     }
 }

@@ -28,7 +28,7 @@ fn assessing(assess: &str) -> Vec<u8> {
                 (local.get $at))
             (func (export "{interface}#describe") (result i32) i32.const 64)
             (func (export "{interface}#configure") (param i32 i32) (result i32) i32.const 128)
-            (func (export "{interface}#assess") (param i32 i32 i32 i64 i32 i64) (result i32) {assess})
+            (func (export "{interface}#grade") (param i32 i32 i32 i64 i32 i64) (result i32) {assess})
             (func (export "{interface}#resume") (param i32 i32) (result i32) i32.const 320))"#
     ))
     .unwrap();
@@ -106,13 +106,13 @@ fn response_requests_are_limited_and_need_capability() {
     // `ask` with one request at 2,000, which is `chat`.
     let ask = "(i32.store8 (i32.const 252) (i32.const 1)) (i32.store (i32.const 256) (i32.const 2000))
         (i32.store (i32.const 260) (i32.const 1)) (i32.store8 (i32.const 2000) (i32.const 2)) i32.const 320";
-    assert_eq!(fault(ask), "asks chat, which its manifest does not name (`asks`)");
-    let limits = Limits { questions_per_completion: 0, ..Limits::default() };
+    assert_eq!(fault(ask), "asks chat, which its manifest does not name (`requires`)");
+    let limits = Limits { requests_per_completion: 0, ..Limits::default() };
     let fault = fault_in(grade(ask, &limits).expect_err("it asks too much"));
     assert_eq!(
         fault,
         "asked 1 questions about completion 0; at most 0 are allowed \
-         (limits.questions_per_completion)"
+         (limits.requests_per_completion)"
     );
 }
 

@@ -1,23 +1,25 @@
-//! A request's body → the answer, or why there is none. Everything about the API but the network.
+//! Answers the body of a request for counts.
 
 use std::time::Instant;
 
-use corver_corpus::{Cnf, CnfCount, CnfOptions, Corpus, Error, parse_query};
-use corver_counts::wire::{Answer, COUNT, COUNTS, Counted, Counts, Nested, Request, TokenIds};
+use corver_corpus::{Cnf, CnfCount, CnfOptions, Error, TextIndex, parse_query};
+use corver_counts::wire::{
+    COUNT, COUNTS, CountReply, CountRequest, CountResult, Counts, Nested, TokenIds,
+};
 
 use super::CountLimits;
-use crate::{Refusal, Reply};
+use crate::{HttpError, HttpReply};
 
-/// What the public API takes where a request does not say.
+/// Defaults of the public API.
 const DEFAULT_CLAUSE_FREQ: u64 = 50_000;
 const DEFAULT_DIFF_TOKENS: u64 = 100;
 
-impl From<Error> for Refusal {
+impl From<Error> for HttpError {
     fn from(error: Error) -> Self {
         match error {
-            Error::InvalidArgument(_) => Self::bad(error.to_string()),
+            Error::InvalidArgument(_) => Self::bad_request(error.to_string()),
             Error::Deadline { .. } => Self::busy(error.to_string()),
-            _ => Self::failed(error.to_string()),
+            _ => Self::internal(error.to_string()),
         }
     }
 }
@@ -29,71 +31,84 @@ fn num_tokens(ids: &TokenIds) -> usize {
     }
 }
 
-/// The vocabulary's piece for every id; `None` where there is none.
+/// Returns the piece of the vocabulary for every id; `None` for an unknown id.
 fn pieces(ids: &TokenIds, corpus: &Corpus) -> Nested<Option<String>> {
-    let pieces = |group: &Vec<u32>| group.iter().map(|&id| corpus.tokenizer().piece(id)).collect();
+    let pieces_of = |term: &Vec<u32>| term.iter().map(|&id| corpus.tokenizer().piece(id)).collect();
     match ids {
-        Nested::Ngram(ids) => Nested::Ngram(pieces(ids)),
+        Nested::Ngram(ids) => Nested::Ngram(pieces_of(ids)),
         Nested::Cnf(clauses) => {
-            Nested::Cnf(clauses.iter().map(|clause| clause.iter().map(pieces).collect()).collect())
+            let mut clause_pieces = Vec::with_capacity(clauses.len());
+            for clause in clauses {
+                clause_pieces.push(clause.iter().map(pieces_of).collect());
+            }
+            Nested::Cnf(clause_pieces)
         }
     }
 }
 
-/// What is served, and to whom.
-pub(super) struct Served {
+/// Index that is served, with its name and limits.
+pub(super) struct ServedIndex {
     pub(super) corpus: Corpus,
-    /// What clients call it.
+    /// Name of the index in requests.
     pub(super) name: String,
     pub(super) limits: CountLimits,
 }
 
 /// Answers a request.
-pub(super) fn answer(served: &Served, body: &[u8]) -> Result<Reply, Refusal> {
+///
+/// # Errors
+/// If the request is invalid or beyond the limits, or counting fails.
+pub(super) fn answer(served: &ServedIndex, body: &[u8]) -> Result<HttpReply, HttpError> {
     let mut request: Request = serde_json::from_slice(body)
-        .map_err(|error| Refusal::bad(format!("Invalid request: {error}")))?;
+        .map_err(|error| HttpError::bad_request(format!("Invalid request: {error}")))?;
     if ![COUNT, COUNTS].contains(&request.query_type.as_str()) {
-        let asked = request.query_type;
-        return Err(Refusal::bad(format!(
-            "Invalid query_type: {asked} (this server answers {COUNT} and {COUNTS})"
+        return Err(HttpError::bad_request(format!(
+            "Invalid query_type: {} (this server answers {COUNT} and {COUNTS})",
+            request.query_type
         )));
     }
     if request.index != served.name {
-        return Err(Refusal::bad(format!(
+        return Err(HttpError::bad_request(format!(
             "Invalid index: {} (this server has {})",
             request.index, served.name
         )));
     }
     let options = options(&request, &served.limits)?;
-    let (query, ids, queries) =
-        (request.query.take(), request.query_ids.take(), request.queries.take());
-    match (request.query_type == COUNTS, query, ids, queries) {
+    let text = request.query.take();
+    let ids = request.query_ids.take();
+    let queries = request.queries.take();
+    match (request.query_type == COUNTS, text, ids, queries) {
         (false, Some(text), None, None) => {
-            let query_ids = served
-                .read(&text)?
-                .ok_or_else(|| Refusal::bad(format!("a word of {text:?} has no tokens")))?;
-            served.count(query_ids, &options, request.enough).map(|answer| Reply::json(&answer))
+            let query_ids = served.tokenize(&text)?.ok_or_else(|| {
+                HttpError::bad_request(format!("a word of {text:?} has no tokens"))
+            })?;
+            Ok(HttpReply::json(&served.count(query_ids, &options, request.enough)?))
         }
-        (false, None, Some(ids), None) => {
-            served.check(&ids)?;
-            served.count(ids, &options, request.enough).map(|answer| Reply::json(&answer))
+        (false, None, Some(query_ids), None) => {
+            served.check(&query_ids)?;
+            Ok(HttpReply::json(&served.count(query_ids, &options, request.enough)?))
         }
         (true, None, None, Some(queries)) => {
-            served.count_many(&queries, &options, request.enough).map(|counts| Reply::json(&counts))
+            Ok(HttpReply::json(&served.count_many(&queries, &options, request.enough)?))
         }
-        (false, ..) => Err(Refusal::bad("Exactly one of query and query_ids must be present")),
-        (true, ..) => Err(Refusal::bad("queries must be present, and neither query nor query_ids")),
+        (false, ..) => {
+            Err(HttpError::bad_request("Exactly one of query and query_ids must be present"))
+        }
+        (true, ..) => {
+            Err(HttpError::bad_request("queries must be present, and neither query nor query_ids"))
+        }
     }
 }
 
-impl Served {
+impl ServedIndex {
     fn count(
         &self,
         ids: TokenIds,
         options: &CnfOptions,
         enough: Option<u64>,
-    ) -> Result<Answer, Refusal> {
-        let (start, index) = (Instant::now(), self.corpus.index());
+    ) -> Result<Answer, HttpError> {
+        let start = Instant::now();
+        let index = self.corpus.index();
         let found = match &ids {
             Nested::Ngram(ids) => CnfCount { count: index.count(ids)?, ..CnfCount::default() },
             Nested::Cnf(clauses) => {
@@ -101,9 +116,14 @@ impl Served {
             }
         };
         index.check_sizes()?;
-        let (count, approx, exact) = (found.count, found.approx, Some(found.is_exact()));
-        let tokens = Some(pieces(&ids, &self.corpus));
-        Ok(Answer { count, approx, exact, latency: millis(start), tokens, token_ids: Some(ids) })
+        Ok(Answer {
+            count: found.count,
+            approx: found.approx,
+            exact: Some(found.is_exact()),
+            latency: millis(start),
+            tokens: Some(pieces(&ids, &self.corpus)),
+            token_ids: Some(ids),
+        })
     }
 
     fn count_many(
@@ -111,20 +131,23 @@ impl Served {
         queries: &[String],
         options: &CnfOptions,
         enough: Option<u64>,
-    ) -> Result<Counts, Refusal> {
+    ) -> Result<Counts, HttpError> {
         at_most("queries", queries.len(), self.limits.queries)?;
-        let (start, index) = (Instant::now(), self.corpus.index());
+        let start = Instant::now();
+        let index = self.corpus.index();
         let mut found = vec![None; queries.len()];
-        let (mut places, mut batch) = (Vec::new(), Vec::new());
-        for (place, text) in queries.iter().enumerate() {
-            match self.read(text).map_err(|refusal| refusal.about(text))? {
+        // Queries for the batch, and the index of each in `queries`.
+        let mut batch = Vec::new();
+        let mut batch_indices = Vec::new();
+        for (query_index, text) in queries.iter().enumerate() {
+            match self.tokenize(text).map_err(|error| error.about(text))? {
                 None => {}
                 Some(Nested::Ngram(ids)) if ids.is_empty() => {
-                    found[place] =
+                    found[query_index] =
                         Some(CnfCount { count: index.count(&ids)?, ..CnfCount::default() });
                 }
                 Some(ids) => {
-                    places.push(place);
+                    batch_indices.push(query_index);
                     batch.push(Cnf::new(match ids {
                         Nested::Ngram(ids) => vec![vec![ids]],
                         Nested::Cnf(clauses) => clauses,
@@ -132,41 +155,44 @@ impl Served {
                 }
             }
         }
+        // Half of the time is left for the answer, and for the client's smaller requests.
         let deadline = start.checked_add(self.limits.time / 2);
-        let counts =
-            index.count_cnf_batch(&batch, options, enough, deadline).map_err(
-                |error| match error {
-                    // The client can do better than to wait and ask the same again.
-                    Error::Deadline { .. } if queries.len() > 1 => {
-                        Refusal::too_large(format!("{error}: ask fewer at once"))
-                    }
-                    error => error.into(),
-                },
-            )?;
-        places.into_iter().zip(counts).for_each(|(place, count)| found[place] = Some(count));
-        index.check_sizes()?;
-        let counted = |count: CnfCount| Counted {
-            count: count.count,
-            approx: count.approx,
-            exact: count.is_exact(),
+        let counts = match index.count_cnf_batch(&batch, options, enough, deadline) {
+            // Not 503: the client would wait and repeat the same request.
+            Err(error @ Error::Deadline { .. }) if queries.len() > 1 => {
+                return Err(HttpError::too_large(format!("{error}: send fewer queries at a time")));
+            }
+            result => result?,
         };
-        Ok(Counts {
-            counts: found.into_iter().map(|count| count.map(counted)).collect(),
-            latency: millis(start),
-        })
+        for (query_index, count) in batch_indices.into_iter().zip(counts) {
+            found[query_index] = Some(count);
+        }
+        index.check_sizes()?;
+        let mut counted = Vec::with_capacity(found.len());
+        for result in found {
+            counted.push(result.map(|found| Counted {
+                count: found.count,
+                approx: found.approx,
+                exact: found.is_exact(),
+            }));
+        }
+        Ok(Counts { counts: counted, latency: millis(start) })
     }
 
-    /// A query's text as token ids; `None` where a word has none. The empty text is the empty
+    /// Returns the token ids of a query; `None` if a word has no tokens. The empty text is the empty
     /// n-gram, which occurs at every token.
-    fn read(&self, text: &str) -> Result<Option<TokenIds>, Refusal> {
+    fn tokenize(&self, text: &str) -> Result<Option<TokenIds>, HttpError> {
         at_most("bytes", text.len(), self.limits.query_bytes)?;
         if text.is_empty() {
             return Ok(Some(Nested::Ngram(Vec::new())));
         }
         let mut clauses = Vec::new();
         for terms in parse_query(text)? {
-            let terms = terms.iter().map(|term| self.corpus.tokenizer().encode_word(term));
-            clauses.push(terms.collect::<Result<Vec<_>, _>>()?);
+            let mut clause = Vec::with_capacity(terms.len());
+            for term in &terms {
+                clause.push(self.corpus.tokenizer().encode_word(term)?);
+            }
+            clauses.push(clause);
         }
         if clauses.iter().flatten().any(Vec::is_empty) {
             return Ok(None);
@@ -178,58 +204,45 @@ impl Served {
         self.check(&ids).map(|()| Some(ids))
     }
 
-    /// That a query is no larger than it may be.
-    fn check(&self, ids: &TokenIds) -> Result<(), Refusal> {
+    /// Checks the size of a query.
+    fn check(&self, ids: &TokenIds) -> Result<(), HttpError> {
         let limits = &self.limits;
         at_most("tokens", num_tokens(ids), limits.tokens)?;
         if let Nested::Cnf(clauses) = ids {
-            let terms = || clauses.iter().map(Vec::len);
-            at_most("terms", terms().sum(), limits.terms)?;
-            at_most(
-                "terms in a clause",
-                terms().max().unwrap_or_default(),
-                limits.terms_per_clause,
-            )?;
-            at_most("clauses", clauses.len(), limits.terms)?; // one may be empty
+            at_most("terms", clauses.iter().map(Vec::len).sum(), limits.terms)?;
+            let longest = clauses.iter().map(Vec::len).max().unwrap_or_default();
+            at_most("terms in a clause", longest, limits.terms_per_clause)?;
+            // A clause may be empty, so that the number of terms does not limit it.
+            at_most("clauses", clauses.len(), limits.terms)?;
         }
         Ok(())
     }
 }
 
-fn at_most(what: &str, got: usize, limit: usize) -> Result<(), Refusal> {
-    match got {
-        _ if got <= limit => Ok(()),
-        _ => Err(Refusal::bad(format!("{got} {what}; at most {limit} are taken"))),
+fn at_most(unit: &str, got: usize, limit: usize) -> Result<(), HttpError> {
+    if got > limit {
+        return Err(HttpError::bad_request(format!("{got} {unit}; at most {limit} are accepted")));
     }
+    Ok(())
 }
 
 fn millis(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }
 
-fn options(request: &Request, limits: &CountLimits) -> Result<CnfOptions, Refusal> {
-    let within =
-        |name: &str, asked: Option<u64>, default: u64, limit: u64| match asked.unwrap_or(default) {
-            value if (1..=limit).contains(&value) => Ok(value),
-            value => Err(Refusal::bad(format!(
-                "{name} is {value}; it must be an integer in [1, {limit}]"
-            ))),
-        };
-    Ok(CnfOptions {
-        max_clause_freq: within(
-            "max_clause_freq",
-            request.max_clause_freq,
-            DEFAULT_CLAUSE_FREQ,
-            limits.max_clause_freq,
-        )?,
-        max_diff_tokens: within(
-            "max_diff_tokens",
-            request.max_diff_tokens,
-            DEFAULT_DIFF_TOKENS,
-            limits.max_diff_tokens,
-        )?,
-        mode: request.mode,
-    })
+fn options(request: &Request, limits: &CountLimits) -> Result<CnfOptions, HttpError> {
+    let max_clause_freq = request.max_clause_freq.unwrap_or(DEFAULT_CLAUSE_FREQ);
+    check_range("max_clause_freq", max_clause_freq, limits.max_clause_freq)?;
+    let max_diff_tokens = request.max_diff_tokens.unwrap_or(DEFAULT_DIFF_TOKENS);
+    check_range("max_diff_tokens", max_diff_tokens, limits.max_diff_tokens)?;
+    Ok(CnfOptions { max_clause_freq, max_diff_tokens, mode: request.mode })
+}
+
+fn check_range(name: &str, value: u64, limit: u64) -> Result<(), HttpError> {
+    if (1..=limit).contains(&value) {
+        return Ok(());
+    }
+    Err(HttpError::bad_request(format!("{name} is {value}; it must be an integer in [1, {limit}]")))
 }
 
 #[cfg(test)]
@@ -252,7 +265,7 @@ mod tests {
         build_from_documents(["red fox"], &tokenizer, &path, &BuildOptions::default()).unwrap();
         let limits = CountLimits { time: Duration::ZERO, ..CountLimits::default() };
         let served =
-            Served { corpus: Corpus::open(&path).unwrap(), name: "wiki".to_owned(), limits };
+            ServedIndex { corpus: Corpus::open(&path).unwrap(), name: "wiki".to_owned(), limits };
         let status = |queries: &str| {
             let body = format!(r#"{{"index":"wiki","query_type":"counts","queries":{queries}}}"#);
             answer(&served, body.as_bytes()).map(|_| ()).unwrap_err().status

@@ -1,25 +1,25 @@
-//! Infini-gram's HTTP API, answered from a local index: one machine with a big index serves many
-//! trainers, and programs written for the public API need only another URL.
+//! Infini-gram's HTTP API for a local index. One machine with a large index serves many trainers,
+//! and programs for the public API need only another URL.
 
 mod answer;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use corver_corpus::{Corpus, Mode};
-use corver_counts::wire::{About, COUNT, COUNTS};
+use corver_corpus::{Mode, TextIndex};
+use corver_counts::wire::{COUNT, COUNTS, ServerInfo};
 use hyper::body::Bytes;
 
-use crate::route::{Blocking, Reply, Route};
-use answer::{Served, answer};
+use crate::route::{BlockingPool, HttpReply, Route};
+use answer::{ServedIndex, answer};
 
-/// What a request for counts may be.
+/// Limits of a request for counts.
 ///
-/// The public server takes four clauses of four terms, too few for a rule that asks with every
-/// content word of two names. These take what `rule.limits` lets a rule ask.
+/// The public server accepts four clauses of four terms, too few for a rule that queries every
+/// content word of two names. The defaults admit every query that `rule.limits` admits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CountLimits {
-    /// Bytes of a request's body: JSON may write a character of the query with several.
+    /// Bytes of a request's body. JSON may encode a character of the query with several.
     pub body_bytes: usize,
     /// Queries of a request.
     pub queries: usize,
@@ -31,12 +31,12 @@ pub struct CountLimits {
     pub terms: usize,
     /// Terms of one clause.
     pub terms_per_clause: usize,
-    /// Largest `max_clause_freq`.
+    /// Largest value of `max_clause_freq` in a request.
     pub max_clause_freq: u64,
-    /// Largest `max_diff_tokens`.
+    /// Largest value of `max_diff_tokens` in a request.
     pub max_diff_tokens: u64,
-    /// How long a request may take, waiting for a processor included. Many queries may be counted
-    /// for half of it.
+    /// Longest time for a request, waiting for a processor included. A batch of queries is counted for
+    /// at most half of it.
     pub time: Duration,
 }
 
@@ -56,26 +56,24 @@ impl Default for CountLimits {
     }
 }
 
-/// `POST /`: counts in `corpus`, which clients know as `name`. `GET /`: what is served.
+/// Returns the routes of an index that clients call `name`: `POST /` counts, `GET /` describes it.
 #[must_use]
-pub fn counts(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Route> {
+pub fn count_routes(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Route> {
     let about = about(&corpus, name, &limits);
-    let blocking = Blocking::within(limits.time);
-    let served = Arc::new(Served { corpus, name: name.to_owned(), limits });
-    let count = move |body: Bytes| {
-        let (blocking, served) = (blocking.clone(), served.clone());
-        async move { blocking.run(move || answer(&served, &body)).await }
-    };
-    vec![
-        Route::post("/", limits.body_bytes, count),
-        Route::get("/", move || Ok(Reply::json(&about))),
-    ]
+    let pool = BlockingPool::new(limits.time);
+    let served = Arc::new(ServedIndex { corpus, name: name.to_owned(), limits });
+    let count_route = Route::post("/", limits.body_bytes, move |body: Bytes| {
+        let pool = pool.clone();
+        let served = served.clone();
+        async move { pool.run(move || answer(&served, &body)).await }
+    });
+    vec![count_route, Route::get("/", move || Ok(HttpReply::json(&about)))]
 }
 
-/// That the server is there, and what it has.
+/// Describes the index and the limits.
 fn about(corpus: &Corpus, name: &str, limits: &CountLimits) -> About {
     let info = corpus.index().info();
-    About {
+    ServerInfo {
         index: name.to_owned(),
         documents: info.documents,
         tokens: info.tokens,

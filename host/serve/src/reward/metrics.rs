@@ -1,4 +1,4 @@
-//! What the queue and its worker count of themselves.
+//! Metrics of the queue and its worker.
 
 use std::sync::atomic::AtomicU64;
 
@@ -16,23 +16,23 @@ type Seconds = Counter<f64, AtomicU64>;
 #[derive(Clone)]
 pub(super) struct ScoreMetrics {
     queued: Gauge,
-    /// Completions of each batch.
+    /// Number of completions of each batch.
     batches: Histogram,
     completions: Counter,
     sentences: Counter,
-    seconds: Family<Stage, Seconds>,
-    /// Requests that could not be scored.
+    seconds: Family<StageLabel, Seconds>,
+    /// Number of requests that could not be scored.
     pub(super) failures: Counter,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Stage {
+struct StageLabel {
     stage: &'static str,
 }
 
 impl ScoreMetrics {
     pub(super) fn register(metrics: &mut Metrics) -> Self {
-        let new = Self {
+        let metrics_of_queue = Self {
             queued: Gauge::default(),
             batches: Histogram::new(exponential_buckets(1.0, 2.0, 12)), // to 2,048
             completions: Counter::default(),
@@ -44,39 +44,48 @@ impl ScoreMetrics {
         registry.register(
             "queue_completions",
             "Completions that wait to be scored",
-            new.queued.clone(),
+            metrics_of_queue.queued.clone(),
         );
-        registry.register("batch_completions", "Completions scored together", new.batches.clone());
-        registry.register("completions", "Completions scored", new.completions.clone());
-        registry.register("sentences", "Sentences of them", new.sentences.clone());
+        registry.register(
+            "batch_completions",
+            "Completions scored together",
+            metrics_of_queue.batches.clone(),
+        );
+        registry.register(
+            "completions",
+            "Completions scored",
+            metrics_of_queue.completions.clone(),
+        );
+        registry.register("sentences", "Sentences of them", metrics_of_queue.sentences.clone());
         registry.register(
             "stage_seconds",
             "Seconds by stage; reward is all of them and more",
-            new.seconds.clone(),
+            metrics_of_queue.seconds.clone(),
         );
         registry.register(
             "score_failures",
             "Requests that could not be scored",
-            new.failures.clone(),
+            metrics_of_queue.failures.clone(),
         );
-        new
+        metrics_of_queue
     }
 
-    /// So many completions wait, for as long as the value lives.
-    pub(super) fn waiting(&self, completions: usize) -> Waiting {
-        let completions = i64::try_from(completions).unwrap_or(i64::MAX);
-        self.queued.inc_by(completions);
-        Waiting { queued: self.queued.clone(), completions }
+    /// Counts completions as queued until the returned value is dropped.
+    pub(super) fn enqueue(&self, completions: usize) -> QueuedGuard {
+        let number = i64::try_from(completions).unwrap_or(i64::MAX);
+        self.queued.inc_by(number);
+        QueuedGuard { queued: self.queued.clone(), number }
     }
 
-    pub(super) fn scored(&self, scored: &Scored) {
+    /// Counts a batch that was scored.
+    pub(super) fn record(&self, scored: &Scored) {
         self.batches.observe(scored.completions.len() as f64);
         self.completions.inc_by(scored.completions.len() as u64);
         for completion in &scored.completions {
             self.sentences.inc_by(completion.trace.sentences.len() as u64);
         }
         let StageSeconds { extract, rule, reward, .. } = scored.seconds;
-        let BackendStats { count, nli, chat, passages, .. } = scored.asked;
+        let BackendStats { count, nli, chat, passages, .. } = scored.backend_stats;
         let stages = [
             ("extract", extract),
             ("count", count.seconds),
@@ -87,18 +96,18 @@ impl ScoreMetrics {
             ("reward", reward),
         ];
         for (stage, seconds) in stages {
-            self.seconds.get_or_create(&Stage { stage }).inc_by(seconds.max(0.0));
+            self.seconds.get_or_create(&StageLabel { stage }).inc_by(seconds.max(0.0));
         }
     }
 }
 
-pub(super) struct Waiting {
+pub(super) struct QueuedGuard {
     queued: Gauge,
-    completions: i64,
+    number: i64,
 }
 
-impl Drop for Waiting {
+impl Drop for QueuedGuard {
     fn drop(&mut self) {
-        self.queued.dec_by(self.completions);
+        self.queued.dec_by(self.number);
     }
 }

@@ -1,5 +1,5 @@
-//! Rewards over HTTP: requests are read and checked, scored together with whatever else is queued,
-//! and answered in the form of whoever asks.
+//! Rewards over HTTP. A request is parsed and checked, scored in one batch with the other queued
+//! requests, and answered in the format of its route.
 //!
 //! ```text
 //! openrlhf.rs ─┐                            ┌─▶ openrlhf.rs
@@ -20,23 +20,22 @@ use corver_core::{Question, Rollout};
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
-use crate::Refusal;
+use crate::HttpError;
 
-pub use native::score;
-pub use openrlhf::get_reward;
-pub use queue::{Queue, QueueLimits, between_batches};
+pub use native::score_route;
+pub use openrlhf::reward_route;
+pub use queue::{Queue, QueueLimits, unbatched_route};
 pub use worker::ScoreFn;
 
-/// A text that is to be scored.
-struct Completion {
+/// Completion that a client submits.
+struct SubmittedCompletion {
     question: Question,
     text: String,
-    /// `[T]` characters of `text`, where the client has told its tokens; else each character stands
-    /// for one.
+    /// `[T]` characters of `text` that each token covers. `None`: one token for each character.
     tokens: Option<Vec<Option<Range<usize>>>>,
 }
 
-impl Completion {
+impl SubmittedCompletion {
     fn rollout(&self, question: usize) -> Rollout {
         let rollout = Rollout::of_text(question, self.text.clone());
         match &self.tokens {
@@ -45,43 +44,44 @@ impl Completion {
         }
     }
 
-    /// Refuses what is larger than the limits.
-    fn check(&self, limits: &QueueLimits) -> Result<(), Refusal> {
+    /// Refuses a completion beyond the limits.
+    fn check(&self, limits: &QueueLimits) -> Result<(), HttpError> {
         let sentences = split_sentences(&self.text).count();
-        let sizes = [
+        let tokens = self.tokens.as_ref().map_or(0, Vec::len);
+        for (unit, got, limit) in [
             ("bytes", self.text.len(), limits.completion_bytes),
             ("sentences", sentences, limits.sentences),
-            ("tokens", self.tokens.as_ref().map_or(0, Vec::len), limits.tokens),
-        ];
-        match sizes.into_iter().find(|(_, got, most)| got > most) {
-            None => Ok(()),
-            Some((what, got, most)) => Err(Refusal::too_large(format!(
-                "a completion of {got} {what}; at most {most} are taken"
-            ))),
+            ("tokens", tokens, limits.tokens),
+        ] {
+            if got > limit {
+                return Err(HttpError::too_large(format!(
+                    "a completion of {got} {unit}; at most {limit} are accepted"
+                )));
+            }
         }
+        Ok(())
     }
 
-    /// A measure of the memory that it takes.
+    /// Returns the number of bytes and tokens, a measure of the memory for scoring.
     fn size(&self) -> usize {
         self.text.len() + self.tokens.as_ref().map_or(0, Vec::len)
     }
 }
 
-/// Reads a request, away from the threads that serve connections; `form` says what it should be.
-async fn read<T: DeserializeOwned + Send + 'static>(
+/// Parses a request, away from the threads that serve connections. `form` describes a valid request
+/// in the error message.
+async fn parse_request<T: DeserializeOwned + Send + 'static>(
     body: Bytes,
     form: &'static str,
-) -> Result<T, Refusal> {
-    let read = move || {
-        serde_json::from_slice(&body)
-            .map_err(|error| Refusal::bad(format!("Invalid request: {error}; it is {form}")))
-    };
-    compute(read).await?
+) -> Result<T, HttpError> {
+    let result = run_blocking(move || serde_json::from_slice(&body)).await?;
+    result
+        .map_err(|error| HttpError::bad_request(format!("Invalid request: {error}; it is {form}")))
 }
 
-/// Work of milliseconds, away from the threads that serve connections.
-async fn compute<T: Send + 'static>(
+/// Runs work of milliseconds, away from the threads that serve connections.
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, Refusal> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| Refusal::failed(error.to_string()))
+) -> Result<T, HttpError> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| HttpError::internal(error.to_string()))
 }

@@ -1,31 +1,31 @@
-//! `POST /v1/score`: everything about each completion, and the return of each token.
+//! `POST /v1/score`: the trace of each completion, and the return of each token.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use corver_core::{Explained, Question, RewardSettings, ScoredCompletion};
-use corver_data::Answers;
+use corver_data::GoldsField;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::queue::WhenFull;
-use super::{Completion, Queue, compute, read};
-use crate::{Refusal, Reply, Route};
+use super::{Queue, SubmittedCompletion, parse_request, run_blocking};
+use crate::{HttpError, HttpReply, Route};
 
 const FORM: &str = r#"{"completions": [{"question", "answers", "title", "evidence", "completion", "tokens"}]}, where "title", "evidence" (a list of texts) and "tokens" may be left out; tokens are the characters of each token, as [[start, end], null, …]"#;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Request {
-    completions: Vec<Given>,
+struct ScoreRequest {
+    completions: Vec<CompletionRecord>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given {
+struct CompletionRecord {
     #[serde(default)]
     question: String,
-    answers: Answers,
+    answers: GoldsField,
     title: Option<String>,
     #[serde(default)]
     evidence: Vec<String>,
@@ -34,87 +34,102 @@ struct Given {
 }
 
 #[derive(Serialize)]
-struct Scores<'a> {
-    completions: Vec<Score<'a>>,
+struct ScoreReply<'a> {
+    completions: Vec<ScoreRecord<'a>>,
 }
 
-/// What `corver-host score --json` prints, and, where there are tokens, the returns, and the labels
-/// if the rule gave any.
+/// Line of `corver-host score --json`, with the returns if the request has tokens, and with the
+/// advantage signs if the rule sets any.
 #[derive(Serialize)]
-struct Score<'a> {
+struct ScoreRecord<'a> {
     #[serde(flatten)]
     explained: Explained<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     returns: Option<&'a [f64]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    labels: Option<&'a [i8]>,
+    #[serde(rename = "labels", skip_serializing_if = "Option::is_none")]
+    advantage_signs: Option<&'a [i8]>,
 }
 
-/// `POST /v1/score`.
+/// Returns the route `POST /v1/score`.
 #[must_use]
-pub fn score<S: Send + 'static>(queue: &Arc<Queue<S>>) -> Route {
+pub fn score_route<S: Send + 'static>(queue: &Arc<Queue<S>>) -> Route {
     let body_bytes = queue.limits.body_bytes;
     let queue = queue.clone();
     Route::post("/v1/score", body_bytes, move |body| answer(queue.clone(), body))
 }
 
-async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, body: Bytes) -> Result<Reply, Refusal> {
-    let Request { completions: given } = read(body, FORM).await?;
-    if given.is_empty() {
-        return Err(Refusal::bad("there is no completion"));
+async fn answer<S: Send + 'static>(
+    queue: Arc<Queue<S>>,
+    body: Bytes,
+) -> Result<HttpReply, HttpError> {
+    let request: ScoreRequest = parse_request(body, FORM).await?;
+    if request.completions.is_empty() {
+        return Err(HttpError::bad_request("there is no completion"));
     }
-    let has_tokens: Vec<bool> = given.iter().map(|one| one.tokens.is_some()).collect();
-    let one = |(index, record): (usize, Given)| {
-        let completion = completion(record)
-            .map_err(|problem| Refusal::bad(format!("completions[{index}]: {problem}")))?;
-        completion.check(&queue.limits).map(|()| completion)
-    };
-    let completions = given.into_iter().enumerate().map(one).collect::<Result<_, _>>()?;
-    let paid = queue.score(completions, WhenFull::Refuse).await?;
+    let mut has_tokens = Vec::with_capacity(request.completions.len());
+    let mut completions = Vec::with_capacity(request.completions.len());
+    for (index, record) in request.completions.into_iter().enumerate() {
+        has_tokens.push(record.tokens.is_some());
+        let completion = record.into_completion().map_err(|problem| {
+            HttpError::bad_request(format!("completions[{index}]: {problem}"))
+        })?;
+        completion.check(&queue.limits)?;
+        completions.push(completion);
+    }
+    let scored = queue.score(completions, WhenFull::Refuse).await?;
     let settings = queue.settings;
-    let show = move || {
-        let scores = paid
-            .iter()
-            .zip(has_tokens)
-            .map(|(paid, has_tokens)| Score::of(paid, has_tokens, &settings));
-        Reply::json(&Scores { completions: scores.collect() })
-    };
-    compute(show).await
+    run_blocking(move || {
+        let mut records = Vec::with_capacity(scored.len());
+        for (completion, has_tokens) in scored.iter().zip(has_tokens) {
+            records.push(ScoreRecord::new(completion, has_tokens, &settings));
+        }
+        HttpReply::json(&ScoreReply { completions: records })
+    })
+    .await
 }
 
-impl<'a> Score<'a> {
-    fn of(scored: &'a ScoredCompletion, has_tokens: bool, settings: &RewardSettings) -> Self {
+impl<'a> ScoreRecord<'a> {
+    fn new(scored: &'a ScoredCompletion, has_tokens: bool, settings: &RewardSettings) -> Self {
         Self {
-            explained: Explained::of(&scored.trace, settings),
+            explained: Explained::new(&scored.trace, settings),
             returns: has_tokens.then_some(&scored.returns),
-            labels: (has_tokens && scored.has_signs()).then_some(&scored.advantage_signs),
+            advantage_signs: (has_tokens && scored.has_signs()).then_some(&scored.advantage_signs),
         }
     }
 }
 
-fn completion(given: Given) -> Result<Completion, String> {
-    let golds = given.answers.golds()?;
-    let length = given.completion.chars().count();
-    let span = |(index, span): (usize, Option<(usize, usize)>)| match span {
-        Some((start, end)) if start > end || end > length => Err(format!(
-            "tokens[{index}] is [{start}, {end}], in a completion of {length} characters"
-        )),
-        span => Ok(span.map(|(start, end)| start..end)),
-    };
-    let spans = |spans: Vec<_>| {
-        spans.into_iter().enumerate().map(span).collect::<Result<Vec<Option<Range<usize>>>, _>>()
-    };
-    Ok(Completion {
-        question: Question {
-            question: given.question,
+impl CompletionRecord {
+    fn into_completion(self) -> Result<SubmittedCompletion, String> {
+        let golds = self.answers.golds()?;
+        let num_chars = self.completion.chars().count();
+        let tokens = self.tokens.map(|spans| check_spans(spans, num_chars)).transpose()?;
+        let question = Question {
+            question: self.question,
             golds,
-            title: given.title,
-            evidence: given.evidence,
+            title: self.title,
+            evidence: self.evidence,
             ..Question::default()
-        },
-        tokens: given.tokens.map(spans).transpose()?,
-        text: given.completion,
-    })
+        };
+        Ok(SubmittedCompletion { question, text: self.completion, tokens })
+    }
+}
+
+fn check_spans(
+    spans: Vec<Option<(usize, usize)>>,
+    num_chars: usize,
+) -> Result<Vec<Option<Range<usize>>>, String> {
+    let mut checked = Vec::with_capacity(spans.len());
+    for (index, span) in spans.into_iter().enumerate() {
+        if let Some((start, end)) = span
+            && (start > end || end > num_chars)
+        {
+            return Err(format!(
+                "tokens[{index}] is [{start}, {end}], in a completion of {num_chars} characters"
+            ));
+        }
+        checked.push(span.map(|(start, end)| start..end));
+    }
+    Ok(checked)
 }
 
 #[cfg(test)]
@@ -125,16 +140,17 @@ mod tests {
 
     #[test]
     fn score_request_accepts_title_and_evidence() {
-        let read = |given: serde_json::Value| {
-            completion(serde_json::from_value(given).unwrap()).unwrap().question
+        let read = |record: serde_json::Value| {
+            let record: CompletionRecord = serde_json::from_value(record).unwrap();
+            record.into_completion().unwrap().question
         };
         let bare = read(json!({"answers": ["Rome"], "completion": "Rome."}));
         assert_eq!((bare.title, bare.evidence.len()), (None, 0));
-        let told = read(
+        let full = read(
             json!({"answers": [], "completion": "Rome.", "title": "Italy", "evidence": ["Rome is in Italy."]}),
         );
         assert_eq!(
-            (told.title.as_deref(), told.evidence),
+            (full.title.as_deref(), full.evidence),
             (Some("Italy"), vec!["Rome is in Italy.".to_owned()])
         );
     }

@@ -1,48 +1,49 @@
-//! `POST /get_reward`: the protocol of OpenRLHF's remote reward models (`--reward.remote_url`), as
-//! version 0.11 speaks it.
+//! `POST /get_reward`: the protocol of OpenRLHF's remote reward models (`--reward.remote_url`),
+//! version 0.11.
 //!
 //! Its client repeats a request that got a 4xx or 5xx four times, a second apart, and then trains
 //! without a reward, which ends in an error. So a completion that cannot be scored gets a neutral
-//! reward and raises `corver/error`, unless the server is strict, and a request waits where the
-//! queue is full.
+//! reward and sets `corver/error`, unless the server is strict, and a request waits if the queue is
+//! full.
 //!
-//! A rule that labels sentences is refused, strict or not: the protocol has one number for a
-//! completion, and labels act on the advantages of single tokens.
+//! A rule that sets advantage signs is refused, strict or not: the protocol has one number for a
+//! completion, and signs act on the advantages of single tokens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use corver_core::{Question, ReturnParts, RewardSettings, ScoredCompletion};
-use corver_data::golds::{asked, golds};
+use corver_data::golds::{golds, question_in};
 use corver_pretrained::transcript;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::queue::{Unanswered, WhenFull};
-use super::{Completion, Queue, QueueLimits, read};
-use crate::{Refusal, Reply, Route};
+use super::queue::{QueueError, WhenFull};
+use super::{Queue, QueueLimits, SubmittedCompletion, parse_request};
+use crate::{HttpError, HttpReply, Route};
 
-const LABELLED: &str = "the rule labels sentences, which OpenRLHF cannot apply to the advantages of their tokens; use another rule or another trainer";
+const SIGNS_REFUSED: &str = "the rule labels sentences, which OpenRLHF cannot apply to the \
+                             advantages of their tokens; use another rule or another trainer";
 const FORM: &str =
     r#"{"query": [prompt and response, …], "prompts": [prompt, …], "labels": [gold answers, …]}"#;
 
 #[derive(Deserialize)]
-struct Request {
+struct RewardRequest {
     query: Vec<String>,
     prompts: Option<Vec<String>>,
     labels: Option<Vec<Value>>,
 }
 
-/// One object, never an array: the client takes nothing else.
+/// Reply as one object, the only form that the client accepts.
 #[derive(Serialize)]
-struct Rewards {
+struct RewardReply {
     rewards: Numbers,
     scores: Numbers,
     extra_logs: BTreeMap<&'static str, Numbers>,
 }
 
-/// A bare number where one query came, as the client's tensors want it.
+/// Column of the reply: a bare number for one query, as the client's tensors need it.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Numbers {
@@ -50,11 +51,11 @@ enum Numbers {
     Many(Vec<f64>),
 }
 
-/// The figures of one query. All of them are finite.
+/// Reward and metrics of one query. All of them are finite.
 #[derive(Default)]
 struct Figures {
     reward: f64,
-    /// 1 where the judge pays; it decides which groups are trained on
+    /// 1 if the judge's reward is positive, else 0. It selects the groups that are trained on
     /// (`algo.dynamic_filtering_range`).
     accuracy: f64,
     judge: f64,
@@ -65,9 +66,10 @@ struct Figures {
     error: f64,
 }
 
-/// `POST /get_reward`. In `strict` mode what cannot be scored is an error to the client.
+/// Returns the route `POST /get_reward`. If `strict`, a completion that cannot be scored is an error
+/// of the request.
 #[must_use]
-pub fn get_reward<S: Send + 'static>(queue: &Arc<Queue<S>>, strict: bool) -> Route {
+pub fn reward_route<S: Send + 'static>(queue: &Arc<Queue<S>>, strict: bool) -> Route {
     let body_bytes = queue.limits.body_bytes;
     let queue = queue.clone();
     Route::post("/get_reward", body_bytes, move |body| answer(queue.clone(), strict, body))
@@ -77,95 +79,104 @@ async fn answer<S: Send + 'static>(
     queue: Arc<Queue<S>>,
     strict: bool,
     body: Bytes,
-) -> Result<Reply, Refusal> {
-    let request: Request = read(body, FORM).await?;
-    let lenient = |reading: Result<Completion, Refusal>| match reading {
-        Err(refusal) if !strict => {
-            tracing::warn!(
-                error = refusal.message,
-                "a neutral reward, for a query that cannot be scored"
-            );
-            Ok(None)
+) -> Result<HttpReply, HttpError> {
+    let request: RewardRequest = parse_request(body, FORM).await?;
+    request.check_lengths()?;
+    let mut completions = Vec::with_capacity(request.query.len());
+    let mut is_readable = Vec::with_capacity(request.query.len());
+    for index in 0..request.query.len() {
+        match request.completion(index, &queue.limits) {
+            Ok(completion) => {
+                completions.push(completion);
+                is_readable.push(true);
+            }
+            Err(error) if strict => return Err(error),
+            Err(error) => {
+                let error = error.message;
+                tracing::warn!(error, "a neutral reward, for a query that cannot be scored");
+                is_readable.push(false);
+            }
         }
-        reading => reading.map(Some),
-    };
-    let readings = readings(&request, &queue.limits)?
-        .into_iter()
-        .map(lenient)
-        .collect::<Result<Vec<_>, _>>()?;
-    let readable: Vec<bool> = readings.iter().map(Option::is_some).collect();
-    let completions: Vec<Completion> = readings.into_iter().flatten().collect();
+    }
 
     let when_full = if strict { WhenFull::Refuse } else { WhenFull::Wait };
     let scored = match queue.score(completions, when_full).await {
-        // Neutral rewards for ever would be worse than an end: where the thread has ended, the
-        // client learns it.
-        Err(Unanswered::Refused(refusal)) if !strict && refusal.status.is_server_error() => {
-            tracing::warn!(error = refusal.message, "a neutral reward, because of an error");
-            None
+        // Not if the thread has ended: endless neutral rewards would be worse than an error.
+        Err(QueueError::Request(error)) if !strict && error.status.is_server_error() => {
+            tracing::warn!(error = error.message, "a neutral reward, because of an error");
+            Vec::new()
         }
-        scored => Some(scored?),
+        result => result?,
     };
-    if scored.iter().flatten().any(ScoredCompletion::has_signs) {
-        return Err(Refusal::failed(LABELLED));
+    if scored.iter().any(ScoredCompletion::has_signs) {
+        return Err(HttpError::internal(SIGNS_REFUSED));
     }
-    let mut paid = scored.into_iter().flatten();
-    let figures = readable.into_iter().map(|readable| {
-        let earned = if readable { paid.next() } else { None };
-        earned.map_or_else(Figures::neutral, |completion| Figures::of(&completion, &queue.settings))
-    });
-    Ok(Reply::json(&Rewards::of(&figures.collect::<Vec<_>>())))
+    let mut scored = scored.into_iter();
+    let mut figures = Vec::with_capacity(is_readable.len());
+    for readable in is_readable {
+        let completion = if readable { scored.next() } else { None };
+        figures.push(match completion {
+            Some(completion) => Figures::new(&completion, &queue.settings),
+            None => Figures { error: 1.0, ..Figures::default() },
+        });
+    }
+    Ok(HttpReply::json(&RewardReply::new(&figures)))
 }
 
-/// The completion of each query, or why that one cannot be scored.
-///
-/// # Errors
-/// A request that is not as the protocol has it.
-fn readings(
-    request: &Request,
-    limits: &QueueLimits,
-) -> Result<Vec<Result<Completion, Refusal>>, Refusal> {
-    let Request { query, prompts, labels } = request;
-    let lengths =
-        [("prompts", prompts.as_ref().map(Vec::len)), ("labels", labels.as_ref().map(Vec::len))];
-    if let Some((name, Some(got))) =
-        lengths.into_iter().find(|(_, got)| got.is_some_and(|got| got != query.len()))
-    {
-        return Err(Refusal::bad(format!(
-            "there are {} entries in query and {got} in {name}",
-            query.len()
-        )));
+impl RewardRequest {
+    fn check_lengths(&self) -> Result<(), HttpError> {
+        let num_queries = self.query.len();
+        let num_prompts = self.prompts.as_ref().map(Vec::len);
+        let num_labels = self.labels.as_ref().map(Vec::len);
+        for (name, number) in [("prompts", num_prompts), ("labels", num_labels)] {
+            if let Some(number) = number
+                && number != num_queries
+            {
+                return Err(HttpError::bad_request(format!(
+                    "there are {num_queries} entries in query and {number} in {name}"
+                )));
+            }
+        }
+        if num_queries == 0 {
+            return Err(HttpError::bad_request("there is no query"));
+        }
+        Ok(())
     }
-    if query.is_empty() {
-        return Err(Refusal::bad("there is no query"));
-    }
-    let reading = |(index, whole): (usize, &String)| {
-        let prompt = prompts.as_ref().map(|prompts| prompts[index].as_str());
-        let label = labels.as_ref().map_or(&Value::Null, |labels| &labels[index]);
-        let golds = match golds(label) {
-            Ok(golds) => golds,
-            Err(problem) => return Ok(Err(Refusal::bad(format!("labels[{index}]: {problem}")))),
+
+    /// Returns the completion of a query.
+    ///
+    /// # Errors
+    /// If it cannot be scored.
+    fn completion(
+        &self,
+        index: usize,
+        limits: &QueueLimits,
+    ) -> Result<SubmittedCompletion, HttpError> {
+        let prompt = self.prompts.as_ref().map(|prompts| prompts[index].as_str());
+        let label = self.labels.as_ref().map_or(&Value::Null, |labels| &labels[index]);
+        let golds = golds(label)
+            .map_err(|problem| HttpError::bad_request(format!("labels[{index}]: {problem}")))?;
+        let question = match asked(label) {
+            Some(text) => text.to_owned(),
+            None => transcript::question(prompt.unwrap_or_default()),
         };
-        let question = asked(label)
-            .map_or_else(|| transcript::question(prompt.unwrap_or_default()), str::to_owned);
+        let text = transcript::response(&self.query[index], prompt).ok_or_else(|| {
+            HttpError::bad_request(format!(
+                "query[{index}]: it neither begins with its prompt nor has a header of the \
+                 assistant's turn"
+            ))
+        })?;
         let question = Question { question, golds, ..Question::default() };
-        let Some(text) = transcript::response(whole, prompt) else {
-            return Ok(Err(no_response(index)));
-        };
-        let completion = Completion { question, text, tokens: None };
-        Ok(completion.check(limits).map(|()| completion))
-    };
-    query.iter().enumerate().map(reading).collect()
-}
-
-fn no_response(index: usize) -> Refusal {
-    let message = "it neither begins with its prompt nor has a header of the assistant's turn";
-    Refusal::bad(format!("query[{index}]: {message}"))
+        let completion = SubmittedCompletion { question, text, tokens: None };
+        completion.check(limits)?;
+        Ok(completion)
+    }
 }
 
 impl Figures {
-    fn of(ScoredCompletion { trace, .. }: &ScoredCompletion, settings: &RewardSettings) -> Self {
+    fn new(ScoredCompletion { trace, .. }: &ScoredCompletion, settings: &RewardSettings) -> Self {
         let parts = ReturnParts::of(trace, settings);
+        let num_counted = trace.sentences.iter().filter(|sentence| sentence.is_counted()).count();
         Self {
             reward: trace.mean_return,
             accuracy: f64::from(u8::from(trace.response.judge.reward > 0.0)),
@@ -173,32 +184,30 @@ impl Figures {
             format: parts.format,
             sentences: parts.sentences,
             num_sentences: trace.sentences.len() as f64,
-            num_counted: trace.sentences.iter().filter(|sentence| sentence.is_counted()).count()
-                as f64,
+            num_counted: num_counted as f64,
             error: 0.0,
         }
     }
-
-    /// What a completion gets that could not be scored.
-    fn neutral() -> Self {
-        Self { error: 1.0, ..Self::default() }
-    }
 }
 
-impl Rewards {
-    fn of(all: &[Figures]) -> Self {
-        let numbers = |figure: fn(&Figures) -> f64| match all {
-            [one] => Numbers::One(figure(one)),
-            all => Numbers::Many(all.iter().map(figure).collect()),
+impl RewardReply {
+    fn new(figures: &[Figures]) -> Self {
+        let column = |figure: fn(&Figures) -> f64| match figures {
+            [single] => Numbers::One(figure(single)),
+            several => Numbers::Many(several.iter().map(figure).collect()),
         };
         let extra_logs = BTreeMap::from([
-            ("corver/judge", numbers(|one| one.judge)),
-            ("corver/format", numbers(|one| one.format)),
-            ("corver/sentences", numbers(|one| one.sentences)),
-            ("corver/num_sentences", numbers(|one| one.num_sentences)),
-            ("corver/num_counted", numbers(|one| one.num_counted)),
-            ("corver/error", numbers(|one| one.error)),
+            ("corver/judge", column(|query| query.judge)),
+            ("corver/format", column(|query| query.format)),
+            ("corver/sentences", column(|query| query.sentences)),
+            ("corver/num_sentences", column(|query| query.num_sentences)),
+            ("corver/num_counted", column(|query| query.num_counted)),
+            ("corver/error", column(|query| query.error)),
         ]);
-        Self { rewards: numbers(|one| one.reward), scores: numbers(|one| one.accuracy), extra_logs }
+        Self {
+            rewards: column(|query| query.reward),
+            scores: column(|query| query.accuracy),
+            extra_logs,
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What waits to be scored, and how much of it there may be.
+//! The queue of completions to score, with its limits.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,17 +11,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::metrics::ScoreMetrics;
-use super::worker::{Job, ScoreFn, Task, Worker};
-use super::{Completion, compute, read};
-use crate::server::limit_of_0;
-use crate::{Health, Metrics, Refusal, Reply, Route, ServeError};
+use super::worker::{ScoreFn, ScoreJob, ScoreWorker, Task};
+use super::{SubmittedCompletion, parse_request, run_blocking};
+use crate::server::zero_limit;
+use crate::{Health, HttpError, HttpReply, Metrics, Route, ServeError};
 
-/// What may wait, and for how long.
+const FULL: &str = "the queue is full";
+const ENDED: &str = "the thread that scores has ended; restart the server";
+
+/// Limits on the size of requests and of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Completions that have no answer yet.
+    /// Completions without an answer, queued or being scored.
     pub completions: usize,
-    /// Completions scored together, and completions of one request.
+    /// Completions scored together, and completions of one request; 1 or more.
     pub batch: usize,
     /// Bytes of a request's body.
     pub body_bytes: usize,
@@ -31,8 +34,8 @@ pub struct QueueLimits {
     pub sentences: usize,
     /// Tokens of a completion.
     pub tokens: usize,
-    /// How long a request may take, waiting included. Shorter than the 180 s after which OpenRLHF's
-    /// client asks again.
+    /// Longest time for a request, waiting included. Shorter than the 180 s after which OpenRLHF's
+    /// client repeats it.
     pub time: Duration,
 }
 
@@ -50,58 +53,57 @@ impl Default for QueueLimits {
     }
 }
 
-/// Scores what several clients send, all that is there together. `S` is whatever scores; one thread
-/// owns it.
+/// Queue in front of the thread that scores, which owns a scorer `S` and scores the queued requests
+/// of all clients together.
 pub struct Queue<S> {
     tasks: mpsc::UnboundedSender<Task<S>>,
-    /// Disconnected once the thread has ended.
+    /// Disconnected when the thread has ended.
     ended: Mutex<std::sync::mpsc::Receiver<()>>,
-    /// A permit for each completion that has no answer yet: they bound `tasks`.
-    places: Arc<Semaphore>,
+    /// A permit for each completion without an answer. It bounds `tasks`.
+    space: Arc<Semaphore>,
     pub(super) limits: QueueLimits,
     pub(super) settings: RewardSettings,
     metrics: ScoreMetrics,
 }
 
-/// What a request does where the queue is full.
+/// Behaviour of a request if the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenFull {
-    /// It gets 503 at once.
+    /// The request gets 503 immediately.
     Refuse,
-    /// It waits for as long as a request may take.
+    /// The request waits, up to its time limit.
     Wait,
 }
 
-/// Why there is no answer.
+/// Error of a request to the queue.
 #[derive(Debug)]
-pub(super) enum Unanswered {
-    /// To this request, now.
-    Refused(Refusal),
-    /// To any, ever again: the thread that scores has ended.
+pub(super) enum QueueError {
+    /// This request failed; others may succeed.
+    Request(HttpError),
+    /// Every request will fail: the thread that scores has ended.
     Ended,
 }
 
-impl From<Refusal> for Unanswered {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
+impl From<HttpError> for QueueError {
+    fn from(error: HttpError) -> Self {
+        Self::Request(error)
     }
 }
 
-impl From<Unanswered> for Refusal {
-    fn from(unanswered: Unanswered) -> Self {
-        match unanswered {
-            Unanswered::Refused(refusal) => refusal,
-            Unanswered::Ended => Self::failed(ENDED),
+impl From<QueueError> for HttpError {
+    fn from(error: QueueError) -> Self {
+        match error {
+            QueueError::Request(error) => error,
+            QueueError::Ended => Self::internal(ENDED),
         }
     }
 }
 
 impl<S: Send + 'static> Queue<S> {
-    /// Starts the thread that scores. `score` is asked for all completions of a batch; `settings`
-    /// are those that it scores by.
+    /// Starts the thread that scores. `score` scores a batch; `settings` are those of the scorer.
     ///
     /// # Errors
-    /// Where a limit is 0, the queue has no room for a batch, or the system gives no thread.
+    /// If a limit is 0, the queue has no room for a batch, or the system denies a thread.
     pub fn start(
         scorer: S,
         score: ScoreFn<S>,
@@ -110,7 +112,7 @@ impl<S: Send + 'static> Queue<S> {
         metrics: &mut Metrics,
     ) -> Result<Arc<Self>, ServeError> {
         if limits.batch == 0 {
-            return Err(limit_of_0("batch"));
+            return Err(zero_limit("batch"));
         }
         if limits.completions < limits.batch {
             return Err(ServeError::InvalidSettings(format!(
@@ -119,126 +121,136 @@ impl<S: Send + 'static> Queue<S> {
                 limits.completions, limits.batch
             )));
         }
-        let metrics = ScoreMetrics::register(metrics);
+        let score_metrics = ScoreMetrics::register(metrics);
         let (tasks, receiver) = mpsc::unbounded_channel();
-        let worker = Worker { scorer, score, max_batch: limits.batch, metrics: metrics.clone() };
-        let thread = std::thread::Builder::new().name("score".to_owned());
-        let (working, ended) = std::sync::mpsc::channel();
-        let started = thread.spawn(move || {
-            let _working = working; // until it is dropped
-            worker.run(receiver);
-        });
-        started
+        let worker =
+            ScoreWorker { scorer, score, max_batch: limits.batch, metrics: score_metrics.clone() };
+        let (alive, ended) = std::sync::mpsc::channel();
+        std::thread::Builder::new()
+            .name("score".to_owned())
+            .spawn(move || {
+                let _alive = alive; // dropped when the thread ends, also by a panic
+                worker.run(receiver);
+            })
             .map_err(|source| ServeError::Run { action: "start the thread that scores", source })?;
-        let places = Arc::new(Semaphore::new(limits.completions.min(Semaphore::MAX_PERMITS)));
-        Ok(Arc::new(Self { tasks, ended: Mutex::new(ended), places, limits, settings, metrics }))
+        Ok(Arc::new(Self {
+            tasks,
+            ended: Mutex::new(ended),
+            space: Arc::new(Semaphore::new(limits.completions.min(Semaphore::MAX_PERMITS))),
+            limits,
+            settings,
+            metrics: score_metrics,
+        }))
     }
 
-    /// How it is.
+    /// Returns the condition of the queue and its thread.
     #[must_use]
     pub fn health(&self) -> Health {
-        match self.places.available_permits() {
-            _ if self.tasks.is_closed() => Health::Broken(ENDED),
-            0 => Health::Busy(FULL),
-            _ => Health::Ready,
+        if self.tasks.is_closed() {
+            Health::Broken(ENDED)
+        } else if self.space.available_permits() == 0 {
+            Health::Busy(FULL)
+        } else {
+            Health::Ready
         }
     }
 
-    /// Ends the thread after what it is doing, and waits for that no longer than `patience`. What
-    /// is queued is dropped. A process that ends while the thread is in a library's code may break.
-    pub fn end(&self, patience: Duration) {
-        let _ = self.tasks.send(Task::End); // it may have ended
+    /// Ends the thread after its current batch, and waits for that up to `max_wait`. Queued requests
+    /// are dropped. A process that exits while the thread runs a library's code may crash.
+    pub fn end(&self, max_wait: Duration) {
+        let _ = self.tasks.send(Task::End); // fails if the thread has ended
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            tracing::warn!("a batch that nobody waits for is broken off");
+        if ended.recv_timeout(max_wait) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("a batch without a client is broken off");
         }
     }
 
-    /// Has `work` done between two batches, by the thread that scores.
-    async fn alone<T: Send + 'static>(
+    /// Runs `work` on the thread that scores, between two batches.
+    async fn run_exclusive<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut S) -> Result<T, Refusal> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let place = self.places(1, WhenFull::Refuse).await?;
+        work: impl FnOnce(&mut S) -> Result<T, HttpError> + Send + 'static,
+    ) -> Result<T, HttpError> {
+        let space = self.reserve(1, WhenFull::Refuse).await?;
         let (answer, answered) = oneshot::channel();
-        let task = move |scorer: &mut S| {
+        let task = Task::RunExclusive(Box::new(move |scorer: &mut S| {
+            // A client that has left needs no answer.
             if !answer.is_closed() {
-                let _ = answer.send(work(scorer)); // a client that has left needs no answer
+                let _ = answer.send(work(scorer));
             }
-            drop(place);
-        };
-        let done = async {
-            self.send(Task::Alone(Box::new(task)))?;
-            Ok(answered.await.map_err(|_| Unanswered::Ended)??)
-        };
-        Ok(self.in_time(done).await?)
+            drop(space);
+        }));
+        let result = self.in_time(async {
+            self.send(task)?;
+            Ok(answered.await.map_err(|_| QueueError::Ended)??)
+        });
+        Ok(result.await?)
     }
 
-    /// What completions earned, in order.
+    /// Scores completions, and returns them in order.
     pub(super) async fn score(
         &self,
-        completions: Vec<Completion>,
+        completions: Vec<SubmittedCompletion>,
         when_full: WhenFull,
-    ) -> Result<Vec<ScoredCompletion>, Unanswered> {
-        let (asked, most) = (completions.len(), self.limits.batch);
-        if asked > most {
-            return Err(Refusal::too_large(format!(
-                "{asked} completions; at most {most} are taken at a time"
+    ) -> Result<Vec<ScoredCompletion>, QueueError> {
+        let number = completions.len();
+        let limit = self.limits.batch;
+        if number > limit {
+            return Err(HttpError::too_large(format!(
+                "{number} completions; at most {limit} are accepted at a time"
             ))
             .into());
         }
-        let scored = async {
-            let places = self.places(asked, when_full).await?;
+        let result = self.in_time(async {
+            let space = self.reserve(number, when_full).await?;
             let (answer, answered) = oneshot::channel();
-            let waiting = Some(self.metrics.waiting(asked));
-            self.send(Task::Score(Job { completions, answer, waiting, _places: places }))?;
-            Ok(answered.await.map_err(|_| Unanswered::Ended)?.map_err(Refusal::failed)?)
-        };
-        self.in_time(scored).await
+            let queued = Some(self.metrics.enqueue(number));
+            self.send(Task::Score(ScoreJob { completions, answer, queued, _space: space }))?;
+            let scored = answered.await.map_err(|_| QueueError::Ended)?;
+            Ok(scored.map_err(HttpError::internal)?)
+        });
+        result.await
     }
 
-    async fn places(
+    async fn reserve(
         &self,
         completions: usize,
         when_full: WhenFull,
-    ) -> Result<OwnedSemaphorePermit, Refusal> {
+    ) -> Result<OwnedSemaphorePermit, HttpError> {
         let permits = u32::try_from(completions).unwrap_or(u32::MAX);
-        let places = self.places.clone();
+        let space = self.space.clone();
         match when_full {
             WhenFull::Refuse => {
-                places.try_acquire_many_owned(permits).map_err(|_| Refusal::busy(FULL))
+                space.try_acquire_many_owned(permits).map_err(|_| HttpError::busy(FULL))
             }
             WhenFull::Wait => {
-                Ok(places.acquire_many_owned(permits).await.expect("the semaphore is never closed"))
+                Ok(space.acquire_many_owned(permits).await.expect("the semaphore is never closed"))
             }
         }
     }
 
-    fn send(&self, task: Task<S>) -> Result<(), Unanswered> {
-        self.tasks.send(task).map_err(|_| Unanswered::Ended)
+    fn send(&self, task: Task<S>) -> Result<(), QueueError> {
+        self.tasks.send(task).map_err(|_| QueueError::Ended)
     }
 
     async fn in_time<T>(
         &self,
-        work: impl Future<Output = Result<T, Unanswered>>,
-    ) -> Result<T, Unanswered> {
-        let late =
-            |_| Refusal::busy(format!("no answer within {} s", self.limits.time.as_secs_f64()));
-        timeout(self.limits.time, work).await.map_err(late)?
+        work: impl Future<Output = Result<T, QueueError>>,
+    ) -> Result<T, QueueError> {
+        let time = self.limits.time;
+        timeout(time, work)
+            .await
+            .map_err(|_| HttpError::busy(format!("no answer within {} s", time.as_secs_f64())))?
     }
 }
 
-const FULL: &str = "the queue is full";
-const ENDED: &str = "the thread that scores has ended; restart the server";
-
-/// `POST path`, for work that is not batched: JSON, answered between two batches by the thread that
-/// scores. `form` is what the request looks like, for whoever sends another.
-pub fn between_batches<S, Q, A>(
+/// Returns the route `POST path` for JSON requests that are not batched: `answer` runs on the thread
+/// that scores, between two batches. `form` describes a valid request in error messages.
+pub fn unbatched_route<S, Q, A>(
     queue: &Arc<Queue<S>>,
     path: &'static str,
     body_bytes: usize,
     form: &'static str,
-    answer: fn(&mut S, Q) -> Result<A, Refusal>,
+    answer: fn(&mut S, Q) -> Result<A, HttpError>,
 ) -> Route
 where
     S: Send + 'static,
@@ -249,9 +261,9 @@ where
     Route::post(path, body_bytes, move |body| {
         let queue = queue.clone();
         async move {
-            let request: Q = read(body, form).await?;
-            let answer = queue.alone(move |scorer| answer(scorer, request)).await?;
-            compute(move || Reply::json(&answer)).await
+            let request: Q = parse_request(body, form).await?;
+            let reply = queue.run_exclusive(move |scorer| answer(scorer, request)).await?;
+            run_blocking(move || HttpReply::json(&reply)).await
         }
     })
 }

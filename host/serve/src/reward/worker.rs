@@ -1,51 +1,53 @@
-//! The thread that scores: it takes all that waits, up to a batch, and never waits for more.
+//! The thread that scores: it takes all queued requests, up to a batch, and never waits for more.
 
 use corver_core::{Question, Rollout, Scored, ScoredCompletion, StepError, error_chain};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::Completion;
-use super::metrics::{ScoreMetrics, Waiting};
+use super::SubmittedCompletion;
+use super::metrics::{QueuedGuard, ScoreMetrics};
 
-/// Bytes and tokens of a batch of several requests: each takes 24 bytes while it is scored.
+/// Bytes and tokens of a batch of several requests; each takes 24 bytes while it is scored.
 const BATCH_SIZE: usize = 8 << 20;
 
 /// Scores completions with `S`; `question` of each is an index into the questions.
 pub type ScoreFn<S> = fn(&mut S, &[Rollout], &[Question]) -> Result<Scored, StepError>;
 
 pub(super) enum Task<S> {
-    Score(Job),
-    /// Something else.
-    Alone(Box<dyn FnOnce(&mut S) + Send>),
-    /// The last one.
+    /// Scores a request, in a batch with others.
+    Score(ScoreJob),
+    /// Runs other work between two batches.
+    RunExclusive(Box<dyn FnOnce(&mut S) + Send>),
+    /// Ends the thread; later tasks are dropped.
     End,
 }
 
-/// One request.
-pub(super) struct Job {
-    pub(super) completions: Vec<Completion>,
+/// Completions of one request, to be scored.
+pub(super) struct ScoreJob {
+    pub(super) completions: Vec<SubmittedCompletion>,
     pub(super) answer: oneshot::Sender<Result<Vec<ScoredCompletion>, String>>,
-    /// Until it is taken out of the queue.
-    pub(super) waiting: Option<Waiting>,
-    /// Until it is answered.
-    pub(super) _places: OwnedSemaphorePermit,
+    /// `None` after the job has left the queue.
+    pub(super) queued: Option<QueuedGuard>,
+    /// Space in the queue, held until the answer.
+    pub(super) _space: OwnedSemaphorePermit,
 }
 
-pub(super) struct Worker<S> {
+pub(super) struct ScoreWorker<S> {
     pub(super) scorer: S,
     pub(super) score: ScoreFn<S>,
     pub(super) max_batch: usize,
     pub(super) metrics: ScoreMetrics,
 }
 
-impl<S> Worker<S> {
-    /// Works until it is told to end, or nobody can ask any more.
+impl<S> ScoreWorker<S> {
+    /// Works until [`Task::End`], or until all senders are gone.
     pub(super) fn run(mut self, mut tasks: UnboundedReceiver<Task<S>>) {
+        // A task that was received while a batch was collected, and does not belong to it.
         let mut next = None;
         while let Some(task) = next.take().or_else(|| tasks.blocking_recv()) {
             match task {
                 Task::End => return,
-                Task::Alone(work) => work(&mut self.scorer),
+                Task::RunExclusive(work) => work(&mut self.scorer),
                 Task::Score(first) => {
                     let mut batch = vec![first];
                     while next.is_none()
@@ -62,26 +64,40 @@ impl<S> Worker<S> {
         }
     }
 
-    fn fits(&self, batch: &[Job], job: &Job) -> bool {
-        let all = || batch.iter().chain([job]).flat_map(|job| &job.completions);
-        all().count() <= self.max_batch && all().map(Completion::size).sum::<usize>() <= BATCH_SIZE
+    fn fits(&self, batch: &[ScoreJob], job: &ScoreJob) -> bool {
+        let mut number = 0;
+        let mut size = 0;
+        for completion in batch.iter().chain([job]).flat_map(|job| &job.completions) {
+            number += 1;
+            size += completion.size();
+        }
+        number <= self.max_batch && size <= BATCH_SIZE
     }
 
-    /// Scores requests together. Where that fails, one by one, so that only the one at fault gets
-    /// an error.
-    fn answer(&mut self, mut batch: Vec<Job>) {
-        batch.retain(Job::is_awaited);
-        batch.iter_mut().for_each(|job| job.waiting = None);
+    /// Scores requests together. If that fails, scores them one by one, so that only the one at
+    /// fault gets an error.
+    fn answer(&mut self, mut batch: Vec<ScoreJob>) {
+        batch.retain(ScoreJob::is_awaited);
+        for job in &mut batch {
+            job.queued = None;
+        }
         match self.score(&batch) {
-            Ok(all) => batch.into_iter().zip(all).for_each(|(job, paid)| job.end(Ok(paid))),
+            Ok(scored) => {
+                for (job, completions) in batch.into_iter().zip(scored) {
+                    job.finish(Ok(completions));
+                }
+            }
             Err(error) if batch.len() == 1 => {
-                batch.into_iter().for_each(|job| self.fail(job, &error))
+                for job in batch {
+                    self.fail(job, &error);
+                }
             }
             Err(error) => {
-                tracing::debug!(%error, requests = batch.len(), "a batch failed, and is scored one by one");
-                for job in batch.into_iter().filter(Job::is_awaited) {
+                let requests = batch.len();
+                tracing::debug!(%error, requests, "a batch failed, and is scored one by one");
+                for job in batch.into_iter().filter(ScoreJob::is_awaited) {
                     match self.score(std::slice::from_ref(&job)) {
-                        Ok(mut paid) => job.end(Ok(paid.pop().unwrap_or_default())),
+                        Ok(mut scored) => job.finish(Ok(scored.pop().unwrap_or_default())),
                         Err(own_error) => self.fail(job, &own_error),
                     }
                 }
@@ -89,12 +105,14 @@ impl<S> Worker<S> {
         }
     }
 
-    /// What the completions of each request earned.
-    fn score(&mut self, jobs: &[Job]) -> Result<Vec<Vec<ScoredCompletion>>, String> {
-        let all = || jobs.iter().flat_map(|job| &job.completions);
-        let questions: Vec<Question> = all().map(|one| one.question.clone()).collect();
-        let rollouts: Vec<Rollout> =
-            all().enumerate().map(|(place, one)| one.rollout(place)).collect();
+    /// Returns the scored completions of each request.
+    fn score(&mut self, jobs: &[ScoreJob]) -> Result<Vec<Vec<ScoredCompletion>>, String> {
+        let mut questions = Vec::new();
+        let mut rollouts = Vec::new();
+        for (index, completion) in jobs.iter().flat_map(|job| &job.completions).enumerate() {
+            questions.push(completion.question.clone());
+            rollouts.push(completion.rollout(index));
+        }
         if rollouts.is_empty() {
             return Ok(jobs.iter().map(|_| Vec::new()).collect());
         }
@@ -105,7 +123,7 @@ impl<S> Worker<S> {
                 return Err("a return is not a finite number".to_owned());
             }
         }
-        self.metrics.scored(&scored);
+        self.metrics.record(&scored);
         let mut completions = scored.completions.into_iter();
         let mut by_job = Vec::with_capacity(jobs.len());
         for job in jobs {
@@ -114,21 +132,21 @@ impl<S> Worker<S> {
         Ok(by_job)
     }
 
-    fn fail(&self, job: Job, error: &str) {
+    fn fail(&self, job: ScoreJob, error: &str) {
         tracing::warn!(error, "a request could not be scored");
         self.metrics.failures.inc();
-        job.end(Err(error.to_owned()));
+        job.finish(Err(error.to_owned()));
     }
 }
 
-impl Job {
-    /// Whether its client is still there.
+impl ScoreJob {
+    /// True if the client is still connected.
     fn is_awaited(&self) -> bool {
         !self.answer.is_closed()
     }
 
-    /// Answers, and gives back its places in the queue.
-    fn end(self, result: Result<Vec<ScoredCompletion>, String>) {
-        let _ = self.answer.send(result); // its client may have left
+    /// Answers, and frees the space in the queue.
+    fn finish(self, result: Result<Vec<ScoredCompletion>, String>) {
+        let _ = self.answer.send(result); // fails if the client has left
     }
 }

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use corver_serve::Server;
+use corver_serve::HttpServer;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
@@ -17,7 +17,7 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn new(server: Server) -> Self {
+    pub fn new(server: HttpServer) -> Self {
         let address = server.address();
         let (stop, stopped) = oneshot::channel();
         let thread =

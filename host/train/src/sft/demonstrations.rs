@@ -1,4 +1,4 @@
-//! Demonstrations in a file, one JSON object per line: {"question", "completion"}.
+//! Files of demonstrations, one JSON object per line: {"question", "completion"}.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -8,41 +8,41 @@ use std::path::{Path, PathBuf};
 use corver_core::Demonstration;
 use serde::Deserialize;
 
-/// Why there is nothing to imitate.
+/// Error of a file of demonstrations.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemonstrationsError {
-    /// A file that cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the demonstrations {}: {source}", path.display())]
     Io {
-        /// Path of the file.
+        /// Path of the demonstrations.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the file system.
         source: std::io::Error,
     },
-    /// A file without demonstrations, or with a line that is none or too long.
+    /// The file has no demonstration, or a line is invalid or too long; the message says which.
     #[error("{0}")]
-    InvalidDemonstrations(String),
+    Invalid(String),
 }
 
 fn invalid(path: &Path, line: usize, problem: impl Display) -> DemonstrationsError {
     let path = path.display();
-    DemonstrationsError::InvalidDemonstrations(format!("{path}, line {line}: {problem}"))
+    DemonstrationsError::Invalid(format!("{path}, line {line}: {problem}"))
 }
 
 /// The demonstrations of a file, each with its line.
 #[derive(Debug)]
 pub struct Demonstrations {
     path: PathBuf,
-    /// The line that each stands in, counted from 1.
+    /// Line of each demonstration, counted from 1.
     lines: Vec<usize>,
-    /// In the order of the file.
+    /// Demonstrations in the order of the file.
     pub all: Vec<Demonstration>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct DemonstrationLine {
     question: String,
     completion: String,
 }
@@ -51,24 +51,26 @@ impl Demonstrations {
     /// Reads a file; lines of white space are skipped.
     ///
     /// # Errors
-    /// A file that cannot be read or holds nothing, or the first line that is no demonstration.
+    /// Fails if the file cannot be read or has no demonstration, or a line is no demonstration.
     pub fn read(path: &Path) -> Result<Self, DemonstrationsError> {
-        let path = path.to_owned();
-        let failed = |source| DemonstrationsError::Io { path: path.clone(), source };
-        let (mut lines, mut all) = (Vec::new(), Vec::new());
-        for (number, text) in BufReader::new(File::open(&path).map_err(failed)?).lines().enumerate()
-        {
-            let (text, line) = (text.map_err(failed)?, number + 1);
+        let io_error = |source| DemonstrationsError::Io { path: path.to_owned(), source };
+        let mut lines = Vec::new();
+        let mut all = Vec::new();
+        let file = BufReader::new(File::open(path).map_err(io_error)?);
+        for (number, text) in file.lines().enumerate() {
+            let text = text.map_err(io_error)?;
+            let line = number + 1;
             if text.trim().is_empty() {
                 continue;
             }
-            let Line { question, completion } = serde_json::from_str(&text).map_err(|error| {
+            let parsed = serde_json::from_str(&text);
+            let DemonstrationLine { question, completion } = parsed.map_err(|error| {
                 let form = "a line is {\"question\": …, \"completion\": …}";
-                invalid(&path, line, format!("{error}; {form}"))
+                invalid(path, line, format!("{error}; {form}"))
             })?;
             for (what, part) in [("question", &question), ("completion", &completion)] {
                 if part.trim().is_empty() {
-                    return Err(invalid(&path, line, format!("the {what} is empty")));
+                    return Err(invalid(path, line, format!("the {what} is empty")));
                 }
             }
             lines.push(line);
@@ -76,27 +78,30 @@ impl Demonstrations {
         }
         if all.is_empty() {
             let problem = format!("{} holds no demonstration", path.display());
-            return Err(DemonstrationsError::InvalidDemonstrations(problem));
+            return Err(DemonstrationsError::Invalid(problem));
         }
-        Ok(Self { path, lines, all })
+        Ok(Self { path: path.to_owned(), lines, all })
     }
 
-    /// Whether each is short enough, given the tokens of all of them.
+    /// Checks the length of each demonstration with its prompt. `lengths` and `limit` are in tokens.
     ///
     /// # Errors
-    /// The first that is too long.
-    pub fn check_lengths(&self, tokens: &[usize], most: usize) -> Result<(), DemonstrationsError> {
-        match self.lines.iter().zip(tokens).find(|(_, tokens)| **tokens > most) {
-            None => Ok(()),
-            Some((&line, &tokens)) => Err(invalid(
-                &self.path,
-                line,
-                format!(
-                    "{tokens} tokens with its prompt, and `sft.max_length` is {most}; shorten it, \
+    /// Fails at the first that is longer than the limit.
+    pub fn check_lengths(
+        &self,
+        lengths: &[usize],
+        limit: usize,
+    ) -> Result<(), DemonstrationsError> {
+        for (line, length) in self.lines.iter().zip(lengths) {
+            if *length > limit {
+                let problem = format!(
+                    "{length} tokens with its prompt, and `sft.max_length` is {limit}; shorten it, \
                      or raise the limit"
-                ),
-            )),
+                );
+                return Err(invalid(&self.path, *line, problem));
+            }
         }
+        Ok(())
     }
 }
 
@@ -129,7 +134,7 @@ mod tests {
 
     #[test]
     fn bad_line_is_named_in_error() {
-        for (text, told) in [
+        for (text, expected) in [
             ("", "holds no demonstration"),
             ("{\"question\": \"a?\", \"completion\": \"b\"}\n{", "line 2"),
             ("{\"question\": \"a?\"}", "line 1: missing field `completion`"),
@@ -141,7 +146,7 @@ mod tests {
             ("[1]", "a line is {\"question\": …, \"completion\": …}"),
         ] {
             let error = read(text).unwrap_err().to_string();
-            assert!(error.contains(told), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Supervised fine-tuning on demonstrations: the cold start of a policy that `train` then goes on
-//! with (paper, L1).
+//! Supervised fine-tuning on demonstrations: the cold start of a policy that `train` continues with
+//! (paper, L1).
 
 mod demonstrations;
 
@@ -10,102 +10,97 @@ use corver_settings::SftSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::metrics::{Step, step_metrics};
+use crate::metrics::{StepMeasurements, step_metrics};
 use corver_runs::data_order::questions_of_step;
 use corver_runs::folder::METRICS_LOG;
 use corver_runs::{RunDir, RunDirError};
 
 pub use demonstrations::{Demonstrations, DemonstrationsError};
 
-/// What a run does.
+/// Inputs and settings of a run.
 #[derive(Debug)]
 pub struct SftPlan {
-    /// What is imitated; not empty.
+    /// Completions to imitate; not empty.
     pub demonstrations: Vec<Demonstration>,
-    /// How.
+    /// Settings of the fine-tuning.
     pub settings: SftSettings,
-    /// Decides their order.
+    /// Seed of the order of the demonstrations.
     pub seed: u64,
-    /// Steps between checkpoints.
+    /// Steps between checkpoints, 1 or more.
     pub checkpoint_every: usize,
-    /// Newest checkpoints kept.
+    /// Number of newest checkpoints to retain, 1 or more.
     pub checkpoints_kept: usize,
 }
 
-/// What `summary.json` says.
+/// Results of a run, the contents of `summary.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SftSummary {
-    /// Demonstrations.
+    /// Number of demonstrations in the file.
     pub demonstrations: usize,
-    /// Optimiser steps taken.
+    /// Number of steps taken.
     pub steps: usize,
     /// Mean of −log p over the tokens of the first step, nats.
     pub loss_first: f64,
-    /// The same of the last step.
+    /// Mean of −log p over the tokens of the last step, nats.
     pub loss_last: f64,
-    /// Of all steps, over all processes where the run was resumed.
+    /// Time of all steps, seconds; includes the processes before a resume.
     pub seconds_total: f64,
 }
 
-/// Why a run stopped.
+/// Error of a run, or the request to stop it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SftError {
-    /// A step failed.
-    #[error("step {step}")]
-    Step {
-        /// Counted from 1.
-        step: usize,
-        /// Why.
+    /// A step failed, or a checkpoint could not be written.
+    #[error("{action}")]
+    Failed {
+        /// Task of the run at that time.
+        action: String,
+        /// Error of the policy.
         source: BoxError,
     },
-    /// A checkpoint could not be written.
-    #[error("writing the checkpoint of step {step}")]
-    Checkpoint {
-        /// Counted from 1.
-        step: usize,
-        /// Why.
-        source: BoxError,
-    },
-    /// The run's folder could not be written.
+    /// The run's folder could not be read or written.
     #[error(transparent)]
     RunDir(#[from] RunDirError),
-    /// It was asked for. There is a checkpoint of every step that was taken.
-    #[error("stopped after step {step}, as asked")]
+    /// The caller requested it. There is a checkpoint of every step that was taken.
+    #[error("stopped after step {step}, as requested")]
     Stopped {
-        /// The last step taken, counted from 1.
+        /// Number of the last step taken, counted from 1.
         step: usize,
     },
 }
 
 /// Runs `plan` from step `steps_done` on (0 for a new run) and writes `summary.json` at the end.
-/// `go_on` is called with the metrics of every step and decides whether to take the next one. Each
-/// epoch has an order of its own, which the seed decides, so that a resumed run sees the same.
+/// Calls `on_step_end` with the metrics of every step; the run stops if it returns false. Each epoch
+/// has its own order, which the seed decides, so that a resumed run sees the same.
 ///
 /// # Errors
-/// Where a step fails, the folder cannot be written, or `go_on` stops the run; the run can be
-/// resumed.
+/// Fails if a step fails, the folder cannot be written, or `on_step_end` stops the run; the run can
+/// be resumed.
 pub fn sft(
-    student: &mut dyn Learner,
+    policy: &mut dyn Learner,
     plan: &SftPlan,
     run: &RunDir,
     steps_done: usize,
-    go_on: &mut dyn FnMut(&Map<String, Value>) -> bool,
+    on_step_end: &mut dyn FnMut(&Map<String, Value>) -> bool,
 ) -> Result<SftSummary, SftError> {
     run.rewind_logs(steps_done)?;
     let SftPlan { demonstrations, settings, seed, .. } = plan;
-    let (total, steps) =
-        (demonstrations.len() * settings.epochs, settings.steps(demonstrations.len()));
+    let total = demonstrations.len() * settings.epochs;
+    let steps = settings.steps(demonstrations.len());
     for number in steps_done..steps {
         let start = Instant::now();
-        let left = total - number * settings.per_step;
+        let remaining = total - number * settings.per_step;
         let order = questions_of_step(demonstrations.len(), settings.per_step, number, *seed);
-        let batch: Vec<Demonstration> =
-            order.into_iter().take(left).map(|place| demonstrations[place].clone()).collect();
-        let report = student
-            .imitate(&batch)
-            .map_err(|source| SftError::Step { step: number + 1, source })?;
-        let metrics = step_metrics(&Step {
+        let mut batch = Vec::new();
+        for index in order.into_iter().take(remaining) {
+            batch.push(demonstrations[index].clone());
+        }
+        let report = policy.imitate(&batch).map_err(|source| SftError::Failed {
+            action: format!("step {}", number + 1),
+            source,
+        })?;
+        let metrics = step_metrics(&StepMeasurements {
             number: number + 1,
             num_tokens: 0,
             seconds: start.elapsed().as_secs_f64(),
@@ -114,27 +109,32 @@ pub fn sft(
             report: None,
         });
         run.append_metrics(&metrics)?;
-        let last = number + 1 == steps;
-        let stop = !go_on(&metrics) && !last;
-        if last || stop || (number + 1).is_multiple_of(plan.checkpoint_every) {
-            let saved = student.save(&run.checkpoints(), plan.checkpoints_kept);
-            saved.map_err(|source| SftError::Checkpoint { step: number + 1, source })?;
+        let is_last = number + 1 == steps;
+        let stops = !on_step_end(&metrics) && !is_last;
+        if is_last || stops || (number + 1).is_multiple_of(plan.checkpoint_every) {
+            let saved = policy.save(&run.checkpoints(), plan.checkpoints_kept);
+            saved.map_err(|source| SftError::Failed {
+                action: format!("writing the checkpoint of step {}", number + 1),
+                source,
+            })?;
         }
-        if stop {
+        if stops {
             return Err(SftError::Stopped { step: number + 1 });
         }
     }
     let log: Vec<Map<String, Value>> = run.read_lines(METRICS_LOG)?;
-    let of = |step: Option<&Map<String, Value>>, name| {
-        step.and_then(|step| step.get(name)?.as_f64()).unwrap_or(0.0)
-    };
     let summary = SftSummary {
         demonstrations: demonstrations.len(),
         steps,
-        loss_first: of(log.first(), "loss"),
-        loss_last: of(log.last(), "loss"),
-        seconds_total: log.iter().map(|step| of(Some(step), "step_time")).sum(),
+        loss_first: log.first().map_or(0.0, |step| metric(step, "loss")),
+        loss_last: log.last().map_or(0.0, |step| metric(step, "loss")),
+        seconds_total: log.iter().map(|step| metric(step, "step_time")).sum(),
     };
     run.finish(&summary)?;
     Ok(summary)
+}
+
+/// Returns a metric of a logged step; 0 if it is missing.
+fn metric(step: &Map<String, Value>, name: &str) -> f64 {
+    step.get(name).and_then(Value::as_f64).unwrap_or(0.0)
 }

@@ -1,22 +1,23 @@
-/** Entailed, in JavaScript: does a passage of the corpus entail the sentence? */
+/** Entailed, in JavaScript: a verdict by whether a passage of the corpus entails the sentence. */
 
-import { abstain, boolean, label, number, points, sentenceRule } from 'corver-sdk';
+import { abstain, number, sentenceRule, tokenRewards } from 'corver-sdk';
 
 export default sentenceRule({
   name: 'entailed-js',
   version: '0.1.0',
-  summary: 'labels a sentence by whether a passage entails it, in JavaScript',
-  asks: ['passages', 'nli'],
+  summary: 'rewards the last token of a sentence if a passage entails it, in JavaScript',
+  requires: ['passages', 'nli'],
+  credit: 'token-rewards',
   settings: {
-    threshold: number(0.5, 'From this probability on, a passage entails the sentence.'),
-    pay: boolean(false, "Pays the sentence's last token 1 or -1, in the place of a label."),
+    threshold: number(0.5, 'Lowest probability at which a passage entails the sentence.'),
+    reward: number(1, 'Reward of an entailed sentence; the others get its negative.'),
   },
 
-  score({ threshold, pay }, { text }, corpus) {
-    const [found] = corpus.passages([{ query: text, k: 3 }]); // the first time round, this asks the host and stops here
-    if (found.length === 0) return abstain('no passage was found');
-    const pairs = found.map((passage) => ({ premise: passage.text, hypothesis: text }));
+  score({ threshold, reward }, { text }, corpus) {
+    const [passages] = corpus.passages([{ query: text, k: 3 }]); // without a reply yet, the function ends here
+    if (passages.length === 0) return abstain('no passage was found');
+    const pairs = passages.map((passage) => ({ premise: passage.text, hypothesis: text }));
     const isEntailed = corpus.entailments(pairs).some(({ entail }) => entail >= threshold);
-    return pay ? points([[[...text].length - 1, isEntailed ? 1 : -1]]) : label(isEntailed);
+    return tokenRewards([[[...text].length - 1, isEntailed ? reward : -reward]]);
   },
 });

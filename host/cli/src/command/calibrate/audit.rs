@@ -1,4 +1,5 @@
-//! `corver-host calibrate audit`: rules, before anyone trains with them.
+//! `corver-host calibrate audit`: measures how well rules' rewards separate true from false
+//! sentences.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -7,10 +8,11 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use corver_analysis::calibrate::{
-    Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
+    Annotated, CountBuckets, RuleAudit, SamplePlan, Sampled, ScoredSentence, ShareOrder, audit,
+    read_sheets,
 };
 use corver_core::Sampling;
-use corver_eval::Truth;
+use corver_eval::FactChecker;
 use corver_report::page;
 use corver_reward::config::{self, ExtractorConfig, PolicyConfig, Problems, Resolve, RulesConfig};
 use corver_reward::parts::{self, Loader};
@@ -27,24 +29,24 @@ use crate::recording::{self, Answers};
 use crate::scoring::ScoringConfig;
 use crate::settings;
 
-/// What came of the audit.
+/// File with the results.
 const AUDIT: &str = "audit.json";
-/// The same, drawn.
+/// Page with the plots.
 const PAGE: &str = "audit.html";
-/// Every sentence whose truth is known, and what each rule says of it.
+/// File with every sentence of known truth, and the rewards and counts of each rule.
 const SENTENCES: &str = "sentences.jsonl";
 
 const ONE_SIDED: &str =
-    "an audit needs true sentences and false ones; all whose truth is known are one or the other";
+    "an audit needs true and false sentences; all sentences of known truth are of one kind";
 
-/// All rules, on the same sentences.
+/// Results of all rules on the same sentences.
 #[derive(Serialize)]
 struct Audited {
-    /// Those that were said or labelled.
+    /// Number of sentences.
     sentences: usize,
-    /// Those whose truth is known.
+    /// Number of sentences with known truth.
     decided: usize,
-    /// Share of those that are true.
+    /// Share of the sentences with known truth that are true, 0 to 1.
     true_share: f64,
     rules: Vec<RuleAudit>,
 }
@@ -53,7 +55,8 @@ struct Audited {
 struct AuditConfig {
     rules: RulesConfig,
     answers: Answers,
-    /// Parts that draw sentences whose truth is known. `None`: people's labels say what is true.
+    /// Parts that sample sentences of known truth. `None`: the sentences are those of labelled
+    /// sheets.
     world: Option<WorldConfig>,
 }
 
@@ -95,11 +98,11 @@ fn settings_of(args: &AuditArgs) -> Result<Settings> {
     settings::finish(&layers)
 }
 
-/// Source of sentences whose truth is known.
-enum Source<'a> {
-    /// People's labels.
+/// Source of sentences with known truth.
+enum SentenceSource<'a> {
+    /// Sheets that people labelled.
     Sheets(Annotated),
-    /// The world that the evaluation questions are about.
+    /// The policy's answers to questions about a world with known facts.
     World(&'a WorldConfig, Arc<dyn Truth>),
 }
 
@@ -107,15 +110,16 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let (mut settings, config) = config::resolve_with(settings_of(args)?, |settings, problems| {
         AuditConfig::resolve(args, settings, problems)
     })?;
-    let buckets = Buckets::new(&args.buckets.buckets)?;
+    let buckets = CountBuckets::new(&args.buckets.buckets)?;
     let source = match &config.world {
-        None => Source::Sheets(read_sheets(&args.sheet)?),
+        None => SentenceSource::Sheets(read_sheets(&args.sheet)?),
         Some(world) => {
             let truth = world.questions.truth().context(
-                "nobody knows what is true of these questions; label sentences (calibrate draw), then give the sheet with --sheet",
+                "the truth of answers to these questions is unknown; label sentences (calibrate \
+                 draw), then give the sheet with --sheet",
             )?;
             policy::find_device(settings.run.device)?;
-            Source::World(world, truth)
+            SentenceSource::World(world, truth)
         }
     };
     if let Some(out) = &args.out {
@@ -124,19 +128,20 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let rules = Loader::new(&config.rules)?.each_sentence_rule()?;
     let mut backends = recording::backends(&config.answers, &args.recording)?;
     let sampled = match source {
-        Source::Sheets(annotated) => Sampled::labelled(&annotated),
-        Source::World(world, truth) => sample(args, &mut settings, world, truth.as_ref())?,
+        SentenceSource::Sheets(annotated) => Sampled::labelled(&annotated),
+        SentenceSource::World(world, truth) => sample(args, &mut settings, world, truth.as_ref())?,
     };
 
-    let (mut audits, mut all) = (Vec::new(), Vec::new());
+    let mut audits = Vec::new();
+    let mut all = Vec::new();
     for mut rule in rules {
         let judged = sampled
-            .judge(&mut rule, &mut backends)
+            .score(&mut rule, &mut backends)
             .with_context(|| format!("auditing {}", rule.name))?;
         audits.push(audit(&rule.name, &judged, &buckets, settings.run.seed).context(ONE_SIDED)?);
         all.push((rule.name, judged));
     }
-    let (sentences, decided) = sampled.sentences();
+    let (sentences, decided) = sampled.num_sentences();
     let truths = all[0].1.iter().filter(|judged| judged.is_true).count();
     let audited =
         Audited { sentences, decided, true_share: truths as f64 / decided as f64, rules: audits };
@@ -150,17 +155,17 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What the policy says of the evaluation questions, drawn as in training.
+/// Samples answers to the evaluation questions, as in training.
 fn sample(
     args: &AuditArgs,
     settings: &mut Settings,
     world: &WorldConfig,
-    truth: &dyn Truth,
+    truth: &dyn FactChecker,
 ) -> Result<Sampled> {
     policy::choose_threads(settings)?;
     let questions = world.questions.read()?;
-    let model = parts::model(&world.policy)?;
-    let mut extractor = parts::extractor(&world.extractor)?.1;
+    let model = parts::policy_folder(&world.policy)?;
+    let mut extractor = parts::open_extractor(&world.extractor)?.1;
     let sampling = Sampling { num_generations: usize::from(args.samples), ..settings.rollout };
     let plan = SamplePlan {
         sampling,
@@ -193,9 +198,9 @@ fn sample(
     Ok(sampled?)
 }
 
-/// A sentence with the rewards that it earns; `None` where a rule abstains.
+/// A sentence with its rewards by rule; `None` if a rule abstains.
 #[derive(Serialize)]
-struct Sentence<'a> {
+struct AuditedSentence<'a> {
     question: &'a str,
     sentence: &'a str,
     is_true: bool,
@@ -207,7 +212,7 @@ fn write(
     out: &Path,
     audited: &Audited,
     sampled: &Sampled,
-    all: &[(String, Vec<Judged<'_>>)],
+    all: &[(String, Vec<ScoredSentence<'_>>)],
 ) -> Result<()> {
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot create the folder {}", out.display()))?;
@@ -217,28 +222,27 @@ fn write(
             .with_context(|| format!("cannot write {}", path.display()))
     };
     write(AUDIT, serde_json::to_string_pretty(audited)? + "\n")?;
-    let line = |n: usize| -> Result<String> {
-        let Judged { question, sentence, is_true, .. } = &all[0].1[n];
-        let line = Sentence {
+    let mut lines = String::new();
+    for (n, Judged { question, sentence, is_true, .. }) in all[0].1.iter().enumerate() {
+        let mut line = AuditedSentence {
             question: sampled.question(*question),
             sentence,
             is_true: *is_true,
-            rewards: all
-                .iter()
-                .map(|(name, judged)| (name.as_str(), judged[n].verdict.reward))
-                .collect(),
-            counts: all
-                .iter()
-                .map(|(name, judged)| (name.as_str(), judged[n].verdict.count))
-                .collect(),
+            rewards: BTreeMap::new(),
+            counts: BTreeMap::new(),
         };
-        Ok(serde_json::to_string(&line)? + "\n")
-    };
-    write(SENTENCES, (0..all[0].1.len()).map(line).collect::<Result<_>>()?)?;
+        for (name, judged) in all {
+            line.rewards.insert(name, judged[n].verdict.reward);
+            line.counts.insert(name, judged[n].verdict.count);
+        }
+        lines += &serde_json::to_string(&line)?;
+        lines.push('\n');
+    }
+    write(SENTENCES, lines)?;
     Ok(page::save(&out.join(PAGE), &corver_report::calibration::audit(&audited.rules))?)
 }
 
-fn show(audited: &Audited, buckets: &Buckets) {
+fn show(audited: &Audited, buckets: &CountBuckets) {
     let Audited { sentences, decided, true_share, rules } = audited;
     output::line(format_args!(
         "{decided} of {sentences} sentences can be decided; {} of those are true",
@@ -274,9 +278,9 @@ fn show(audited: &Audited, buckets: &Buckets) {
                 })
             };
             let in_order = match audit.order {
-                Order::Kept => "yes",
-                Order::Unclear => "within chance",
-                Order::Broken => "no",
+                ShareOrder::Rising => "yes",
+                ShareOrder::Unclear => "within chance",
+                ShareOrder::Broken => "no",
             }
             .to_owned();
             [audit.rule.clone()]
@@ -302,5 +306,5 @@ fn show(audited: &Audited, buckets: &Buckets) {
             })
         }),
     );
-    rules.iter().for_each(|audit| output::line(audit.told()));
+    rules.iter().for_each(|audit| output::line(audit.summary()));
 }

@@ -1,7 +1,7 @@
-//! `corver-host calibrate draw`: sentences into a sheet.
+//! `corver-host calibrate draw`: samples sentences by count, into a sheet to label.
 
 use anyhow::{Result, ensure};
-use corver_analysis::calibrate::{Buckets, Drawn, Pool, write_sheet};
+use corver_analysis::calibrate::{CountBuckets, Drawn, SentencePool, write_sheet};
 
 use crate::args::DrawArgs;
 use crate::output;
@@ -12,7 +12,7 @@ pub fn run(args: &DrawArgs, json: bool) -> Result<()> {
         "{} exists, and may hold labels; choose another name",
         args.out.display()
     );
-    let mut pool = Pool::new(Buckets::new(&args.buckets.buckets)?);
+    let mut pool = SentencePool::new(CountBuckets::new(&args.buckets.buckets)?);
     for run in &args.runs {
         pool.add(run)?;
     }
@@ -46,7 +46,9 @@ fn show(drawn: &Drawn) {
     }
     if drawn.left_out.cut_short > 0 {
         output::line(format_args!(
-            "left out: {} sentences whose counting was stopped before the last bucket; the rule needed no more. Draw with buckets up to the rule's last threshold, or score them again with a higher one",
+            "skipped: {} sentences whose count is a lower bound below the last bucket, which was \
+             enough for the rule. Draw with buckets up to the rule's highest threshold, or score \
+             the sentences again with a higher one",
             drawn.left_out.cut_short
         ));
     }

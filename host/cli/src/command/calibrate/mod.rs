@@ -1,11 +1,11 @@
-//! `corver-host calibrate`: what counts and rewards say of truth.
+//! `corver-host calibrate`: measures how well counts and rewards predict truth.
 
 mod audit;
 mod draw;
 mod read;
 
 use anyhow::Result;
-use corver_analysis::calibrate::Share;
+use corver_analysis::calibrate::CorrectShare;
 
 use crate::args::{CalibrateArgs, CalibrateCommand};
 use crate::output;
@@ -18,7 +18,7 @@ pub fn run(args: &CalibrateArgs, json: bool) -> Result<()> {
     }
 }
 
-/// Number, share and interval, as cells.
+/// Returns number, share and confidence interval as table cells.
 pub fn cells(share: &Share) -> [String; 3] {
     let Share { n, share, low, high, .. } = *share;
     [n.to_string(), output::percent(share), format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high)]

@@ -1,9 +1,12 @@
-//! `corver-host calibrate read`: labels → P(correct) by count, and settings.
+//! `corver-host calibrate read`: computes P(correct) by count from labelled sheets, and suggests
+//! settings.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use corver_analysis::calibrate::{Calibration, Share, Suggestion, calibrate, read_sheets, suggest};
+use corver_analysis::calibrate::{
+    Calibration, CorrectShare, Suggestion, calibrate, read_sheets, suggest,
+};
 use corver_report::page;
 use serde::Serialize;
 
@@ -11,14 +14,14 @@ use super::cells;
 use crate::args::ReadArgs;
 use crate::output;
 
-/// What came of the labels.
+/// File with the results.
 const CALIBRATION: &str = "calibration.json";
-/// The same, drawn.
+/// Page with the plots.
 const PAGE: &str = "calibration.html";
 
-/// A table, and what follows from it.
+/// A calibration, and the settings that it suggests.
 #[derive(Serialize)]
-struct Read {
+struct CalibrationResult {
     #[serde(flatten)]
     calibration: Calibration,
     suggestions: Vec<Suggestion>,
@@ -31,7 +34,7 @@ pub fn run(args: &ReadArgs, json: bool) -> Result<()> {
         .iter()
         .map(|suggestion| Ok((file_name(suggestion), as_toml(suggestion, &calibration)?)));
     let files: Vec<(String, String)> = files.collect::<Result<_>>()?;
-    let read = Read { calibration, suggestions };
+    let read = CalibrationResult { calibration, suggestions };
     if let Some(out) = &args.out {
         write(out, &read, &files)?;
     }
@@ -40,9 +43,7 @@ pub fn run(args: &ReadArgs, json: bool) -> Result<()> {
     }
     show(&read.calibration);
     if read.suggestions.iter().all(|suggestion| suggestion.rule.plugin != "first.wasm") {
-        output::line(
-            "the shares do not rise by more than chance: no tiers of `first` follow from them",
-        );
+        output::line("the shares do not rise significantly: no tiers for `first` are suggested");
     }
     for (name, text) in &files {
         output::line(format_args!("# {name}, for --config"));
@@ -68,7 +69,7 @@ fn as_toml(suggestion: &Suggestion, calibration: &Calibration) -> Result<String>
     Ok(format!("# From {labelled} labelled sentences{by_model}.\n{settings}"))
 }
 
-fn write(out: &Path, read: &Read, files: &[(String, String)]) -> Result<()> {
+fn write(out: &Path, read: &CalibrationResult, files: &[(String, String)]) -> Result<()> {
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot create the folder {}", out.display()))?;
     let calibration = (CALIBRATION.to_owned(), serde_json::to_string_pretty(read)? + "\n");
@@ -85,12 +86,12 @@ fn show(calibration: &Calibration) {
     output::table(
         ["count", "correct", "of", "P(correct)", "95 %"],
         buckets.iter().map(|bucket| {
-            let Share { correct, .. } = bucket.share;
+            let CorrectShare { correct, .. } = bucket.share;
             let [n, share, interval] = cells(&bucket.share);
             [bucket.bucket.to_string(), correct.to_string(), n, share, interval]
         }),
     );
-    output::line(calibration.told());
+    output::line(calibration.summary());
     if unclear + unlabelled > 0 {
         output::line(format_args!(
             "not counted: {unclear} sentences labelled unclear, {unlabelled} without a label"
@@ -98,7 +99,7 @@ fn show(calibration: &Calibration) {
     }
     if *by_model > 0 {
         output::line(format_args!(
-            "a model labelled {by_model} of the sentences; that is its opinion until people agree"
+            "a model labelled {by_model} of the sentences; check its labels by hand"
         ));
     }
     if let Some(agreement) = agreement {

@@ -1,9 +1,9 @@
-//! `corver-host data evidence`: questions with passages that hold their answers.
+//! `corver-host data evidence`: attaches corpus passages to questions.
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_backends::passages::Place;
+use corver_backends::passages::PassageLocation;
 use corver_core::{Question, Search};
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_data::QuestionRecord;
 use corver_reward::config::{self, CorpusConfig, DemoOr};
 use corver_reward::parts;
@@ -51,23 +51,24 @@ pub fn run(args: &EvidenceArgs, json: bool) -> Result<()> {
         );
     }
     output::line(format_args!(
-        "{}: {attached} questions with passages, {own} with evidence of their own, {without} without any",
+        "{}: {attached} questions with passages, {own} with evidence of their own, {without} \
+         without any",
         args.out.display()
     ));
     Ok(())
 }
 
 /// Returns the places of the corpus's passages.
-fn places(corpus: &CorpusConfig, args: &EvidenceArgs) -> Result<Vec<DemoOr<Place>>> {
+fn places(corpus: &CorpusConfig, args: &EvidenceArgs) -> Result<Vec<DemoOr<PassageLocation>>> {
     let mut places = Vec::new();
     for source in &corpus.sources {
         places.push(match source {
             DemoOr::Demo => DemoOr::Demo,
             DemoOr::Own(Source::Folder(folder)) => {
-                DemoOr::Own(Place::new(folder, args.dir.as_deref())?)
+                DemoOr::Own(PassageLocation::new(folder, args.dir.as_deref())?)
             }
             DemoOr::Own(server @ Source::Remote { .. }) => {
-                bail!("{server} only counts; passages are of an index here")
+                bail!("{server} only counts; passages need an index folder")
             }
         });
     }

@@ -1,4 +1,4 @@
-//! `corver-host data`.
+//! `corver-host data`: prepares question sets.
 
 mod evidence;
 mod pool;

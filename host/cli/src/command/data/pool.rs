@@ -1,11 +1,12 @@
-//! `corver-host data pool`: the questions that are worth filtering.
+//! `corver-host data pool`: builds a pool of valid, distinct questions that the corpus covers.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use corver_data::QuestionRecord;
-use corver_data::{Grounding, PoolSettings, Source, Summary, pool};
+use corver_data::pool::FileCounts;
+use corver_data::{Grounding, PoolSettings, PoolSummary, SourceFile, pool};
 use corver_eval::filter::KEPT;
 use corver_reward::config::{self, CorpusConfig, Resolve};
 use corver_reward::parts;
@@ -17,7 +18,7 @@ use crate::questions::read_files;
 use crate::resumed;
 use crate::settings;
 
-/// Why every other question was dropped, a line each.
+/// File with the reason for every dropped question.
 const DROPPED: &str = "dropped.jsonl";
 
 pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
@@ -32,14 +33,14 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
         })?;
     let settings = PoolSettings { near: args.near, max_chars: args.max_chars };
     let (sources, not_in) = (sources(&args.files)?, sources(&args.not_in)?);
-    let mut corpus = config.as_ref().map(parts::corpus).transpose()?;
+    let mut corpus = config.as_ref().map(parts::open_corpus).transpose()?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
     manifest.set("near", settings.near.to_string());
     manifest.set("max_chars", settings.max_chars.to_string());
     for (what, set) in [("questions", &sources), ("not in", &not_in)] {
-        for Source { file, questions } in set {
+        for SourceFile { file, questions } in set {
             manifest.set(
                 &format!("{what}: {file}"),
                 text_fingerprint(&serde_json::to_string(questions)?),
@@ -62,7 +63,8 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
         .map(|(_, counter)| Grounding { counter: counter.as_mut(), progress: &mut progress });
     let pool = pool(&sources, &not_in, &settings, grounding.as_mut())?;
     bar.finish_and_clear();
-    let kept: Vec<_> = pool.kept.iter().map(|entry| QuestionRecord::from(entry.question)).collect();
+    let kept: Vec<_> =
+        pool.retained.iter().map(|entry| QuestionRecord::from(entry.question)).collect();
     run.write_lines(KEPT, &kept)?;
     run.write_lines(DROPPED, &pool.dropped)?;
     let summary = pool.summary(&sources);
@@ -74,35 +76,35 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn sources(paths: &[PathBuf]) -> Result<Vec<Source>> {
+fn sources(paths: &[PathBuf]) -> Result<Vec<SourceFile>> {
     let mut sources = Vec::new();
     let mut seen = HashSet::new();
     for path in paths {
         for (file, questions) in read_files(path)? {
             let file = file.display().to_string();
             ensure!(seen.insert(file.clone()), "{file} is given twice");
-            sources.push(Source { file, questions });
+            sources.push(SourceFile { file, questions });
         }
     }
     Ok(sources)
 }
 
-fn show(summary: &Summary, path: &Path) {
+fn show(summary: &PoolSummary, path: &Path) {
     if summary.files.len() > 1 {
-        let row = |(file, read, kept): &(String, usize, usize)| {
-            [file.clone(), read.to_string(), kept.to_string()]
+        let row = |FileCounts { file, read, retained }: &FileCounts| {
+            [file.clone(), read.to_string(), retained.to_string()]
         };
         output::table(["file", "read", "kept"], summary.files.iter().map(row));
     }
     let share = |part: usize| output::percent(part as f64 / summary.read.max(1) as f64);
     let dropped = summary.dropped.iter().map(|(reason, &number)| (reason.describe(), number));
-    let rows = std::iter::once(("kept", summary.kept)).chain(dropped);
+    let rows = std::iter::once(("kept", summary.retained)).chain(dropped);
     output::table(
         [&format!("{} questions", summary.read), "number", "share"],
         rows.map(|(what, number)| [what.to_owned(), number.to_string(), share(number)]),
     );
     output::line(format_args!(
-        "{} says why; `corver-host filter --questions {}` goes on with the pool",
+        "{} has the reasons; `corver-host filter --questions {}` filters the pool",
         path.join(DROPPED).display(),
         path.join(KEPT).display()
     ));

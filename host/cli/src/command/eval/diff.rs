@@ -1,4 +1,4 @@
-//! `corver-host eval diff`: two policies on the same questions.
+//! `corver-host eval diff`: compares two policies on the same questions.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use corver_eval::{Diff, Grades, Refusals, diff, read_answers};
 
 use crate::output;
 
-/// Of the bootstrap.
+/// Random seed of the bootstrap.
 const SEED: u64 = 42;
 
 pub fn run(first: &Path, second: &Path, json: bool) -> Result<()> {

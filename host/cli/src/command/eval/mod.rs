@@ -1,4 +1,4 @@
-//! `corver-host eval`: question sets, answered and graded.
+//! `corver-host eval`: answers and grades question sets.
 
 mod diff;
 
@@ -10,9 +10,10 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use corver_core::{Backends, Graders, Question, Sampler, Sampling, Scorers};
 use corver_eval::{
-    EvaluatePlan, Evaluation, GradedAnswer, OF_AN_ANSWER, Truth, View, evaluate, figures, summarize,
+    EvaluatePlan, Evaluation, FactChecker, GradedAnswer, OF_AN_ANSWER, View, evaluate, figures,
+    summarize,
 };
-use corver_inference::extract::Extractor;
+use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_runs::{RunDir, RunManifest, fingerprint, text_fingerprint};
@@ -30,14 +31,14 @@ use crate::resumed;
 use crate::scoring::ScoringConfig;
 use crate::settings;
 
-/// The name of a model without an adapter.
+/// Name of a policy without an adapter.
 pub const RAW: &str = "raw";
 
-/// Questions, under the name of their file.
+/// A question set, with the name of its file.
 struct Set {
     name: String,
     questions: Vec<Question>,
-    truth: Option<Arc<dyn Truth>>,
+    truth: Option<Arc<dyn FactChecker>>,
 }
 
 /// Evaluation of one policy on one set.
@@ -67,7 +68,10 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
 /// Answers every set with every policy, and grades the answers.
 pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
     let records = args.recording.record.is_some() || args.recording.replay.is_some();
-    ensure!(args.supported || !records, "--record and --replay are for what --supported asks");
+    ensure!(
+        args.supported || !records,
+        "--record and --replay are for the requests of --supported"
+    );
     let RewardArgs { plugin, parts: reward_parts } = &args.reward;
     let names_reward = !plugin.is_empty() || *reward_parts != PartArgs::default();
     ensure!(
@@ -82,7 +86,7 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
-    let model = parts::model(&config.policy)?;
+    let model = parts::policy_folder(&config.policy)?;
     let mut scoring =
         config.scoring.as_ref().map(|config| Scoring::open(args, config)).transpose()?;
     let folder = match &args.out {
@@ -149,7 +153,7 @@ fn answers_of(
     let plan = EvaluatePlan {
         settings: settings.eval.answers,
         compatibility: settings.reward.compatibility,
-        truth: truth.as_deref(),
+        facts: truth.as_deref(),
         seed: settings.run.seed,
     };
     Ok(evaluate(policy, scorers, questions, &plan, &mut progress)?)
@@ -160,7 +164,7 @@ struct EvalConfig {
     policy: PolicyConfig,
     /// Configured questions. `None`: the command line names the question sets.
     questions: Option<EvalSet>,
-    /// Parts of --supported.
+    /// Parts that --supported needs. `None` without it.
     scoring: Option<ScoringConfig>,
 }
 
@@ -176,7 +180,7 @@ impl EvalConfig {
         }
         if args.adapter.is_empty() && !args.raw && settings.policy.adapter.is_some() {
             problems
-                .add("policy.adapter", "an evaluation takes it by --adapter; --raw is without it");
+                .add("policy.adapter", "an evaluation needs --adapter for it, or --raw without it");
         }
         let scoring = match args.supported {
             false => Some(None),
@@ -215,8 +219,8 @@ fn sets(args: &EvalArgs, configured: Option<&EvalSet>) -> Result<Vec<Set>> {
     Ok(sets)
 }
 
-/// The raw model and adapters, each with a name: the last folder of its path, and that of the run
-/// for a run's checkpoint.
+/// Returns the raw model and the adapters with their names: the last folder of the path, and for a
+/// checkpoint also the run's.
 fn policies(args: &EvalArgs) -> Vec<(String, Option<&Path>)> {
     let named = |adapter: &'_ PathBuf| {
         let parts: Vec<_> =
@@ -233,7 +237,7 @@ fn policies(args: &EvalArgs) -> Vec<(String, Option<&Path>)> {
         .collect()
 }
 
-/// Answers must not overwrite each other, nor be told by the same name.
+/// Fails if two names are the same: their answers would be in the same file.
 fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<()> {
     let mut seen = HashSet::new();
     for name in names {
@@ -261,14 +265,14 @@ fn open_sampler(
     engine::open_sampler(settings, policy, model, answering, (&[], &Sampling::default()), watch)
 }
 
-/// What says whether sentences are supported.
+/// Open parts that measure the support of sentences.
 struct Scoring {
     rules: SentenceRules,
     graders: Graders,
     origin: Origin,
     backends: Backends<'static>,
     extractor_folder: PathBuf,
-    extractor: Extractor,
+    extractor: OnnxExtractor,
 }
 
 impl Scoring {
@@ -276,7 +280,7 @@ impl Scoring {
         let rules = Loader::new(&config.rules)?.sentence_rules()?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.answers, &args.recording)?;
-        let (extractor_folder, extractor) = parts::extractor(&config.extractor)?;
+        let (extractor_folder, extractor) = parts::open_extractor(&config.extractor)?;
         let backends = recording::recorded(&args.recording, args.resume, backends)?;
         Ok(Self {
             rules,
@@ -302,7 +306,7 @@ fn file_name(policy: &str, questions: &str) -> String {
     format!("{policy}.{questions}.jsonl")
 }
 
-/// Everything that decides the answers, and what is said of their sentences.
+/// Returns the fingerprints of everything that decides answers and their sentences' support.
 fn manifest(
     args: &EvalArgs,
     settings: &Settings,
@@ -318,7 +322,7 @@ fn manifest(
     manifest.set("model", fingerprint(model)?);
     if let Some(Scoring { rules, origin, extractor_folder, .. }) = scoring {
         manifest.set("plugin", &rules.hash);
-        origin.tell(&mut manifest)?;
+        origin.record_in(&mut manifest)?;
         manifest.set("extractor", fingerprint(extractor_folder)?);
     }
     for (name, adapter) in policies(args) {

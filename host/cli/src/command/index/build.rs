@@ -1,11 +1,11 @@
-//! `corver-host index build`: documents → an index.
+//! `corver-host index build`: builds an index from documents.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use corver_corpus::{BuildOptions, Index, Progress, Tokenizer, available_memory, build};
+use corver_corpus::{BuildOptions, BuildProgress, Index, Tokenizer, available_memory, build};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
     let start = Instant::now();
     let tokenizer = Tokenizer::from_file(&args.tokenizer)?;
     let bar = StageBar::new();
-    let report = |progress: Progress| bar.show(progress);
+    let report = |progress: BuildProgress| bar.show(progress);
     let options = BuildOptions {
         shards: args.shards,
         metadata: !args.no_metadata,
@@ -45,24 +45,23 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// A bar that each stage of a build starts again, with its own rate and time left; in a log, a line
-/// for each.
+/// A progress bar that restarts at each stage of a build; if hidden, a line per stage.
 struct StageBar {
     bar: ProgressBar,
     stages: Mutex<Stages>,
 }
 
-/// The stage that runs, and the time that each has taken.
+/// The current stage, and the time of each.
 struct Stages {
-    /// The stage, and how it is shown: with its shard, if there are several.
     current: &'static str,
+    /// Label of the stage, with its shard if there are several.
     shown: String,
     since: Instant,
     seconds: BTreeMap<&'static str, f64>,
 }
 
 impl Stages {
-    /// Adds the time that has passed to the current stage.
+    /// Adds the elapsed time to the current stage.
     fn take_time(&mut self) {
         *self.seconds.entry(self.current).or_default() += self.since.elapsed().as_secs_f64();
         self.since = Instant::now();
@@ -77,22 +76,22 @@ impl StageBar {
         Self { bar: output::progress(0, "indexing"), stages: Mutex::new(stages) }
     }
 
-    /// Seconds by stage.
+    /// Returns the seconds that each stage has taken.
     fn seconds(&self) -> BTreeMap<&'static str, f64> {
         let mut stages = self.stages.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         stages.take_time();
         stages.seconds.clone()
     }
 
-    fn show(&self, progress: Progress) {
+    fn show(&self, progress: BuildProgress) {
         match progress {
-            Progress::Resumed { documents, .. } => {
+            BuildProgress::Resumed { documents, .. } => {
                 output::note(
                     &self.bar,
                     &format!("resuming an interrupted build after {documents} documents"),
                 );
             }
-            Progress::Tokenised { read_bytes, input_bytes, .. } => {
+            BuildProgress::Tokenised { read_bytes, input_bytes, .. } => {
                 self.advance(
                     "tokenising",
                     (0, 1),
@@ -101,16 +100,16 @@ impl StageBar {
                     input_bytes,
                 );
             }
-            Progress::Sorting { shard, shards, tokens, sorted } => {
+            BuildProgress::Sorting { shard, shards, tokens, sorted } => {
                 self.advance("sorting", (shard, shards), TOKENS, sorted, tokens);
             }
-            Progress::Ranking { shard, shards, tokens, ranked } => {
+            BuildProgress::Ranking { shard, shards, tokens, ranked } => {
                 self.advance("ranking", (shard, shards), TOKENS, ranked, tokens);
             }
-            Progress::Merging { shard, shards, tokens, merged } => {
+            BuildProgress::Merging { shard, shards, tokens, merged } => {
                 self.advance("merging", (shard, shards), TOKENS, merged, tokens);
             }
-            Progress::Prefixes { shard, shards, prefixes, written } => {
+            BuildProgress::Prefixes { shard, shards, prefixes, written } => {
                 self.advance(
                     "prefixes",
                     (shard, shards),
@@ -153,5 +152,5 @@ impl StageBar {
     }
 }
 
-/// How a bar counts tokens.
+/// Template of a bar that counts tokens.
 const TOKENS: &str = "{human_pos}/{human_len} tokens, {per_sec}";

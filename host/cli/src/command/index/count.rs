@@ -1,11 +1,11 @@
-//! `corver-host index count`: how often words occur together.
+//! `corver-host index count`: counts co-occurrences.
 
 use std::path::Path;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use corver_corpus::{CnfCount, CnfOptions, Mode, OpenOptions, Passage, parse_query};
-use corver_counts::{Local, OpenSettings, Opened, RemoteSettings, Source};
+use corver_corpus::{CnfCount, CnfOptions, MatchPassage, Mode, OpenOptions, parse_query};
+use corver_counts::{CorpusSource, Local, OpenSettings, OpenedSource, RemoteSettings};
 use corver_reward::config::{self, DemoOr};
 use corver_reward::parts;
 use serde_json::json;
@@ -14,11 +14,10 @@ use crate::args::CountArgs;
 use crate::index_folder::open_folder;
 use crate::output;
 
-/// Seconds that a server is asked again.
+/// Seconds during which a request to a server is retried.
 const PATIENCE_S: f64 = 5.0;
 
-/// Returns the window if none is given: the paper's, or the demo's for its own index, whose
-/// articles are short.
+/// Returns the default window: the paper's, or a shorter one for the demo's short articles.
 fn window(sources: &[DemoOr<Source>]) -> u64 {
     if sources == [DemoOr::Demo] { corver_demo::WINDOW } else { 1_000 }
 }
@@ -27,24 +26,29 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } =
         args;
     let words = parse_query(query)?;
-    let sources = config::sources(&args.index)?;
+    let sources = config::parse_sources(&args.index)?;
     let options = CnfOptions {
         mode: if *exact { Mode::Exact } else { (*mode).into() },
         max_clause_freq: *max_clause_freq,
         max_diff_tokens: max_diff_tokens.unwrap_or_else(|| window(&sources)),
     };
     let sources = parts::sources(&sources)?;
-    // A count by hand is always a fresh one, and somebody waits for it.
-    let (cache, patience_s, token_file) = (false, PATIENCE_S, args.token_file.clone());
-    let remote = RemoteSettings { cache, patience_s, token_file, ..RemoteSettings::default() };
+    // An interactive count bypasses the cache, and fails soon instead of retrying for minutes.
+    let remote = RemoteSettings {
+        cache: false,
+        patience_s: PATIENCE_S,
+        token_file: args.token_file.clone(),
+        ..RemoteSettings::default()
+    };
     corver_counts::check_token(&sources, &remote)?;
     if *show > 0
-        && let Some(server) = sources.iter().find(|source| matches!(source, Source::Remote { .. }))
+        && let Some(server) =
+            sources.iter().find(|source| matches!(source, CorpusSource::Remote { .. }))
     {
         bail!("{server} has no text to --show: the API only counts");
     }
     let open = |source| open(source, tokenizer.as_deref(), options, &remote);
-    let corpora: Vec<Opened> = sources.iter().map(open).collect::<Result<_>>()?;
+    let corpora: Vec<OpenedSource> = sources.iter().map(open).collect::<Result<_>>()?;
     corver_counts::check_parts(sources.iter().zip(&corpora))?;
     let start = Instant::now();
     let counts =
@@ -56,7 +60,8 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let passages = passages(&corpora, &words, &options, *show)?;
     if json {
         let mut result = json!({
-            "query": query, "count": answer.count, "approx": answer.approx, "exact": answer.is_exact(), "micros": micros,
+            "query": query, "count": answer.count, "approx": answer.approx,
+            "exact": answer.is_exact(), "micros": micros,
         });
         if *show > 0 {
             result["passages"] = serde_json::to_value(&passages)?;
@@ -80,17 +85,17 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
 }
 
 fn open(
-    source: &Source,
+    source: &CorpusSource,
     tokenizer: Option<&Path>,
     options: CnfOptions,
     remote: &RemoteSettings,
-) -> Result<Opened> {
+) -> Result<OpenedSource> {
     match source {
-        Source::Folder(folder) => {
+        CorpusSource::Folder(folder) => {
             let corpus = open_folder(folder, tokenizer, OpenOptions::default())?;
-            Ok(Opened::Local(Local::new(corpus, options)))
+            Ok(OpenedSource::Local(Local::new(corpus, options)))
         }
-        Source::Remote { .. } => Ok(source.open(&OpenSettings {
+        CorpusSource::Remote { .. } => Ok(source.open(&OpenSettings {
             options,
             remote: remote.clone(),
             ..OpenSettings::default()
@@ -98,7 +103,7 @@ fn open(
     }
 }
 
-/// Two corpora counted as one.
+/// Adds the counts of two corpora.
 fn sum(one: CnfCount, other: CnfCount) -> CnfCount {
     CnfCount {
         count: one.count.saturating_add(other.count),
@@ -108,18 +113,18 @@ fn sum(one: CnfCount, other: CnfCount) -> CnfCount {
     }
 }
 
-/// Up to `limit` matches: as many as the first folder has, then the second, and so on.
+/// Returns up to `limit` matching passages, from the first folder, then the second, and so on.
 fn passages(
-    corpora: &[Opened],
+    corpora: &[OpenedSource],
     words: &[Vec<String>],
     options: &CnfOptions,
     limit: usize,
-) -> Result<Vec<Passage>> {
+) -> Result<Vec<MatchPassage>> {
     let mut passages = Vec::new();
     for corpus in corpora {
         let wanted = limit - passages.len();
         if wanted > 0
-            && let Opened::Local(local) = corpus
+            && let OpenedSource::Local(local) = corpus
         {
             passages.extend(local.corpus().passages(words, options, wanted)?);
         }
@@ -127,13 +132,14 @@ fn passages(
     Ok(passages)
 }
 
-fn show_passage(passage: &Passage) {
+fn show_passage(passage: &MatchPassage) {
     output::line("");
     output::line(origin(passage));
     output::running_text(passage.spans.iter().map(|span| (span.text.as_str(), span.matched)));
 }
 
-/// Where a passage comes from: as much as the index kept.
+/// Describes a passage's origin: its document number, with title, file and line if the index has
+/// metadata.
 pub fn origin(passage: &Passage) -> String {
     let number = format!("document {} of shard {}", passage.document, passage.shard);
     let Some(metadata) = &passage.metadata else { return number };

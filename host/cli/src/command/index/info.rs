@@ -1,4 +1,4 @@
-//! `corver-host index info`: what an index holds.
+//! `corver-host index info`: prints size, widths and tokenizer of an index.
 
 use anyhow::{Context, Result};
 use corver_corpus::Index;

@@ -1,4 +1,4 @@
-//! `corver-host index`: one file per verb.
+//! `corver-host index`: one file per subcommand.
 
 mod build;
 pub mod count;

@@ -1,9 +1,9 @@
-//! `corver-host index passages`: an index's documents → passages to search in.
+//! `corver-host index passages`: splits an index's documents into passages.
 
 use std::time::Instant;
 
 use anyhow::Result;
-use corver_backends::passages::{BuildOptions, Place, build};
+use corver_backends::passages::{PassageLocation, PassageOptions, build};
 use serde_json::json;
 
 use crate::args::PassagesArgs;
@@ -11,23 +11,25 @@ use crate::index_folder::folder;
 use crate::output;
 
 pub fn run(args: &PassagesArgs, json: bool) -> Result<()> {
-    let place = Place::new(&folder(args.index.as_deref())?, args.dir.as_deref())?;
+    let location = PassageLocation::new(&folder(args.index.as_deref())?, args.dir.as_deref())?;
     let start = Instant::now();
     let bar = output::progress(0, "reading");
     let report = |read, documents| {
         bar.set_length(documents);
         bar.set_position(read);
     };
-    let manifest = build(&place, &BuildOptions { words: args.words, progress: Some(&report) })?;
+    let manifest =
+        build(&location, &PassageOptions { words: args.words, progress: Some(&report) })?;
     bar.finish_and_clear();
     let seconds = start.elapsed().as_secs_f64();
     if json {
         return output::json(
-            &json!({"folder": place.folder(), "passages": manifest, "seconds": seconds}),
+            &json!({"folder": location.folder(), "passages": manifest, "seconds": seconds}),
         );
     }
     output::line(format_args!(
-        "{}: {} passages of at most {} words from {} documents, {} of them with a title, {:.1} MB in {seconds:.1} s",
+        "{}: {} passages of at most {} words from {} documents, {} of them with a title, \
+         {:.1} MB in {seconds:.1} s",
         place.folder().display(),
         manifest.passages,
         manifest.words,

@@ -1,10 +1,10 @@
-//! `corver-host index search`: what a rule's search finds.
+//! `corver-host index search`: searches passages, as rules do.
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
-use corver_backends::passages::{PassageError, Passages, Place};
+use corver_backends::passages::{PassageError, PassageIndex, PassageLocation};
 use corver_core::Search;
 use serde_json::json;
 
@@ -18,18 +18,18 @@ pub fn run(args: &SearchArgs, json: bool) -> Result<()> {
         [] => vec![folder(None)?],
         named => named.iter().map(|own| folder(Some(own))).collect::<Result<_>>()?,
     };
-    let places = index.iter().map(|index| Place::new(index, dir.as_deref()));
-    let passages = Passages::open(&places.collect::<Result<Vec<_>, PassageError>>()?)?;
+    let places = index.iter().map(|index| PassageLocation::new(index, dir.as_deref()));
+    let passages = PassageIndex::open(&places.collect::<Result<Vec<_>, PassageError>>()?)?;
     let search = Search { title: title.clone(), query: query.clone(), k: *k };
     let start = Instant::now();
     let found = passages.search(&search)?;
     let micros = start.elapsed().as_secs_f64() * 1e6;
     if json {
-        let found =
-            found.iter().map(|(score, passage)| json!({"score": score, "title": passage.title, "text": passage.text}));
-        return output::json(
-            &json!({"search": search, "passages": found.collect::<Vec<_>>(), "micros": micros}),
-        );
+        let mut results = Vec::new();
+        for (score, passage) in &found {
+            results.push(json!({"score": score, "title": passage.title, "text": passage.text}));
+        }
+        return output::json(&json!({"search": search, "passages": results, "micros": micros}));
     }
     output::line(format_args!("{} passages   {micros:.1} µs", found.len()));
     for (score, passage) in &found {
@@ -39,7 +39,7 @@ pub fn run(args: &SearchArgs, json: bool) -> Result<()> {
     }
     if found.is_empty() && title.is_some() {
         output::line(
-            "a title is matched whole; a search without --title shows how titles are written",
+            "--title must match the whole title; search without it to see the exact titles",
         );
     }
     Ok(())

@@ -1,10 +1,10 @@
-//! `corver-host index serve`: an index, for other machines to count in.
+//! `corver-host index serve`: serves counts of an index over HTTP.
 
 use std::ops::RangeInclusive;
 
 use anyhow::Result;
 use corver_corpus::OpenOptions;
-use corver_serve::{CountLimits, Metrics, counts};
+use corver_serve::{CountLimits, Metrics, count_routes};
 use serde_json::json;
 
 use crate::args::IndexServeArgs;
@@ -24,7 +24,8 @@ pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     let info = corpus.index().info();
     let mut server = bind(&args.server, args.server.limits(), Metrics::default())?;
     server.route(counts(corpus, &name, CountLimits::default()));
-    let interrupted = server.interrupted()?; // before anyone is told of the server
+    // A client may stop the server as soon as it knows the address.
+    let interrupted = server.interrupted()?;
     let url = format!("http://{}/#{name}", server.address());
     if json {
         output::json(&json!({"url": url, "documents": info.documents, "tokens": info.tokens}))?;
@@ -38,8 +39,8 @@ pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// The default name of some shards of an index. A client that expects other shards asks for another
-/// name and is refused, and its cached counts are kept under that name.
+/// Returns the default name of an index's shards. It has their numbers, so that a client that
+/// expects other shards is refused, and never mixes their cached counts.
 fn part_name(index: &str, shards: &RangeInclusive<usize>) -> String {
     let (first, last) = (shards.start(), shards.end());
     if first == last { format!("{index}-{first}") } else { format!("{index}-{first}-{last}") }

@@ -1,19 +1,19 @@
-//! `corver-host index verify`: is an index whole?
+//! `corver-host index verify`: verifies an index.
 
 use anyhow::{Context, Result, ensure};
-use corver_corpus::{Level, OpenOptions, verify};
+use corver_corpus::{OpenOptions, VerifyLevel, verify};
 use serde_json::json;
 
 use crate::args::VerifyArgs;
 use crate::index_folder::folder;
 use crate::output;
 
-/// Neighbouring suffixes that a quick verification compares, per shard.
+/// Pairs of adjacent suffixes that a sampled verification compares in each shard.
 const SAMPLE: u64 = 100_000;
 
 pub fn run(args: &VerifyArgs, json: bool) -> Result<()> {
     let path = folder(args.index.as_deref())?;
-    let level = if args.full { Level::Full } else { Level::Sampled(SAMPLE) };
+    let level = if args.full { VerifyLevel::Full } else { VerifyLevel::Sampled(SAMPLE) };
     ensure!(path.exists(), "there is no index {}", path.display());
     let options = OpenOptions { shards: args.shards.clone(), ..OpenOptions::default() };
     let verified = verify(&path, options, level)

@@ -1,23 +1,23 @@
-//! Graded answers, beside the string match.
+//! Judging graded answers, and comparing the judge with string match.
 
 use anyhow::{Result, ensure};
 use corver_analysis::judge::answer::LABELS;
-use corver_analysis::judge::{Agreement, read_items};
+use corver_analysis::judge::{JudgeAgreement, read_items};
 use serde::Serialize;
 
-use super::{Bill, ask, show_agreement};
+use super::{Bill, request_labels, show_agreement};
 use crate::args::JudgeArgs;
 use crate::output;
 use crate::questions::named_questions;
 
 const BUILT_IN: &str = include_str!("../../../../../configs/judge/answer.toml");
 
-/// What came of it.
+/// Results of judging answers.
 #[derive(Debug, Serialize)]
-struct Summary<'a> {
+struct AnswerSummary<'a> {
     answers: usize,
     #[serde(flatten)]
-    agreement: Agreement<3>,
+    agreement: JudgeAgreement<3>,
     #[serde(flatten)]
     bill: &'a Bill,
 }
@@ -25,7 +25,7 @@ struct Summary<'a> {
 pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     ensure!(
         !args.questions.is_empty(),
-        "answers hold no golds; --questions names the file that was asked"
+        "answers have no golds; name the question file with --questions"
     );
     let mut questions = Vec::new();
     for path in &args.questions {
@@ -37,18 +37,18 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     }
     items.truncate(args.limit.unwrap_or(items.len()));
 
-    let asked = ask(args, BUILT_IN, &items)?;
-    let judged = asked.judged(&items)?;
-    let summary = Summary {
+    let judge_run = request_labels(args, BUILT_IN, &items)?;
+    let judged = judge_run.judged(&items)?;
+    let summary = AnswerSummary {
         answers: items.len(),
         agreement: Agreement::of(LABELS, &judged),
-        bill: &asked.bill,
+        bill: &judge_run.bill,
     };
-    asked.run.finish(&summary)?;
+    judge_run.run.finish(&summary)?;
     if json {
         return output::json(&summary);
     }
     show_agreement("string match", LABELS, &summary.agreement);
-    asked.show(judged.iter().filter(|one| one.is_disputed()).count());
+    judge_run.show(judged.iter().filter(|item| item.is_disputed()).count());
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! `corver-host judge`: a chat model's opinion of answers that the string match has graded, or of
-//! sentences to calibrate with.
+//! `corver-host judge`: judges graded answers or sentences of calibration sheets with a chat model.
 
 mod answer;
 mod sentence;
@@ -10,7 +9,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use corver_analysis::judge::{Agreement, JudgeSettings, Judged, Subject};
+use corver_analysis::judge::{JudgeAgreement, JudgeSettings, JudgeSubject, JudgedSubject};
 use corver_backends::chat::{Chat, Spent};
 use corver_core::{ChatPrompt, ChatReply};
 use corver_reward::folders;
@@ -23,24 +22,24 @@ use crate::args::JudgeArgs;
 use crate::output;
 use crate::resumed;
 
-/// Everything that was judged with both opinions, a line each.
+/// File with every item, the model's label and the other label.
 const JUDGED: &str = "judged.jsonl";
-/// That on which they differ.
+/// File with the items whose labels differ.
 const DISPUTED: &str = "disputed.jsonl";
 
 pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     let sheets: Vec<bool> = args.files.iter().map(|path| is_sheet(path)).collect::<Result<_>>()?;
     match (sheets.contains(&true), sheets.contains(&false)) {
         (true, true) => {
-            bail!("answers and sheets have judges of their own; give one kind at a time")
+            bail!("answers and sheets need different judges; give one kind at a time")
         }
         (true, false) => sentence::run(args, json),
         _ => answer::run(args, json),
     }
 }
 
-/// Answers are JSON; anything else is read as a sheet. A file without a word is left to the
-/// answers' reader, which says so.
+/// True if a file is not JSON, as answers are. An empty file counts as answers, whose reader reports
+/// it.
 fn is_sheet(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
     let file = File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
@@ -51,7 +50,7 @@ fn is_sheet(path: &Path) -> Result<bool> {
         .is_some_and(|first| !b"{[".contains(first)))
 }
 
-/// A judge's file.
+/// Configuration file of a judge.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JudgeFile<L> {
@@ -60,41 +59,46 @@ struct JudgeFile<L> {
     chat: ChatSettings,
 }
 
-/// What the model said, and the folder for what follows from it.
-struct Asked<L> {
+/// The model's replies, and the folder for the results.
+struct JudgeRun<L> {
     run: RunDir,
     judge: JudgeSettings<L>,
     replies: Vec<String>,
     bill: Bill,
 }
 
-/// Who was asked, and at what cost.
+/// The model's usage and cost.
 #[derive(Debug, Serialize)]
 struct Bill {
     model: String,
-    /// Replies that are no label.
+    /// Number of replies without a valid label.
     unlabelled: usize,
     spent: Spent,
-    /// Of `spent.now`.
+    /// Cost of this command's requests, in the currency of the prices.
     cost: f64,
-    /// With that of replies kept from before.
+    /// Cost including that of the cached replies.
     cost_in_all: f64,
 }
 
-/// Asks a model about every subject, once: the replies are kept. `built_in` is the judge where no
-/// file names another.
-fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<Asked<S::Label>> {
+/// Requests the model's label of every subject; cached replies are not requested again. `built_in`
+/// is the judge's configuration if --judge names none.
+fn request_labels<S: Subject>(
+    args: &JudgeArgs,
+    built_in: &str,
+    subjects: &[S],
+) -> Result<JudgeRun<S::Label>> {
     let file: JudgeFile<S::Label> = judge_file(args, built_in)?;
     file.judge.check::<S>()?;
     let settings = &file.chat;
-    let chat = Chat::open(settings.clone(), "chat", &folders::cache()?.join("chat/replies.jsonl"))?;
+    let chat =
+        ChatClient::open(settings.clone(), "chat", &folders::cache()?.join("chat/replies.jsonl"))?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
     let files: Vec<String> =
         args.files.iter().map(|path| fingerprint(path)).collect::<Result<_, _>>()?;
     manifest.set("files", files.join(" "));
-    let model = settings.model.clone().unwrap_or_default(); // `Chat::open` refuses a file without
+    let model = settings.model.clone().unwrap_or_default(); // `ChatClient::open` refuses a file without
     manifest.set("endpoint", settings.endpoint.as_deref().unwrap_or_default());
     manifest.set("model", &model);
     let prompts: Vec<ChatPrompt> =
@@ -106,61 +110,67 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
 
     let JudgeFile { judge, chat: chat_settings } = file;
     let bar = output::progress(prompts.len() as u64, "judging");
-    let replies = chat.ask_all(
+    let replies = chat.reply_all(
         &prompts,
-        |reply| judge.read(reply).is_some(),
+        |reply| judge.parse_reply(reply).is_some(),
         |done| bar.set_position(done as u64),
     );
     bar.finish_and_clear();
-    let replies = replies.context("the replies so far are kept, and not paid for again")?;
+    let replies = replies.context("replies received so far are cached, and cost nothing again")?;
     let replies: Vec<String> =
         replies.into_iter().map(|ChatReply { content, .. }| content).collect();
-    let (unlabelled, spent) =
-        (replies.iter().filter(|reply| judge.read(reply).is_none()).count(), chat.spent());
-    let (cost, cost_in_all) =
-        (spent.now.cost(chat_settings.prices), spent.cost(chat_settings.prices));
+    let unlabelled = replies.iter().filter(|reply| judge.read(reply).is_none()).count();
+    let spent = chat.spent();
+    let cost = spent.now.cost(chat_settings.prices);
+    let cost_in_all = spent.cost(chat_settings.prices);
     let bill = Bill { model, unlabelled, spent, cost, cost_in_all };
-    Ok(Asked { run, judge, replies, bill })
+    Ok(JudgeRun { run, judge, replies, bill })
 }
 
-impl<L: Copy + PartialEq + Display> Asked<L> {
-    /// The same subjects, in the same order, with what the model said; both opinions are written
-    /// into the folder.
+impl<L: Copy + PartialEq + Display> JudgeRun<L> {
+    /// Pairs each subject with the model's label, and writes the pairs to the folder.
     fn judged<'a, S: Subject<Label = L>>(
         &'a self,
         subjects: &'a [S],
-    ) -> Result<Vec<Judged<'a, S>>> {
-        let judged: Vec<Judged<'_, S>> = subjects
+    ) -> Result<Vec<JudgedSubject<'a, S>>> {
+        let judged: Vec<JudgedSubject<'_, S>> = subjects
             .iter()
             .zip(&self.replies)
-            .map(|(subject, reply)| Judged { subject, model: self.judge.read(reply), reply })
+            .map(|(subject, reply)| JudgedSubject {
+                subject,
+                model: self.judge.parse_reply(reply),
+                reply,
+            })
             .collect();
         self.run.write_lines(JUDGED, &judged)?;
-        let disputed: Vec<&Judged<'_, S>> = judged.iter().filter(|one| one.is_disputed()).collect();
+        let disputed: Vec<&Judged<'_, S>> =
+            judged.iter().filter(|item| item.is_disputed()).collect();
         self.run.write_lines(DISPUTED, &disputed)?;
         Ok(judged)
     }
 
-    /// Says what it took, and where the disputed ones are.
+    /// Prints usage and cost, and the file of the disputed items.
     fn show(&self, disputed: usize) {
-        let Bill { unlabelled, spent: Spent { now, before }, cost, cost_in_all, .. } = &self.bill;
+        let Bill { unlabelled, spent: Spending { now, before }, cost, cost_in_all, .. } =
+            &self.bill;
         if *unlabelled > 0 {
             output::line(format_args!(
-                "left out, because asking again brought no label either: {unlabelled}"
+                "skipped, because neither reply had a valid label: {unlabelled}"
             ));
         }
         output::line(format_args!(
-            "{} replies asked for, {} + {} tokens, cost {cost:.4}; {} from the cache; total cost {cost_in_all:.4}",
+            "{} replies requested, {} + {} tokens, cost {cost:.4}; {} from the cache; \
+             total cost {cost_in_all:.4}",
             now.replies, now.prompt_tokens, now.completion_tokens, before.replies
         ));
         if disputed > 0 {
             let path = self.run.path().join(DISPUTED);
-            output::line(format_args!("{disputed} disputed ones to read: {}", path.display()));
+            output::line(format_args!("{disputed} disputed items are in {}", path.display()));
         }
     }
 }
 
-/// The judge's file, with what the flags say instead.
+/// Reads the judge's configuration; flags override it.
 fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<JudgeFile<L>> {
     let mut file: JudgeFile<L> = match &args.judge {
         None => toml::from_str(built_in).context("in the built-in judge")?,
@@ -180,11 +190,11 @@ fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<J
     Ok(file)
 }
 
-/// `other` is who gave the labels of the rows.
+/// Prints the confusion matrix and κ of the model and `other`, whose labels are the rows.
 fn show_agreement<const K: usize>(
     other: &str,
     labels: [impl Display; K],
-    agreement: &Agreement<K>,
+    agreement: &JudgeAgreement<K>,
 ) {
     let names = labels.map(|label| label.to_string());
     let corner = format!("{other} ↓ model →");

@@ -1,15 +1,15 @@
-//! Sentences of calibration sheets, beside the people who labelled them.
+//! Judging sentences of calibration sheets, and comparing the judge with people's labels.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 use corver_analysis::calibrate::{
-    Bucket, Calibration, Label, Row, Share, read_peoples_sheets, sheet,
+    Calibration, CorrectShare, CountBucket, SheetRow, TruthLabel, read_sheets_of_people, sheet,
 };
-use corver_analysis::judge::{Judged, SentenceFindings, Subject, by_count};
+use corver_analysis::judge::{JudgeSubject, JudgedSubject, SentenceFindings, by_count};
 use serde::Serialize;
 
-use super::{Bill, ask, show_agreement};
+use super::{Bill, request_labels, show_agreement};
 use crate::args::JudgeArgs;
 use crate::command::calibrate::cells;
 use crate::output;
@@ -17,12 +17,12 @@ use crate::output;
 const BUILT_IN: &str = include_str!("../../../../../configs/judge/sentence.toml");
 /// The sheet with the model's labels.
 const SHEET: &str = "sheet.csv";
-/// So many disputed sentences are shown.
+/// Number of disputed sentences that are printed.
 const SHOWN: usize = 10;
 
-/// What came of it.
+/// Results of judging sentences.
 #[derive(Debug, Serialize)]
-struct Summary<'a> {
+struct SentenceSummary<'a> {
     sentences: usize,
     #[serde(flatten)]
     findings: SentenceFindings,
@@ -33,40 +33,41 @@ struct Summary<'a> {
 pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     ensure!(
         args.questions.is_empty(),
-        "a sentence is judged without its question; leave out --questions"
+        "sentences are judged without their questions; omit --questions"
     );
-    let mut rows = read_peoples_sheets(&args.files)?.rows;
+    let mut rows = read_sheets_of_people(&args.files)?.rows;
     rows.truncate(args.limit.unwrap_or(rows.len()));
     ensure!(!rows.is_empty(), "there is no sentence in the sheet");
-    by_count(rows.iter().map(|row| (row.clone(), row.label)))?; // refuses buckets that overlap, before anything is paid for
+    // Overlapping buckets are an error; it must come before requests that cost money.
+    by_count(rows.iter().map(|row| (row.clone(), row.label)))?;
 
-    let asked = ask(args, BUILT_IN, &rows)?;
-    let judged = asked.judged(&rows)?;
-    let model = &asked.bill.model;
+    let judge_run = request_labels(args, BUILT_IN, &rows)?;
+    let judged = judge_run.judged(&rows)?;
+    let model = &judge_run.bill.model;
     let by_model: Vec<Row> =
-        judged.iter().map(|one| one.subject.labelled_by(model, one.model)).collect();
-    asked.run.write(SHEET, sheet::as_csv(&by_model).as_bytes())?;
-    let summary = Summary {
+        judged.iter().map(|item| item.subject.labelled_by(model, item.model)).collect();
+    judge_run.run.write(SHEET, sheet::as_csv(&by_model).as_bytes())?;
+    let summary = SentenceSummary {
         sentences: rows.len(),
         findings: SentenceFindings::of(&judged)?,
-        bill: &asked.bill,
+        bill: &judge_run.bill,
     };
-    asked.run.finish(&summary)?;
+    judge_run.run.finish(&summary)?;
     if json {
         return output::json(&summary);
     }
     show(&summary, &rows);
     let disputed = show_disputed(&judged);
-    asked.show(disputed);
-    let path = asked.run.path().join(SHEET);
+    judge_run.show(disputed);
+    let path = judge_run.run.path().join(SHEET);
     output::line(format_args!(
-        "the model's labels, to check and for calibrate read: {}",
+        "the model's labels, to be checked and given to `calibrate read`, are in {}",
         path.display()
     ));
     Ok(())
 }
 
-fn show(summary: &Summary<'_>, rows: &[Row]) {
+fn show(summary: &SentenceSummary<'_>, rows: &[Row]) {
     let SentenceFindings { affirmed, rejected, agreement, unclear, .. } = &summary.findings;
     show_by_count(&summary.findings, rows);
     output::line(format_args!(
@@ -74,44 +75,45 @@ fn show(summary: &Summary<'_>, rows: &[Row]) {
         summary.sentences
     ));
     if let Some(calibration) = &summary.findings.affirmed_by_count {
-        output::line(format_args!("what it affirms: {}", calibration.told()));
+        output::line(format_args!("what it affirms: {}", calibration.summary()));
     }
     if let Some(agreement) = agreement {
-        show_agreement("people", Row::NEEDED, agreement);
+        show_agreement("people", SheetRow::NEEDED, agreement);
         let [missed, found] = agreement.table[1];
-        if let Some(share) = Share::of(missed as u64, (missed + found) as u64) {
+        if let Some(share) = CorrectShare::of_independent(missed as u64, (missed + found) as u64) {
             let [of, share, interval] = cells(&share);
             output::line(format_args!(
-                "of {of} sentences that people found wrong, it affirms {missed}: {share} (95 %: {interval})"
+                "of {of} sentences that people found wrong, it affirms {missed}: {share} \
+                 (95 %: {interval})"
             ));
         }
     }
     if *unclear > 0 {
         output::line(format_args!(
-            "people labelled {unclear} sentences unclear; they are neither in the table nor in κ"
+            "people labelled {unclear} sentences unclear; the table and κ exclude them"
         ));
     }
 }
 
-/// Of people's labels there may be none.
+/// Prints the table by count; the columns of people's labels only if there are any.
 fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
     let SentenceFindings { affirmed_by_count, correct_by_count, missed_by_count, .. } = findings;
-    let share = |calibration: &Option<Calibration>, bucket: Bucket| {
+    let share = |calibration: &Option<Calibration>, bucket: CountBucket| {
         let buckets = calibration.iter().flat_map(|calibration| &calibration.buckets);
         buckets.into_iter().find(|own| own.bucket == bucket).map(|own| own.share)
     };
-    let told = |shown: Option<Share>| match shown.as_ref().map(cells) {
+    let share_cells = |shown: Option<Share>| match shown.as_ref().map(cells) {
         Some([n, part, interval]) => [format!("{part} of {n}"), interval],
         None => ["–".to_owned(), String::new()],
     };
-    let buckets: BTreeSet<Bucket> = rows.iter().map(|row| row.bucket).collect();
+    let buckets: BTreeSet<CountBucket> = rows.iter().map(|row| row.bucket).collect();
     let header = ["count", "P(affirmed)", "95 %", "P(correct)", "95 %", "wrong, affirmed"];
     let columns = if correct_by_count.is_some() { header.len() } else { 3 };
-    let row = |bucket: Bucket| {
+    let row = |bucket: CountBucket| {
         let missed = share(missed_by_count, bucket);
         let missed = missed.map_or("–".to_owned(), |own| format!("{} of {}", own.correct, own.n));
-        let affirmed = told(share(affirmed_by_count, bucket));
-        let correct = told(share(correct_by_count, bucket));
+        let affirmed = share_cells(share(affirmed_by_count, bucket));
+        let correct = share_cells(share(correct_by_count, bucket));
         let mut cells = [&[bucket.to_string()][..], &affirmed, &correct, &[missed]].concat();
         cells.truncate(columns);
         cells
@@ -119,15 +121,16 @@ fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
     output::table(&header[..columns], buckets.into_iter().map(row));
 }
 
-/// First those that people found wrong, by count. Says how many are disputed.
+/// Prints disputed sentences, those that people found wrong first, by count. Returns the number of
+/// all disputed ones.
 fn show_disputed(judged: &[Judged<'_, Row>]) -> usize {
     let mut disputed: Vec<&Judged<'_, Row>> =
-        judged.iter().filter(|one| one.is_disputed()).collect();
-    disputed.sort_by_key(|one| (one.subject.label != Some(Label::Incorrect), one.subject.count));
+        judged.iter().filter(|item| item.is_disputed()).collect();
+    disputed.sort_by_key(|item| (item.subject.label != Some(Label::Incorrect), item.subject.count));
     for Judged { subject: Row { count, sentence, label, .. }, model, .. } in
         disputed.iter().take(SHOWN)
     {
-        let [people, model] = [label, model].map(|label| label.map_or("", Label::word));
+        let [people, model] = [label, model].map(|label| label.map_or("", TruthLabel::word));
         output::line(format_args!("count {count}, people: {people}, model: {model}: {sentence}"));
     }
     disputed.len()

@@ -1,4 +1,4 @@
-//! `corver-host plugin bench`: what does a rule cost?
+//! `corver-host plugin bench`: measures a rule's run time, load time and compile time.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::args::RuleArgs;
 use crate::output;
 use crate::settings;
 
-/// The share of the machine in other hands from which on the figures are doubtful.
+/// CPU share of other programs above which a warning is printed, 0 to 1.
 const NOTICEABLE: f64 = 0.1;
 
 /// Time for one measurement.
@@ -32,7 +32,7 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// each.
 const COMPLETIONS: usize = 384;
 
-/// Answers everything at once, so that the rule and the calls into it are what is measured.
+/// A backend that answers immediately, so that only the rule and the calls into it are measured.
 #[derive(Clone, Copy)]
 struct Immediate;
 
@@ -79,10 +79,12 @@ impl Retriever for Immediate {
     }
 }
 
-/// What was measured, of `size` sentences or completions.
+/// Times of a rule.
 struct Costs {
-    unit: &'static str,
+    /// Number of sentences or completions in the batch.
     size: usize,
+    /// `sentence` or `completion`.
+    unit: &'static str,
     batch: Duration,
     instance: Duration,
     load: Duration,
@@ -91,7 +93,7 @@ struct Costs {
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let (settings, ()) = config::resolve(settings::of_rule(args, &[])?)?;
-    let config = RulesConfig::of_one(&args.plugin, &settings);
+    let config = RulesConfig::single(&args.plugin, &settings);
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
     let cached = LoadOptions {
@@ -172,7 +174,7 @@ fn show(rule: &AnyRule, costs: &Costs, other_work: Option<f64>, json: bool) -> R
         }));
     }
     output::line(format_args!(
-        "{name} {version}, fastest of many runs, all cores, an index that answers at once:"
+        "{name} {version}, fastest of many runs, all cores, with an index that needs no time:"
     ));
     output::line(format_args!("  {ns_each:>10.0} ns  a {unit}, in a batch of {size}"));
     for (time, what) in [
@@ -192,7 +194,7 @@ fn show(rule: &AnyRule, costs: &Costs, other_work: Option<f64>, json: bool) -> R
     Ok(())
 }
 
-/// The shortest of many runs: other work on the machine only adds time.
+/// Returns the shortest time of many runs: other work on the machine only adds time.
 fn best<T, E>(mut work: impl FnMut() -> Result<T, E>) -> Result<Duration, E> {
     let mut shortest = Duration::MAX;
     let start = Instant::now();
@@ -204,7 +206,7 @@ fn best<T, E>(mut work: impl FnMut() -> Result<T, E>) -> Result<Duration, E> {
     Ok(shortest)
 }
 
-/// Three sentences.
+/// Returns a completion of three sentences, different for each number.
 fn completion(number: usize) -> String {
     let sentence = |index| {
         format!("Mario Camerini directed the film Il Seduttore Numero{number}x{index} in 1954.")
@@ -212,7 +214,7 @@ fn completion(number: usize) -> String {
     format!("<think>{} {}</think><answer>Mario Camerini</answer>", sentence(0), sentence(1))
 }
 
-/// As if an extractor had found a fact in each sentence.
+/// Adds a triplet to each sentence, as an extractor would.
 fn with_facts(mut split: Split) -> Split {
     for sentence in &mut split.sentences {
         let tail = sentence.text.replace("Mario Camerini directed the film ", "");

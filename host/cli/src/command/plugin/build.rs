@@ -1,4 +1,4 @@
-//! `corver-host plugin build`: a project → NAME.wasm.
+//! `corver-host plugin build`: compiles a rule's project to NAME.wasm.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -16,17 +16,18 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a folder for what the compiler writes")?;
     let compiled = if dir.join("Cargo.toml").is_file() {
         rust(&dir.join("Cargo.toml"))?
-    } else if let Some(source) = Source::find(dir, &PYTHON) {
+    } else if let Some(source) = ScriptSource::find(dir, &PYTHON) {
         python(dir, &source, &scratch.path().join("rule.wasm"))?
-    } else if let Some(source) = Source::find(dir, &JAVASCRIPT) {
+    } else if let Some(source) = ScriptSource::find(dir, &JAVASCRIPT) {
         javascript(dir, &source, scratch.path())?
     } else {
         bail!(
-            "{} has no Cargo.toml, and no rule or response in Python or JavaScript (rule.py, response.py, rule.js, response.js): `corver-host plugin new NAME` starts a project",
+            "{} has no Cargo.toml, and no rule or response in Python or JavaScript (rule.py, \
+             response.py, rule.js, response.js): `corver-host plugin new NAME` starts a project",
             dir.display()
         )
     };
-    // Loaded before it is put in place, so that every file there can be trained with.
+    // Loaded before it is copied, so that the folder never has a rule that cannot be loaded.
     let config = RulesConfig::default();
     let rule = Loader::new(&config)?.any(&compiled)?;
     let Manifest { name, version, .. } = rule.manifest();
@@ -42,7 +43,7 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// A rule's file, the world of the contract that it is for, and the SDK's module that exports it.
+/// A rule's file, its world in the contract, and the SDK module that exports it.
 type Kind = (&'static str, &'static str, &'static str);
 
 const PYTHON: [Kind; 2] = [
@@ -54,35 +55,36 @@ const JAVASCRIPT: [Kind; 2] = [
     ("response.js", "response-rule", "response-component.js"),
 ];
 
-/// A rule in a language that brings an interpreter along.
-struct Source {
+/// A rule in a language whose component includes an interpreter.
+struct ScriptSource {
     path: PathBuf,
     world: &'static str,
     entry: &'static str,
 }
 
-impl Source {
-    /// The first of these that is in `dir`.
+impl ScriptSource {
+    /// Returns the first of these files that is in `dir`.
     fn find(dir: &Path, kinds: &[Kind]) -> Option<Self> {
         let source = |&(file, world, entry): &Kind| Self { path: dir.join(file), world, entry };
         kinds.iter().map(source).find(|source| source.path.is_file())
     }
 }
 
-/// The checkout that this binary was built from: it has the SDK and knows the WebAssembly
-/// toolchain.
+/// Returns the checkout that this binary was built from, which has the SDK and the scripts of the
+/// WebAssembly toolchain.
 pub fn checkout() -> Result<PathBuf> {
     let root = folders::home();
     ensure!(
         root.join("sdk").is_dir(),
-        "the checkout that this binary was built from is no longer at {}; run `make build` in a checkout",
+        "the checkout that this binary was built from is no longer at {}; run `make build` in a \
+         checkout",
         root.display()
     );
     Ok(root)
 }
 
-/// Runs cargo for WebAssembly and returns the module that it made. Dependencies that the shipped
-/// rules share are not compiled again.
+/// Runs cargo for WebAssembly, and returns the module's path. The target folder is shared, so that
+/// common dependencies are compiled once.
 fn rust(manifest: &Path) -> Result<PathBuf> {
     let checkout = checkout()?;
     let script = checkout.join("plugins/cargo-wasm.sh");
@@ -96,13 +98,13 @@ fn rust(manifest: &Path) -> Result<PathBuf> {
             "--manifest-path",
         ])
         .arg(manifest);
-    cargo.arg("--target-dir").arg(folders::compiled()?.join("wasm"));
+    cargo.arg("--target-dir").arg(folders::rule_builds()?.join("wasm"));
     let run = cargo
         .stderr(Stdio::inherit())
         .output()
         .with_context(|| format!("running {}", script.display()))?;
     if !run.status.success() {
-        bail!("{} does not compile; the compiler says why above", manifest.display());
+        bail!("{} does not compile; see the compiler's output above", manifest.display());
     }
     let messages = String::from_utf8(run.stdout).context("cargo's messages are not UTF-8")?;
     let mut modules = messages
@@ -118,15 +120,16 @@ fn rust(manifest: &Path) -> Result<PathBuf> {
         });
     modules.next_back().with_context(|| {
         format!(
-            "{} makes no WebAssembly file: it needs `crate-type = [\"cdylib\", \"rlib\"]` under [lib]",
+            "{} makes no WebAssembly file: it needs `crate-type = [\"cdylib\", \"rlib\"]` under \
+             [lib]",
             manifest.display()
         )
     })
 }
 
-/// Runs componentize-py on the SDK's entry and the rule. The WASI functions that Python's library
-/// names become stubs, so that the rule imports nothing either.
-fn python(dir: &Path, source: &Source, component: &Path) -> Result<PathBuf> {
+/// Runs componentize-py on the SDK's entry module and the rule. WASI functions that Python's library
+/// imports become stubs, so that the component imports nothing.
+fn python(dir: &Path, source: &ScriptSource, component: &Path) -> Result<PathBuf> {
     let checkout = checkout()?;
     let installed = checkout.join(".deps/componentize-py/bin/componentize-py");
     let program = if installed.is_file() { installed } else { PathBuf::from("componentize-py") };
@@ -150,17 +153,17 @@ fn python(dir: &Path, source: &Source, component: &Path) -> Result<PathBuf> {
     })?;
     ensure!(
         run.success(),
-        "{} does not compile; componentize-py says why above",
+        "{} does not compile; see componentize-py's output above",
         source.path.display()
     );
     Ok(component.to_owned())
 }
 
-/// Runs componentize-js on the SDK's entry, the rule and the modules in its folder. All of WASI is
-/// switched off in the engine that it adds.
-fn javascript(dir: &Path, source: &Source, scratch: &Path) -> Result<PathBuf> {
+/// Runs componentize-js on the SDK's entry module, the rule and the modules in its folder. WASI is
+/// disabled in the JavaScript engine.
+fn javascript(dir: &Path, source: &ScriptSource, scratch: &Path) -> Result<PathBuf> {
     let checkout = checkout()?;
-    // The SDK's come last: no module of the rule replaces one of them.
+    // The SDK's modules are copied last, so that no module of the rule replaces one of them.
     for folder in [dir, &checkout.join("sdk/js")] {
         copy_modules(folder, scratch)?;
     }
@@ -168,7 +171,7 @@ fn javascript(dir: &Path, source: &Source, scratch: &Path) -> Result<PathBuf> {
     let installed = checkout.join(".deps/componentize-js/node_modules/.bin/componentize-js");
     let program = if installed.is_file() { installed } else { PathBuf::from("componentize-js") };
     let mut componentize = Command::new(&program);
-    // It looks for imports under the current folder alone.
+    // It resolves imports relative to the current folder only.
     componentize.current_dir(scratch).arg(source.entry);
     componentize
         .arg("--wit")
@@ -184,13 +187,13 @@ fn javascript(dir: &Path, source: &Source, scratch: &Path) -> Result<PathBuf> {
     })?;
     ensure!(
         run.success(),
-        "{} does not compile; componentize-js says why above",
+        "{} does not compile; see componentize-js's output above",
         source.path.display()
     );
     Ok(component)
 }
 
-/// Copies the JavaScript files that lie in `from` itself.
+/// Copies the JavaScript files of a folder, without subfolders.
 fn copy_modules(from: &Path, to: &Path) -> Result<()> {
     for entry in from.read_dir().with_context(|| format!("reading {}", from.display()))? {
         let path = entry.with_context(|| format!("reading {}", from.display()))?.path();

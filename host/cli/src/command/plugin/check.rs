@@ -1,5 +1,5 @@
-//! `corver-host plugin check`: what is this rule, which settings does it take, and does it keep the
-//! contract?
+//! `corver-host plugin check`: prints a rule's name and settings, and tests that it conforms to the
+//! contract.
 
 use anyhow::{Context, Result};
 use corver_core::Capability;
@@ -15,7 +15,7 @@ use crate::settings;
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let (settings, ()) = config::resolve(settings::of_rule(args, &[])?)?;
-    let config = RulesConfig::of_one(&args.plugin, &settings);
+    let config = RulesConfig::single(&args.plugin, &settings);
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
     let manifest = rule.manifest();
@@ -29,7 +29,9 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
         return output::json(&json!({
             "name": manifest.name, "version": manifest.version, "kind": rule.kind(),
             "summary": manifest.summary, "path": path, "bytes": bytes, "blake3": rule.hash(),
-            "imports": rule.imports(), "asks": manifest.asks, "reads_triplets": manifest.reads_triplets, "settings": schema, "conformance": conformance,
+            "imports": rule.imports(), "requires": manifest.requires,
+            "reads_triplets": manifest.reads_triplets, "credit": manifest.credit,
+            "settings": schema, "conformance": conformance,
         }));
     }
     output::line(format_args!(
@@ -43,8 +45,11 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let imports =
         if rule.imports().is_empty() { "nothing".to_owned() } else { rule.imports().join(", ") };
     output::line(format_args!("imports {imports}"));
-    if !manifest.asks.is_empty() {
-        output::line(format_args!("asks {}, which a run must grant", listed(&manifest.asks)));
+    if !manifest.requires.is_empty() {
+        output::line(format_args!(
+            "requires {}, which a run must grant",
+            listed(&manifest.requires)
+        ));
     }
     if rule.kind() == Kind::Sentence && !manifest.reads_triplets {
         output::line("reads no triplets: none are extracted for it");
@@ -54,13 +59,13 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn listed(asks: &[Capability]) -> String {
-    asks.iter().map(Capability::to_string).collect::<Vec<_>>().join(", ")
+fn listed(capabilities: &[Capability]) -> String {
+    capabilities.iter().map(Capability::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// What the rule made of unusual input, as JSON and in words.
+/// Runs the rule on unusual input, and returns the result as JSON and in words.
 fn conform(rule: &AnyRule) -> Result<(Value, String)> {
-    const STEADY: &str = "earn the same together, alone, again and in another order";
+    const STEADY: &str = "get the same rewards in a batch, alone, repeated and reordered";
     Ok(match rule {
         AnyRule::Sentence(rule) => {
             let found = rule.conform()?;
@@ -88,7 +93,7 @@ fn conform(rule: &AnyRule) -> Result<(Value, String)> {
     })
 }
 
-/// `name = value`, and below it what the setting means. The whole schema is in the JSON.
+/// Prints each setting as `name = value`, and below it its meaning. --json has the whole schema.
 fn show_settings(schema: &Value, given: &Map<String, Value>) {
     let Some(properties) =
         schema["properties"].as_object().filter(|properties| !properties.is_empty())

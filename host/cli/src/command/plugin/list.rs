@@ -1,4 +1,4 @@
-//! `corver-host plugin list`.
+//! `corver-host plugin list`: lists the rules that are built.
 
 use anyhow::Result;
 use corver_reward::config::RulesConfig;
@@ -11,13 +11,13 @@ use crate::output;
 pub fn run(json: bool) -> Result<()> {
     let config = RulesConfig::default();
     let loader = Loader::new(&config)?;
-    for path in plugin::built() {
+    for path in plugin::installed() {
         match (json, loader.any(&path)) {
             (true, Ok(rule)) => {
                 let manifest = rule.manifest();
                 output::json(&json!({
-                    "path": path, "kind": rule.kind(), "name": manifest.name, "version": manifest.version,
-                    "summary": manifest.summary,
+                    "path": path, "kind": rule.kind(), "name": manifest.name,
+                    "version": manifest.version, "summary": manifest.summary,
                 }))?;
             }
             (true, Err(error)) => {

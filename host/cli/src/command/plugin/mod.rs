@@ -1,4 +1,4 @@
-//! `corver-host plugin`: one file per verb.
+//! `corver-host plugin`: one file per subcommand.
 
 mod bench;
 mod build;

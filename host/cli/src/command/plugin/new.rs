@@ -1,4 +1,4 @@
-//! `corver-host plugin new`: a project from the template.
+//! `corver-host plugin new`: creates a rule's project from a template.
 
 use std::path::{Path, PathBuf};
 
@@ -17,13 +17,12 @@ type Template = &'static [(&'static str, &'static str)];
 /// A rule's summary until its author writes one: a ready-made one would soon be wrong.
 const SUMMARY: &str = "no summary yet";
 
-/// What every Rust project has besides its `src/lib.rs`.
+/// Files of every Rust project in addition to `src/lib.rs`.
 const RUST: Template = &[
     ("Cargo.toml", include_str!("../../../templates/rust/Cargo.toml")),
     (".cargo/config.toml", include_str!("../../../templates/rust/cargo-config.toml")),
     (".gitignore", include_str!("../../../templates/rust/gitignore")),
-    // The releases that the shipped rules were built with: where those were built, no network is
-    // needed.
+    // The same versions as the shipped rules': a machine that has built those needs no network.
     ("Cargo.lock", include_str!("../../../../../plugins/Cargo.lock")),
 ];
 
@@ -58,11 +57,12 @@ pub fn run(args: &NewArgs, json: bool) -> Result<()> {
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     ensure!(
         is_name(name),
-        "{name:?} cannot be a rule's name: use lower-case letters, digits and hyphens, and begin with a letter; `judge` and `format` are taken"
+        "{name:?} cannot be a rule's name: use lower-case letters, digits and hyphens, and begin \
+         with a letter; `judge` and `format` are taken"
     );
     ensure!(!dir.exists(), "{} exists already", dir.display());
     let Project { files, sdk, edit, test } = project(args)?;
-    let target = quoted(&folders::compiled()?.join("native"))?;
+    let target = quoted(&folders::rule_builds()?.join("native"))?;
     let fill = |text: &str| {
         let text = text.replace("{{name}}", name).replace("{{type}}", &type_name(name));
         text.replace("{{summary}}", SUMMARY).replace("{{sdk}}", &sdk).replace("{{target}}", &target)
@@ -79,19 +79,20 @@ pub fn run(args: &NewArgs, json: bool) -> Result<()> {
     };
     let dir = dir.display();
     output::lines(&format!(
-        "{dir} is a rule that works. Next:\n  edit {edit}\n{test}  corver-host plugin build {dir}\n  corver-host train {flag} {dir}/{name}.wasm"
+        "{dir} is a rule that works. Next:\n  edit {edit}\n{test}  corver-host plugin build {dir}\n  \
+         corver-host train {flag} {dir}/{name}.wasm"
     ));
     Ok(())
 }
 
-/// What is particular to a language.
+/// Files and next steps of a project, by language.
 struct Project {
     files: Vec<(&'static str, &'static str)>,
     /// The SDK's folder, as the project's files name it.
     sdk: String,
-    /// What the author edits, in words.
+    /// Description of the files that the author edits.
     edit: String,
-    /// The commands that test it, a line each.
+    /// Commands that test the project, one per line.
     test: String,
 }
 
@@ -104,7 +105,8 @@ fn project(args: &NewArgs) -> Result<Project> {
                 files: [RUST, &[("src/lib.rs", source)]].concat(),
                 sdk: rust_sdk(args.sdk.as_deref())?,
                 edit: format!(
-                    "{dir}/src/lib.rs, and the description in {dir}/Cargo.toml, which is the rule's summary"
+                    "{dir}/src/lib.rs, and the description in {dir}/Cargo.toml, which is the \
+                     rule's summary"
                 ),
                 test: format!("  (cd {dir} && cargo test)\n"),
             }
@@ -145,7 +147,7 @@ fn project(args: &NewArgs) -> Result<Project> {
     })
 }
 
-/// The folder of corver-sdk, as Cargo.toml has it.
+/// Returns the folder of corver-sdk, quoted for Cargo.toml.
 fn rust_sdk(given: Option<&Path>) -> Result<String> {
     let sdk = match given {
         Some(sdk) => sdk.to_owned(),
@@ -159,7 +161,7 @@ fn rust_sdk(given: Option<&Path>) -> Result<String> {
     quotable(&sdk)
 }
 
-/// An absolute path of something that is there, as strings of TOML and JSON have it.
+/// Returns the absolute path of an existing file, escaped for a string of TOML or JSON.
 fn quotable(path: &Path) -> Result<String> {
     quoted(&path.canonicalize().with_context(|| format!("looking at {}", path.display()))?)
 }
@@ -171,7 +173,7 @@ fn quoted(path: &Path) -> Result<String> {
     Ok(path.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// Whether the host takes this as a rule's name, and cargo as a package's.
+/// True if the host accepts a rule's name, and cargo the package's.
 fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=64).contains(&name.len())
@@ -179,7 +181,7 @@ fn is_name(name: &str) -> bool {
         && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(plain)
 }
 
-/// `my-rule` → `MyRule`.
+/// Converts a rule's name to a type name: `my-rule` to `MyRule`.
 fn type_name(name: &str) -> String {
     let word = |word: &str| {
         word.get(..1).map(|first| first.to_ascii_uppercase() + &word[1..]).unwrap_or_default()
@@ -188,7 +190,7 @@ fn type_name(name: &str) -> String {
 }
 
 fn write(path: &PathBuf, text: &str) -> Result<()> {
-    let folder = path.parent().expect("a file of the project lies in its folder");
+    let folder = path.parent().expect("a project's file has a parent folder");
     std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }

@@ -1,14 +1,14 @@
-//! How busy other programs kept the machine during a measurement, from Linux's `/proc`.
+//! CPU share of other programs during a measurement, from Linux's `/proc`.
 
-/// The clock ticks of all processors when a measurement began.
+/// Clock ticks at the start of a measurement. `None` if the system does not report them.
 pub struct OtherWork(Option<Ticks>);
 
 #[derive(Clone, Copy)]
 struct Ticks {
-    /// Of all processors, idle ones too.
+    /// Ticks of all processors, idle ones included.
     total: u64,
     idle: u64,
-    /// Of this process.
+    /// Ticks of this process.
     own: u64,
 }
 
@@ -17,10 +17,11 @@ impl OtherWork {
         Self(Ticks::now())
     }
 
-    /// The share of the machine that other programs have used since, 0 to 1; none where the system
-    /// does not say.
+    /// Returns the CPU share that other programs have used since, 0 to 1; `None` if the system does
+    /// not report it.
     pub fn share(&self) -> Option<f64> {
-        let (then, now) = (self.0?, Ticks::now()?);
+        let then = self.0?;
+        let now = Ticks::now()?;
         let total = now.total.checked_sub(then.total).filter(|total| *total > 0)?;
         let not_others = now.idle.saturating_sub(then.idle) + now.own.saturating_sub(then.own);
         Some(total.saturating_sub(not_others) as f64 / total as f64)

@@ -1,4 +1,4 @@
-//! `corver-host plugin run`: sentences → verdicts, or completions → grades.
+//! `corver-host plugin run`: runs a rule on sentences or completions.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::trace::SentenceTrace;
 use corver_core::{Backends, Completion, Extractor as _, Section, Sentence, Triplet};
-use corver_eval::{Completions, read_completions};
+use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig, RulesConfig};
 use corver_reward::parts::{self, AnyRule, Loader};
 use corver_rules::ResponseRule;
@@ -24,7 +24,7 @@ use crate::settings;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct SentenceRecord {
     sentence: String,
     triplets: Option<Vec<(String, String, String)>>,
 }
@@ -32,9 +32,9 @@ struct Line {
 pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let text = std::fs::read_to_string(&args.file)
         .with_context(|| format!("cannot read {}", args.file.display()))?;
-    let input = Input::read(&text, &args.file)?;
+    let input = RuleInput::read(&text, &args.file)?;
     let settings = settings::of_rule(&args.rule, &[&args.parts])?;
-    let loader_config = RulesConfig::of_one(&args.rule.plugin, &settings);
+    let loader_config = RulesConfig::single(&args.rule.plugin, &settings);
     let loader = Loader::new(&loader_config)?;
     let rule = loader.any(&args.rule.plugin)?;
     let needs_no_extractor = input.has_triplets() || matches!(rule, AnyRule::Response(_));
@@ -50,7 +50,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     };
     let extractor = config.extractor.as_ref();
     let mut sentences = match input {
-        Input::Completions(completions) => {
+        RuleInput::Completions(completions) => {
             let mut graders = loader.graders()?;
             let settings = &settings.reward;
             return score::score_and_show(
@@ -63,7 +63,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
                 json,
             );
         }
-        Input::Sentences(sentences) => sentences,
+        RuleInput::Sentences(sentences) => sentences,
     };
     if let Some(extractor) = extractor {
         extract_missing(&mut sentences, extractor)?;
@@ -88,7 +88,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What a response rule says of the completions in a file.
+/// Grades the completions of a file with a response rule.
 fn grade(
     rule: &ResponseRule,
     path: &Path,
@@ -96,7 +96,7 @@ fn grade(
     backends: &mut Backends<'_>,
     json: bool,
 ) -> Result<()> {
-    let Completions { questions, rollouts, .. } = read_completions(path)?;
+    let CompletionSet { questions, rollouts, .. } = read_completions(path)?;
     let splits: Vec<Split> =
         rollouts.iter().map(|rollout| split(&rollout.text, compatibility)).collect();
     let completions: Vec<Completion<'_>> = rollouts
@@ -124,14 +124,14 @@ fn is_completion(line: &str) -> bool {
 }
 
 /// Input of a rule.
-enum Input {
-    /// Whole completions.
+enum RuleInput {
+    /// Completions in the format of `score`.
     Completions(Completions),
-    /// Sentences of one completion; true if the triplets are given.
+    /// Sentences of one completion; true if the file has a sentence's triplets.
     Sentences(Vec<(Sentence, bool)>),
 }
 
-impl Input {
+impl RuleInput {
     fn read(text: &str, path: &Path) -> Result<Self> {
         if text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion) {
             return Ok(Self::Completions(read_completions(path)?));
@@ -151,9 +151,12 @@ impl Input {
 fn sentences(text: &str, path: &Path) -> Result<Vec<(Sentence, bool)>> {
     let mut sentences = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let line: Line = serde_json::from_str(line).with_context(|| {
-            let (path, number) = (path.display(), number + 1);
-            format!("{path}:{number}: a line is {{\"sentence\", \"triplets\": [[head, relation, tail], …]}}")
+        let line: SentenceRecord = serde_json::from_str(line).with_context(|| {
+            format!(
+                "{}:{}: a line is {{\"sentence\", \"triplets\": [[head, relation, tail], …]}}",
+                path.display(),
+                number + 1
+            )
         })?;
         let is_given = line.triplets.is_some();
         let triplet = |(head, relation, tail)| Triplet { head, relation, tail };
@@ -178,7 +181,7 @@ fn extract_missing(sentences: &mut [(Sentence, bool)], extractor: &ExtractorConf
     }
     let texts: Vec<&str> = without.iter().map(|sentence| sentence.text.as_str()).collect();
     let found =
-        parts::extractor(extractor)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
+        parts::open_extractor(extractor)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
     for (sentence, triplets) in without.into_iter().zip(found) {
         sentence.triplets = triplets;
     }

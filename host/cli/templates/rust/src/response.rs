@@ -1,24 +1,24 @@
-//! {{type}}: is the answer one of the golds, and nothing more?
+//! {{type}}: an answer judge that accepts an answer if it equals a gold.
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays an answer that is a gold, whatever its capitals.
+    /// Rewards an answer that equals a gold, in any case.
     pub struct {{type}} {
-        /// The reward of a right answer.
+        /// Reward of a right answer.
         pub right: f64 = 2.0,
-        /// The reward of any other, and of none.
+        /// Reward of a wrong or missing answer.
         pub wrong: f64 = -1.0,
     }
 }
 
 impl ResponseRule for {{type}} {
-    fn grade(&self, completion: &Completion, _: &Corpus) -> Graded {
+    fn grade(&self, completion: &Completion, _corpus: &Corpus) -> Result<Grade, Pending> {
         let answer = completion.answer.to_lowercase();
         if answer.is_empty() {
-            return grade(self.wrong, "NOT_ATTEMPTED");
+            return Ok(Grade::new(self.wrong, "NOT_ATTEMPTED"));
         }
         let is_right = completion.golds.iter().any(|gold| gold.trim().to_lowercase() == answer);
-        if is_right { grade(self.right, "GOOD") } else { grade(self.wrong, "BAD") }
+        Ok(if is_right { Grade::new(self.right, "GOOD") } else { Grade::new(self.wrong, "BAD") })
     }
 
     fn validate(&self) -> Result<(), String> {

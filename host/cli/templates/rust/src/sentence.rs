@@ -1,25 +1,33 @@
-//! {{type}}: does the corpus attest the sentence's first fact?
+//! {{type}}: a reward for sentences whose first fact the corpus attests.
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence whose first fact the corpus attests.
+    /// Rewards a sentence if the corpus attests its first fact.
     pub struct {{type}} {
-        /// Counts up to this one are noise, in occurrences.
+        /// Counts up to this number are noise, occurrences.
         pub noise_floor: u64 = 0,
-        /// The reward of a fact that is attested.
+        /// Reward of an attested fact.
         pub attested: f64 = 0.1,
-        /// The reward of a fact that is not.
+        /// Reward of an unattested fact.
         pub unattested: f64 = -0.3,
     }
 }
 
 impl SentenceRule for {{type}} {
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-        let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
-        let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
-        let count = corpus.count(query.enough(self.noise_floor.saturating_add(1)))?;
-        let Some(found) = count else { return abstain("the corpus cannot count this") };
-        verdict(if found > self.noise_floor { self.attested } else { self.unattested }).because(index, count)
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
+        let Some((index, triplet)) = sentence.first_valid_triplet() else {
+            return Ok(Verdict::abstain("no valid triplet"));
+        };
+        let Some(query) = triplet.word_query() else {
+            return Ok(Verdict::abstain("fewer than two content words"));
+        };
+        // Without a reply yet, `?` ends the function; it runs again once the count is there.
+        let count = corpus.count(query.limit(self.noise_floor.saturating_add(1)))?;
+        let Some(occurrences) = count else {
+            return Ok(Verdict::abstain("the corpus cannot count this"));
+        };
+        let reward = if occurrences > self.noise_floor { self.attested } else { self.unattested };
+        Ok(Verdict::new(reward).because(index, count))
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -39,8 +47,8 @@ mod tests {
     #[test]
     fn unattested_facts_are_penalised() {
         let paris = sentence("Paris is in Peru.", &[("Paris", "is in", "Peru")]);
-        let judged = run(&{{type}}::default(), &paris, &counts(&[("Paris AND Peru", 0)]));
-        assert_eq!((judged.reward, judged.count, judged.triplet), (Some(-0.3), Some(0), Some(0)));
+        let scored = run(&{{type}}::default(), &paris, &counts(&[("Paris AND Peru", 0)]));
+        assert_eq!((scored.reward, scored.count, scored.triplet), (Some(-0.3), Some(0), Some(0)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One bit per position of a shard.
+//! A bit vector over the positions of a shard.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -8,6 +8,7 @@ use crate::build::output::HashedFile;
 use crate::build::sort::large;
 use crate::error::{Error, Result};
 
+/// A bit vector, on large pages.
 pub(super) struct Bits {
     words: Vec<u64>,
 }
@@ -25,7 +26,7 @@ impl Bits {
         set(&mut self.words[(position / 64) as usize], position % 64, value);
     }
 
-    /// The words of the bits from a position on, which must be a multiple of 64.
+    /// Returns the words of the bits from a position on, which must be a multiple of 64.
     pub(super) fn words_from(&mut self, position: u64) -> &mut [u64] {
         &mut self.words[(position / 64) as usize..]
     }

@@ -1,19 +1,19 @@
-//! The suffixes that start in one block, in the order that they have in the whole text.
+//! Preparation of a block, so that its suffixes are sorted as in the complete text.
 //!
-//! The library sorts a block as if the text ended with it. That is wrong only where a comparison
-//! runs over the block's end, so no comparison may: the block's last symbol `c` is made one of a
-//! kind, between those `c` whose suffix is smaller than the last one and those whose suffix is
-//! greater. Which is which depends on what follows each `c`, and that is known from `tail.rs`.
-//! Making room for the two takes two numbers more than there are symbols.
+//! The library sorts a block as if the text ended with it. That is wrong only if a comparison reaches
+//! the block's end, so no comparison may. The block's last symbol `c` becomes unique: it is ordered
+//! after those `c` whose suffix is smaller than the last one, and before those whose suffix is
+//! greater. The order depends on the text after each `c`, and is known from `tail.rs`. The new
+//! symbols take two numbers in addition to the alphabet.
 
 use crate::build::sort::bits::Bits;
 use crate::build::sort::symbols::Symbol;
 
-/// Numbers that [`isolate_last`] needs besides those of the alphabet.
+/// Number of symbols that [`isolate_last`] adds to the alphabet.
 pub(super) const ROOM: u32 = 2;
 
-/// Changes the symbols as described. `greater` tells for each position from `begin` on whether its
-/// suffix is greater than the text after the block.
+/// Makes the last symbol of a block unique. A bit of `greater` is set if the suffix at that position,
+/// from `begin` on, is greater than the text after the block.
 pub(super) fn isolate_last<S: Symbol>(block: &mut [S], begin: u64, greater: &Bits) {
     let Some((last, rest)) = block.split_last_mut() else { return };
     let c = last.number();
@@ -26,7 +26,7 @@ pub(super) fn isolate_last<S: Symbol>(block: &mut [S], begin: u64, greater: &Bit
     *last = S::new(c + 1);
 }
 
-/// Takes [`isolate_last`] back.
+/// Restores the symbols that [`isolate_last`] changed.
 pub(super) fn restore<S: Symbol>(block: &mut [S]) {
     let Some(last) = block.last() else { return };
     let c = last.number() - 1;

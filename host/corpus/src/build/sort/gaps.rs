@@ -1,16 +1,16 @@
-//! How many suffixes from after a block fall between each two of the block's own.
+//! Counts of the suffixes from after a block that fall between each two of the block's own.
 //!
-//! The text after the block is walked from its end to its begin; every step gives the rank of one
-//! more suffix (`ranks.rs`). The walk is cut into pieces that start with a search of their own,
-//! several to a thread: while one waits for memory, the others continue.
+//! The text after the block is walked from its end to its begin; every step yields the rank of one
+//! more suffix (`ranks.rs`). The walk is divided into parts, each of which starts with a search.
+//! A thread interleaves several walks: while one waits for memory, the others continue.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -21,17 +21,17 @@ use crate::build::sort::ranks::Ranks;
 use crate::build::sort::symbols::SymbolFile;
 use crate::error::{Error, Result};
 
-/// Walks that a thread takes in turn.
+/// Number of walks that a thread interleaves.
 const WALKS_PER_THREAD: usize = 8;
-/// Symbols that a walk reads at once.
+/// Number of symbols in a read of a walk.
 const CHUNK: u64 = 1 << 13;
-/// No walk shorter than this, in words of 64 positions.
+/// Length of the shortest walk, words of 64 positions.
 const MIN_WALK: usize = if cfg!(test) { 1 } else { 1 << 10 };
 
-/// Counts by rank, most of which are small.
+/// Counts by rank. Most are small, so their low bytes are stored densely and their high bits sparsely.
 pub(super) struct Gaps {
     low: Vec<AtomicU8>,
-    /// How often a count went over 255.
+    /// Number of overflows of each low byte.
     high: Mutex<BTreeMap<usize, u64>>,
 }
 
@@ -44,20 +44,20 @@ impl Gaps {
 
     fn add(&self, rank: u32) {
         if self.low[rank as usize].fetch_add(1, Relaxed) == u8::MAX {
-            let mut high = self.high.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut high = self.high.lock().unwrap_or_else(PoisonError::into_inner);
             *high.entry(rank as usize).or_default() += 1;
         }
     }
 
-    /// Writes the counts, seven bits to a byte, the lowest first; a set high bit says that more
-    /// follow.
+    /// Writes the counts as LEB128: seven bits per byte, the lowest first; a set high bit means that
+    /// more follow.
     pub(super) fn write(self, file: &mut HashedFile) -> Result<()> {
-        let high = self.high.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut high = high.into_iter().peekable();
+        let high = self.high.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut overflows = high.into_iter().peekable();
         let mut chunk = Vec::with_capacity((1 << 16) + 16);
         for (rank, low) in self.low.into_iter().enumerate() {
-            let wraps = high.next_if(|&(at, _)| at == rank).map_or(0, |(_, wraps)| wraps);
-            let mut count = wraps << 8 | u64::from(low.into_inner());
+            let high_bits = overflows.next_if(|&(at, _)| at == rank).map_or(0, |(_, bits)| bits);
+            let mut count = high_bits << 8 | u64::from(low.into_inner());
             while count >= 0x80 {
                 chunk.push(count as u8 | 0x80);
                 count >>= 7;
@@ -72,14 +72,15 @@ impl Gaps {
     }
 }
 
-/// A sorted block: where it lies, and where its suffixes are written.
+/// A sorted block: its positions, and the file of its suffixes.
 pub(super) struct SortedBlock<'b> {
     pub(super) positions: Range<u64>,
     pub(super) suffixes: &'b Path,
 }
 
-/// Counts, and changes `greater` for the positions after the block: from greater than the text
-/// after the block to greater than the text from the block's begin on.
+/// Counts the suffixes after a block by rank. It also updates the bits of `greater` for the positions
+/// after the block: from "greater than the text after the block" to "greater than the text from the
+/// block's begin on".
 pub(super) fn count_gaps(
     file: &SymbolFile,
     block: &SortedBlock<'_>,
@@ -88,91 +89,104 @@ pub(super) fn count_gaps(
     report: &(dyn Fn(u64) + Sync),
 ) -> Result<Gaps> {
     let end = file.num_tokens();
-    let words = (end - block.positions.end).div_ceil(64) as usize;
-    let walk = words.div_ceil(rayon::current_num_threads() * WALKS_PER_THREAD).max(MIN_WALK);
+    let num_words = (end - block.positions.end).div_ceil(64) as usize;
+    let num_walks = rayon::current_num_threads() * WALKS_PER_THREAD;
+    let words_per_walk = num_words.div_ceil(num_walks).max(MIN_WALK);
 
     // The starts are searched for before any walk changes a bit.
-    let begins = (block.positions.end..end).step_by(64 * walk);
-    let starts = begins.map(|begin| -> Result<(u64, u64, u32, bool)> {
-        let walk_end = (begin + 64 * walk as u64).min(end);
-        if walk_end == end {
-            return Ok((begin, walk_end, 0, false)); // after the text nothing follows, which is smaller than all
-        }
-        Ok((begin, walk_end, search(file, block, greater, walk_end)?, greater.get(walk_end)))
-    });
-    let starts = starts.collect::<Result<Vec<_>>>()?;
-    let mut walks: Vec<Walk<'_>> = starts
-        .into_iter()
-        .zip(greater.words_from(block.positions.end).chunks_mut(walk))
-        .map(|((begin, walk_end, rank, greater_than_tail), walk_words)| Walk {
-            begin,
-            left: walk_end - begin,
+    let mut starts = Vec::new();
+    for begin in (block.positions.end..end).step_by(64 * words_per_walk) {
+        let walk_end = (begin + 64 * words_per_walk as u64).min(end);
+        // The empty suffix at the end of the text is smaller than all others.
+        let is_last = walk_end == end;
+        starts.push(WalkStart {
+            positions: begin..walk_end,
+            rank: if is_last { 0 } else { search(file, block, greater, walk_end)? },
+            greater_than_tail: !is_last && greater.get(walk_end),
+        });
+    }
+    let mut walks = Vec::with_capacity(starts.len());
+    let words = greater.words_from(block.positions.end).chunks_mut(words_per_walk);
+    for (start, walk_words) in starts.into_iter().zip(words) {
+        walks.push(Walk {
+            begin: start.positions.start,
+            remaining: start.positions.end - start.positions.start,
             words: walk_words,
             symbols: Vec::new(),
-            rank,
-            greater_than_tail,
-        })
-        .collect();
+            rank: start.rank,
+            greater_than_tail: start.greater_than_tail,
+        });
+    }
 
     let gaps = Gaps::new(ranks.len());
-    let done = AtomicU64::new(0);
+    let num_done = AtomicU64::new(0);
     walks.par_chunks_mut(WALKS_PER_THREAD).try_for_each(|own| {
         let mut active: Vec<&mut Walk<'_>> = own.iter_mut().collect();
         loop {
-            active.retain(|current| current.left > 0);
-            for current in &mut active {
-                current.read(file)?;
+            active.retain(|walk| walk.remaining > 0);
+            for walk in &mut active {
+                walk.read(file)?;
             }
-            let Some(steps) = active.iter().map(|current| current.symbols.len()).min() else {
+            let Some(steps) = active.iter().map(|walk| walk.symbols.len()).min() else {
                 return Ok(());
             };
             for _ in 0..steps {
-                for current in &mut active {
-                    current.step(ranks, &gaps);
+                for walk in &mut active {
+                    walk.step(ranks, &gaps);
                 }
             }
-            let new = (steps * active.len()) as u64;
-            report(done.fetch_add(new, Relaxed) + new);
+            let num_new = (steps * active.len()) as u64;
+            report(num_done.fetch_add(num_new, Relaxed) + num_new);
         }
     })?;
     Ok(gaps)
 }
 
-/// A stretch of text, walked from its end to its begin.
+/// The positions of a walk, and what is known of the suffix at their end.
+struct WalkStart {
+    positions: Range<u64>,
+    rank: u32,
+    greater_than_tail: bool,
+}
+
+/// A walk through a part of the text, from its end to its begin.
 struct Walk<'g> {
     begin: u64,
-    /// Positions to go.
-    left: u64,
+    /// Number of positions that remain.
+    remaining: u64,
     words: &'g mut [u64],
-    /// The symbols of the next steps, the last one first.
+    /// Symbols of the next steps, the next one last.
     symbols: Vec<i32>,
-    /// Of the suffix to the right.
+    /// Rank of the suffix after the current position.
     rank: u32,
+    /// True if that suffix is greater than the text after the block.
     greater_than_tail: bool,
 }
 
 impl Walk<'_> {
     fn read(&mut self, file: &SymbolFile) -> Result<()> {
         if self.symbols.is_empty() {
-            let end = self.begin + self.left;
-            file.read(end - self.left.min(CHUNK)..end, &mut self.symbols)?;
+            let end = self.begin + self.remaining;
+            file.read(end - self.remaining.min(CHUNK)..end, &mut self.symbols)?;
         }
         Ok(())
     }
 
     fn step(&mut self, ranks: &Ranks, gaps: &Gaps) {
         let Some(symbol) = self.symbols.pop() else { return };
-        self.rank = ranks.before(symbol as u32, self.rank, self.greater_than_tail);
-        self.left -= 1;
-        let (word, bit) = (&mut self.words[(self.left / 64) as usize], self.left % 64);
+        self.rank = ranks.rank_of(symbol as u32, self.rank, self.greater_than_tail);
+        self.remaining -= 1;
+        let word = &mut self.words[(self.remaining / 64) as usize];
+        let bit = self.remaining % 64;
         self.greater_than_tail = *word >> bit & 1 == 1;
         bits::set(word, bit, self.rank > ranks.rank_of_begin);
         gaps.add(self.rank);
     }
 }
 
-/// The rank of the suffix at a position after the block, by binary search. What both ends of the
-/// search have in common with it, everything between them has too, and is not compared again.
+/// Returns the rank of the suffix at a position after the block, by binary search. The prefix that
+/// both ends of the search share with it is shared by all suffixes between them, and is not compared
+/// again.
 fn search(
     file: &SymbolFile,
     block: &SortedBlock<'_>,
@@ -180,29 +194,34 @@ fn search(
     position: u64,
 ) -> Result<u32> {
     let suffixes = File::open(block.suffixes).map_err(Error::io("open", block.suffixes))?;
-    let (mut low, mut high) = (0, block.positions.end - block.positions.start);
-    let (mut common_low, mut common_high) = (0, 0);
+    let mut low = 0;
+    let mut high = block.positions.end - block.positions.start;
+    let mut common_low = 0;
+    let mut common_high = 0;
     while low < high {
         let middle = low.midpoint(high);
-        let mut suffix = [0; 4];
+        let mut bytes = [0; 4];
         suffixes
-            .read_exact_at(&mut suffix, 4 * middle)
+            .read_exact_at(&mut bytes, 4 * middle)
             .map_err(Error::io("read", block.suffixes))?;
-        let suffix = block.positions.start + u64::from(u32::from_le_bytes(suffix));
-        let common = u64::min(common_low, common_high);
-        let (common, smaller) =
-            compare(file, suffix, block.positions.end, greater, position, common)?;
-        if smaller {
-            (low, common_low) = (middle + 1, common);
+        let suffix = block.positions.start + u64::from(u32::from_le_bytes(bytes));
+        let known_common = u64::min(common_low, common_high);
+        let (common, is_smaller) =
+            compare(file, suffix, block.positions.end, greater, position, known_common)?;
+        if is_smaller {
+            low = middle + 1;
+            common_low = common;
         } else {
-            (high, common_high) = (middle, common);
+            high = middle;
+            common_high = common;
         }
     }
     Ok(low as u32)
 }
 
-/// How many symbols a block's suffix and one from after the block have in common before the block
-/// ends, at least `common`, and whether the first is the smaller.
+/// Compares a block's suffix with the suffix at a position after the block, whose first `common`
+/// symbols are known to be equal. Returns the length of their common prefix inside the block, and true
+/// if the block's suffix is the smaller.
 fn compare(
     file: &SymbolFile,
     suffix: u64,
@@ -212,8 +231,9 @@ fn compare(
     mut common: u64,
 ) -> Result<(u64, bool)> {
     let comparable = u64::min(block_end - suffix, file.num_tokens() - position);
-    common = common.min(comparable); // what is known to be common may reach over the block's end
-    let (mut ours, mut theirs) = (Vec::<i32>::new(), Vec::<i32>::new());
+    common = common.min(comparable); // the known prefix may reach over the block's end
+    let mut ours = Vec::<i32>::new();
+    let mut theirs = Vec::<i32>::new();
     let mut step = 1 << 6;
     while common < comparable {
         let next = (common + step).min(comparable);
@@ -221,14 +241,14 @@ fn compare(
         theirs.clear();
         file.read(suffix + common..suffix + next, &mut ours)?;
         file.read(position + common..position + next, &mut theirs)?;
-        if let Some(at) = ours.iter().zip(&theirs).position(|(a, b)| a != b) {
-            return Ok((common + at as u64, ours[at] < theirs[at]));
+        if let Some(index) = ours.iter().zip(&theirs).position(|(a, b)| a != b) {
+            return Ok((common + index as u64, ours[index] < theirs[index]));
         }
         common = next;
         step = (8 * step).min(1 << 16);
     }
-    // Either the text ends, and what ended is a prefix of the block's suffix; or that has come to
-    // the block's end.
-    let smaller = position + common < file.num_tokens() && greater.get(position + common);
-    Ok((common, smaller))
+    // Either the text has ended, and its suffix is a prefix of the block's; or the block has ended,
+    // and `greater` has the order of the rest.
+    let is_smaller = position + common < file.num_tokens() && greater.get(position + common);
+    Ok((common, is_smaller))
 }

@@ -1,6 +1,5 @@
-//! Merging the sorted blocks into the suffix array: each block's suffixes, with as many suffixes of
-//! later blocks between them as were counted. Everything is read and written once, from front to
-//! back.
+//! Merging sorted blocks into the suffix array: each block's suffixes, with the counted number of
+//! later blocks' suffixes between them. All files are read and written once, sequentially.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -13,46 +12,36 @@ use crate::error::{Error, Result};
 pub(super) struct BlockFiles {
     pub(super) begin: u64,
     pub(super) suffixes: PathBuf,
-    /// Absent for the last block.
+    /// Counts of later suffixes; `None` for the last block.
     pub(super) gaps: Option<PathBuf>,
 }
 
-struct Run {
+/// A reader of a sorted block.
+struct BlockReader {
     begin: u64,
-    suffixes: Input,
-    gaps: Option<Input>,
-    /// Suffixes of later blocks that come before the next one of this.
+    suffixes: NumberReader,
+    gaps: Option<NumberReader>,
+    /// Number of later blocks' suffixes before the next suffix of this block.
     before_next: u64,
 }
 
-/// `blocks` are in the order of the text.
+/// Merges blocks, which are in the order of the text, into a table.
 pub(super) fn merge(
     blocks: &[BlockFiles],
     num_tokens: u64,
     table: &mut PointerFile,
     report: &dyn Fn(u64),
 ) -> Result<()> {
-    let open = |block: &BlockFiles| -> Result<Run> {
-        let gaps = block.gaps.as_deref().map(Input::open).transpose()?;
-        let mut run = Run {
-            begin: block.begin,
-            suffixes: Input::open(&block.suffixes)?,
-            gaps,
-            before_next: 0,
-        };
-        run.read_gap()?;
-        Ok(run)
-    };
-    let mut runs = blocks.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let mut readers = blocks.iter().map(BlockReader::open).collect::<Result<Vec<_>>>()?;
     for rank in 0..num_tokens {
         let mut next = 0;
-        while let Some(left) = runs[next].before_next.checked_sub(1) {
-            runs[next].before_next = left;
-            next += 1; // there is a next one: the last one's `before_next` is always 0
+        while let Some(remaining) = readers[next].before_next.checked_sub(1) {
+            readers[next].before_next = remaining;
+            next += 1; // in bounds: the last reader's `before_next` is always 0
         }
-        let run = &mut runs[next];
-        let position = run.begin + run.suffixes.number()?;
-        run.read_gap()?;
+        let reader = &mut readers[next];
+        let position = reader.begin + reader.suffixes.read_u32()?;
+        reader.read_gap()?;
         table.push(position)?;
         if rank % (1 << 22) == 0 {
             report(rank);
@@ -61,21 +50,30 @@ pub(super) fn merge(
     Ok(())
 }
 
-impl Run {
+impl BlockReader {
+    fn open(block: &BlockFiles) -> Result<Self> {
+        let gaps = block.gaps.as_deref().map(NumberReader::open).transpose()?;
+        let suffixes = NumberReader::open(&block.suffixes)?;
+        let mut reader = Self { begin: block.begin, suffixes, gaps, before_next: 0 };
+        reader.read_gap()?;
+        Ok(reader)
+    }
+
     fn read_gap(&mut self) -> Result<()> {
         if let Some(gaps) = &mut self.gaps {
-            self.before_next = gaps.count()?;
+            self.before_next = gaps.read_varint()?;
         }
         Ok(())
     }
 }
 
-struct Input {
+/// A buffered reader of numbers.
+struct NumberReader {
     reader: BufReader<File>,
     path: PathBuf,
 }
 
-impl Input {
+impl NumberReader {
     fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("open", path))?;
         Ok(Self { reader: BufReader::with_capacity(1 << 16, file), path: path.to_owned() })
@@ -87,13 +85,14 @@ impl Input {
         Ok(bytes)
     }
 
-    fn number(&mut self) -> Result<u64> {
+    fn read_u32(&mut self) -> Result<u64> {
         Ok(u32::from_le_bytes(self.read()?).into())
     }
 
-    /// Seven bits to a byte; see `Gaps::write`.
-    fn count(&mut self) -> Result<u64> {
-        let (mut count, mut shift) = (0, 0);
+    /// Reads a number as `Gaps::write` writes it.
+    fn read_varint(&mut self) -> Result<u64> {
+        let mut count = 0;
+        let mut shift = 0;
         loop {
             let [byte] = self.read()?;
             count |= u64::from(byte & 0x7F) << shift;

@@ -1,28 +1,26 @@
 //! The suffix array of a shard, within a memory budget.
 //!
-//! Suffixes are ordered byte by byte as they lie on disk; that is the order of *byte-swapped*
-//! tokens, which are numbered in that order (`symbols.rs`). A shard that fits the budget is sorted
-//! at once, in linear time, by libsais. A larger one is cut into blocks, and sorted from the last
-//! to the first:
+//! Suffixes are ordered by their bytes on disk. That is the order of *byte-swapped* tokens, which are
+//! numbered in that order (`symbols.rs`). A shard that fits the budget is sorted in one piece, in
+//! linear time, by libsais. A larger one is cut into blocks, which are sorted from the last to the
+//! first:
 //!
-//! 1. A bit for every position of a block tells whether its suffix is greater than the text after
-//!    the block (`tail.rs`); with these, the block is sorted by itself, in the order that its
-//!    suffixes have in the whole text (`block.rs`).
-//! 2. A walk through the text after the block counts how many of its suffixes fall between each two
-//!    of the block's (`ranks.rs`, `gaps.rs`), and turns the bits of that text into what the next
-//!    block needs.
-//! 3. When all blocks are done, their suffixes are merged by the counts (`merge.rs`).
+//! 1. A bit for every position of a block is set if its suffix is greater than the text after the
+//!    block (`tail.rs`). With these bits, the block is sorted by itself, in the order that its suffixes
+//!    have in the complete text (`block.rs`).
+//! 2. A walk through the text after the block counts its suffixes between each two of the block's
+//!    (`ranks.rs`, `gaps.rs`), and updates the bits of that text for the next block.
+//! 3. When all blocks are sorted, their suffixes are merged by the counts (`merge.rs`).
 //!
 //! This is the scheme of pSAscan (Kärkkäinen, Kempa and Puglisi, “Parallel External Memory Suffix
-//! Sorting”, 2015), with a search in lists in place of a rank structure over the block's BWT. The
-//! alternative, to merge sorted blocks by comparing their suffixes in the text, reads the text at
-//! random places, so that all of it must be in memory to be fast, and compares long repeats again
-//! and again. Here only the current block is in memory, files are read from end to end, and long
-//! repeats cost nothing. In return each block walks all of the text behind it, so the walks grow
-//! with tokens × blocks.
+//! Sorting”, 2015), with a search in lists instead of a rank structure over the block's BWT. The
+//! alternative is to merge sorted blocks by comparing their suffixes in the text. That reads the text
+//! at random, so that all of it must be in memory, and compares long repeats repeatedly. Here only the
+//! current block is in memory, files are read sequentially, and long repeats have no extra cost. In
+//! return each block walks all text behind it, so the walks grow with tokens × blocks.
 //!
-//! Memory: six bytes per token of a block where there are fewer than 65,535 different tokens, else
-//! eight; and a bit per token of the shard if there are several blocks. No file is mapped.
+//! Memory: six bytes per token of a block if there are fewer than 65,535 distinct tokens, else eight;
+//! and a bit per token of the shard if there are several blocks. No file is mapped.
 
 mod bits;
 mod block;
@@ -44,7 +42,7 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use crate::build::memory;
-use crate::build::options::{BuildOptions, Progress};
+use crate::build::options::{BuildOptions, BuildProgress};
 use crate::build::output::HashedFile;
 use crate::build::sort::bits::Bits;
 use crate::build::sort::gaps::SortedBlock;
@@ -52,94 +50,109 @@ use crate::build::sort::merge::BlockFiles;
 use crate::build::sort::pointers::PointerFile;
 use crate::build::sort::ranks::Ranks;
 use crate::build::sort::symbols::{Symbol, SymbolFile};
-use crate::build::unfinished::{Block, Unfinished};
+use crate::build::unfinished::{Block, UnfinishedIndex};
 use crate::error::{Error, Result};
-use crate::files::format::Family;
+use crate::files::format::FileKind;
 use crate::files::manifest::FileRecord;
 use crate::token_width::TokenWidth;
 
-/// The library's 32-bit form takes a little less than 2³¹ tokens: it needs some room of its own.
+/// Largest block, tokens. The library's 32-bit form needs some of the 2³¹ numbers itself.
 const MAX_BLOCK_TOKENS: u64 = i32::MAX as u64 - (1 << 20);
-/// Smaller blocks are not worth their walks.
+/// Smallest block, tokens. The walks of smaller blocks would cost too much.
 const MIN_BLOCK_TOKENS: u64 = 1 << 16;
 
 /// Sorts the suffixes of every shard that has no table yet.
 pub(super) fn write_tables(
-    unfinished: &mut Unfinished,
+    unfinished: &mut UnfinishedIndex,
     width: TokenWidth,
     options: &BuildOptions<'_>,
 ) -> Result<()> {
-    let shards = options.shards;
-    let mut todo = Vec::new();
-    for shard in 0..shards {
-        if !unfinished.is_finished(&Family::Table.file_name(shard)) {
-            todo.push((
-                shard,
-                SymbolFile::open(&Family::Tokenized.path(unfinished.path(), shard), width)?,
-            ));
+    let mut shards = Vec::new();
+    for shard in 0..options.shards {
+        if !unfinished.is_finished(&FileKind::Table.file_name(shard)) {
+            let stream = FileKind::Tokenized.path(unfinished.path(), shard);
+            shards.push((shard, SymbolFile::open(&stream, width)?));
         }
     }
     let budget = Budget::new(options);
-    // As many at a time as there are threads and the budget has room for.
-    let mut todo = &todo[..];
-    while !todo.is_empty() {
-        let at_once = (1..=todo.len().min(rayon::current_num_threads()))
-            .rev()
-            .find(|&n| {
-                todo[..n].iter().map(|(_, file)| bytes_at_once(file)).sum::<u64>() <= budget.bytes()
-            })
-            .filter(|_| todo.iter().all(|(_, file)| file.num_tokens() <= budget.max_block_tokens));
-        let (now, later) = todo.split_at(at_once.unwrap_or(1));
-        todo = later;
-        if at_once.is_none() {
-            let (shard, file) = &now[0];
-            sort_in_blocks(unfinished, *shard, file, budget.block_tokens(file)?, width, options)?;
+    let mut remaining = &shards[..];
+    while let Some((first, first_file)) = remaining.first() {
+        let num_parallel = budget.num_parallel(remaining);
+        if num_parallel == 0 {
+            let block_tokens = budget.block_tokens(first_file)?;
+            sort_in_blocks(unfinished, *first, first_file, block_tokens, width, options)?;
+            remaining = &remaining[1..];
             continue;
         }
-        let tables = now.par_iter().map(|(shard, file)| {
-            options.report(Progress::Sorting {
-                shard: *shard,
-                shards,
-                tokens: file.num_tokens(),
-                sorted: 0,
-            });
-            let table = unfinished.create_file(&Family::Table.file_name(*shard))?;
-            let bytes = pointers::pointer_bytes(options.pointer_width, file.num_tokens(), width)?;
-            let table = PointerFile::new(table, width, bytes);
-            match symbol_bytes(file) {
-                2 => sort_at_once::<u16>(file, *shard, table),
-                _ => sort_at_once::<i32>(file, *shard, table),
-            }
-        });
-        let tables = tables.collect::<Result<Vec<_>>>()?;
+        let tables = remaining[..num_parallel]
+            .par_iter()
+            .map(|(shard, file)| write_table(unfinished, *shard, file, width, options))
+            .collect::<Result<Vec<_>>>()?;
         unfinished.update(|state| state.finished.extend(tables))?;
+        remaining = &remaining[num_parallel..];
     }
     Ok(())
 }
 
+/// Sorts the suffixes of a shard in one piece, and returns the table's file.
+fn write_table(
+    unfinished: &UnfinishedIndex,
+    shard: usize,
+    file: &SymbolFile,
+    width: TokenWidth,
+    options: &BuildOptions<'_>,
+) -> Result<(String, FileRecord)> {
+    let tokens = file.num_tokens();
+    options.report(BuildProgress::Sorting { shard, shards: options.shards, tokens, sorted: 0 });
+    let output = unfinished.create_file(&FileKind::Table.file_name(shard))?;
+    let pointer_bytes = pointers::pointer_bytes(options.pointer_width, tokens, width)?;
+    let table = PointerFile::new(output, width, pointer_bytes);
+    match symbol_bytes(file) {
+        2 => sort_in_one_piece::<u16>(file, shard, table),
+        _ => sort_in_one_piece::<i32>(file, shard, table),
+    }
+}
+
 /// The memory that sorting may use.
 struct Budget {
-    /// For the whole process; `None` for no limit.
-    asked: Option<u64>,
-    /// In use for other things when sorting began.
-    taken: u64,
-    /// A limit whatever the memory.
+    /// Memory budget of the process, bytes; `None` sets no limit.
+    total: Option<u64>,
+    /// Memory in other use when sorting began, bytes.
+    used: u64,
+    /// Largest block, tokens, if the memory suffices.
     max_block_tokens: u64,
 }
 
 impl Budget {
     fn new(options: &BuildOptions<'_>) -> Self {
-        let taken = memory::resident() + memory::reserve();
+        let used = memory::resident() + memory::reserve();
         let max_block_tokens =
             options.max_block_tokens.unwrap_or(u64::MAX).clamp(64, MAX_BLOCK_TOKENS);
-        Self { asked: options.memory, taken, max_block_tokens }
+        Self { total: options.memory, used, max_block_tokens }
     }
 
     fn bytes(&self) -> u64 {
-        self.asked.map_or(u64::MAX, |asked| asked.saturating_sub(self.taken))
+        self.total.map_or(u64::MAX, |total| total.saturating_sub(self.used))
     }
 
-    /// Tokens per block, where the shard is cut into equal ones.
+    /// Returns the number of shards, from the first on, that may be sorted in one piece in parallel;
+    /// 0 if the first must be sorted in blocks.
+    fn num_parallel(&self, shards: &[(usize, SymbolFile)]) -> usize {
+        if shards.iter().any(|(_, file)| file.num_tokens() > self.max_block_tokens) {
+            return 0;
+        }
+        let max_parallel = shards.len().min(rayon::current_num_threads());
+        let mut bytes = 0;
+        for (index, (_, file)) in shards[..max_parallel].iter().enumerate() {
+            bytes += sorting_bytes(file);
+            if bytes > self.bytes() {
+                return index;
+            }
+        }
+        max_parallel
+    }
+
+    /// Returns the number of tokens per block if the shard is cut into equal blocks.
     fn block_tokens(&self, file: &SymbolFile) -> Result<u64> {
         let tokens = file.num_tokens();
         let per_token = symbol_bytes(file) + 4;
@@ -147,8 +160,8 @@ impl Budget {
         let largest = (self.bytes().saturating_sub(bits) / per_token).min(self.max_block_tokens);
         let smallest = MIN_BLOCK_TOKENS.min(tokens).min(self.max_block_tokens);
         if largest < smallest {
-            let needed = self.taken + bits + smallest * per_token;
-            return Err(Error::memory(self.asked.unwrap_or(u64::MAX), needed));
+            let needed = self.used + bits + smallest * per_token;
+            return Err(Error::memory(self.total.unwrap_or(u64::MAX), needed));
         }
         // A multiple of 64, so that no two blocks share a word of bits.
         let equal = tokens.div_ceil(tokens.div_ceil(largest)).next_multiple_of(64);
@@ -156,16 +169,18 @@ impl Budget {
     }
 }
 
-/// Bytes that sorting a shard in one go takes.
-fn bytes_at_once(file: &SymbolFile) -> u64 {
+/// Returns the memory for sorting a shard in one piece, bytes.
+fn sorting_bytes(file: &SymbolFile) -> u64 {
     file.num_tokens() * (symbol_bytes(file) + 4)
 }
 
+/// Returns the size of a symbol in memory, bytes.
 fn symbol_bytes(file: &SymbolFile) -> u64 {
     if file.num_symbols() + block::ROOM <= 1 << 16 { 2 } else { 4 }
 }
 
-fn sort_at_once<S: Symbol>(
+/// Sorts the suffixes of a shard with one call of the library.
+fn sort_in_one_piece<S: Symbol>(
     file: &SymbolFile,
     shard: usize,
     mut table: PointerFile,
@@ -187,28 +202,30 @@ fn suffix_array<S: Symbol>(symbols: &mut [S], shard: usize) -> Result<Vec<i32>> 
     })
 }
 
+/// Sorts the suffixes of a shard block by block, and merges the blocks. An interrupted build resumes
+/// after its last block.
 fn sort_in_blocks(
-    unfinished: &mut Unfinished,
+    unfinished: &mut UnfinishedIndex,
     shard: usize,
     file: &SymbolFile,
     block_tokens: u64,
     width: TokenWidth,
     options: &BuildOptions<'_>,
 ) -> Result<()> {
-    let (tokens, shards) = (file.num_tokens(), options.shards);
+    let tokens = file.num_tokens();
+    let shards = options.shards;
     let pointer_bytes = pointers::pointer_bytes(options.pointer_width, tokens, width)?;
-    let report = |sorted: u64| options.report(Progress::Sorting { shard, shards, tokens, sorted });
-    // Blocks that an interrupted build has finished, whatever their size was.
+    // An interrupted build may have finished blocks of another size.
     let mut end = unfinished.blocks(shard).last().map_or(tokens, |block| block.begin);
     let mut greater = match end < tokens {
         true => Bits::read(&unfinished.path().join(bits_name(shard, end)), tokens)?,
         false => Bits::new(tokens),
     };
     while end > 0 {
-        report(tokens - end);
+        options.report(BuildProgress::Sorting { shard, shards, tokens, sorted: tokens - end });
         let begin = end.saturating_sub(block_tokens).next_multiple_of(64);
         let report_ranked = |ranked: u64| {
-            options.report(Progress::Ranking { shard, shards, tokens: tokens - end, ranked })
+            options.report(BuildProgress::Ranking { shard, shards, tokens: tokens - end, ranked })
         };
         let block = match symbol_bytes(file) {
             2 => sort_block::<u16>(
@@ -228,6 +245,8 @@ fn sort_in_blocks(
                 &report_ranked,
             )?,
         };
+        // Crash safety: the bits are synced before the state lists the block, and the old bits are
+        // removed after it.
         let mut bits = unfinished.create_file(&bits_name(shard, block.begin))?;
         greater.write(&mut bits)?;
         bits.finish()?;
@@ -239,27 +258,42 @@ fn sort_in_blocks(
     }
     drop(greater);
 
-    let files = |block: &Block| BlockFiles {
-        begin: block.begin,
-        suffixes: unfinished.path().join(suffixes_name(shard, block.begin)),
-        gaps: (block.end < tokens).then(|| unfinished.path().join(gaps_name(shard, block.begin))),
-    };
-    let blocks: Vec<BlockFiles> = unfinished.blocks(shard).iter().rev().map(files).collect();
-    let table = unfinished.create_file(&Family::Table.file_name(shard))?;
-    let mut table = PointerFile::new(table, width, pointer_bytes);
-    let report_merged =
-        |merged: u64| options.report(Progress::Merging { shard, shards, tokens, merged });
-    merge::merge(&blocks, tokens, &mut table, &report_merged)?;
-    let table = table.finish()?;
-    let begins: Vec<u64> = blocks.iter().map(|block| block.begin).collect();
+    merge_blocks(unfinished, shard, tokens, pointer_bytes, width, options)
+}
+
+/// Merges the sorted blocks of a shard into its table, and removes their files.
+fn merge_blocks(
+    unfinished: &mut UnfinishedIndex,
+    shard: usize,
+    tokens: u64,
+    pointer_bytes: usize,
+    width: TokenWidth,
+    options: &BuildOptions<'_>,
+) -> Result<()> {
+    let mut blocks = Vec::new();
+    for block in unfinished.blocks(shard).iter().rev() {
+        let is_last = block.end == tokens;
+        blocks.push(BlockFiles {
+            begin: block.begin,
+            suffixes: unfinished.path().join(suffixes_name(shard, block.begin)),
+            gaps: (!is_last).then(|| unfinished.path().join(gaps_name(shard, block.begin))),
+        });
+    }
+    let output = unfinished.create_file(&FileKind::Table.file_name(shard))?;
+    let mut table = PointerFile::new(output, width, pointer_bytes);
+    let shards = options.shards;
+    merge::merge(&blocks, tokens, &mut table, &|merged| {
+        options.report(BuildProgress::Merging { shard, shards, tokens, merged });
+    })?;
+    let finished = table.finish()?;
     unfinished.update(|state| {
-        state.finished.extend([table]);
+        state.finished.extend([finished]);
         state.blocks.remove(&shard);
     })?;
-    for begin in begins {
-        unfinished.remove_file(&suffixes_name(shard, begin))?;
-        unfinished.remove_file(&gaps_name(shard, begin))?;
-        unfinished.remove_file(&bits_name(shard, begin))?;
+    for block in blocks {
+        unfinished.remove_file(&suffixes_name(shard, block.begin))?;
+        unfinished.remove_file(&gaps_name(shard, block.begin))?;
+        unfinished.remove_file(&bits_name(shard, block.begin))?;
     }
     Ok(())
 }
@@ -276,17 +310,18 @@ fn bits_name(shard: usize, begin: u64) -> String {
     format!("greater.{shard}.{begin}")
 }
 
-/// Sorts the suffixes that start in a block, or in its second half where it repeats too much of
-/// what follows.
+/// Sorts the suffixes that start in a block, or in its second half if the block repeats too much of
+/// the text after it.
 fn sort_block<S: Symbol>(
-    unfinished: &Unfinished,
+    unfinished: &UnfinishedIndex,
     shard: usize,
     file: &SymbolFile,
     positions: Range<u64>,
     greater: &mut Bits,
     report_ranked: &(dyn Fn(u64) + Sync),
 ) -> Result<Block> {
-    let (mut begin, end) = (positions.start, positions.end);
+    let mut begin = positions.start;
+    let end = positions.end;
     let is_last = end == file.num_tokens();
     let mut block = large::with_capacity::<S>((end - begin) as usize);
     file.read(begin..end, &mut block)?;

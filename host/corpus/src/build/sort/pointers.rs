@@ -1,4 +1,4 @@
-//! `table.K` as it is written: positions as byte offsets of a fixed width.
+//! The writer of `table.K`: positions as byte offsets of a fixed width.
 
 use crate::build::output::HashedFile;
 use crate::error::{Error, Result};
@@ -6,6 +6,7 @@ use crate::files::format::pointer_width;
 use crate::files::manifest::FileRecord;
 use crate::token_width::TokenWidth;
 
+/// A buffered writer of pointers.
 pub(super) struct PointerFile {
     file: HashedFile,
     token_bytes: u64,
@@ -13,21 +14,25 @@ pub(super) struct PointerFile {
     chunk: Vec<u8>,
 }
 
+/// Size of a write, bytes.
 const CHUNK: usize = 1 << 18;
 
-/// Bytes per pointer: those asked for, if they are enough for the shard, or as many as it needs.
+/// Returns the size of a pointer, bytes: that of the options, or the smallest that fits the shard.
+///
+/// # Errors
+/// Fails if the size of the options is too small for the shard.
 pub(super) fn pointer_bytes(
-    asked: Option<usize>,
+    option: Option<usize>,
     num_tokens: u64,
     width: TokenWidth,
 ) -> Result<usize> {
     let needed = pointer_width(num_tokens * width.bytes() as u64);
-    match asked {
-        Some(asked) if asked < needed => {
+    match option {
+        Some(bytes) if bytes < needed => {
             let expected = "wide enough for every byte offset of the shard";
-            Err(Error::option("pointer_width", asked as u64, expected))
+            Err(Error::option("pointer_width", bytes as u64, expected))
         }
-        Some(asked) => Ok(asked),
+        Some(bytes) => Ok(bytes),
         None => Ok(needed),
     }
 }

@@ -1,35 +1,38 @@
-//! Where a suffix from after a block falls among the block's suffixes, one symbol at a time.
+//! The rank of a suffix from after a block among the block's suffixes, one symbol at a time.
 //!
-//! The suffixes of the block that start with symbol `c` stand together, ordered by what follows the
-//! `c`. So the rank of `c·x` is the number of those whose continuation is smaller than `x`, and
-//! that only takes the rank of `x` and the rank of every suffix's continuation: one ascending list
+//! The suffixes of the block that start with symbol `c` have consecutive ranks, in the order of the
+//! text after the `c`. So the rank of `c·x` is the number of those whose continuation is smaller than
+//! `x`. That needs the rank of `x` and the rank of every suffix's continuation: one ascending list
 //! per symbol, searched in three steps that touch few cache lines.
 
 use crate::build::sort::large;
 use crate::build::sort::symbols::Symbol;
 use crate::error::Result;
 
+/// The ranks of a sorted block, prepared for searches.
 pub(super) struct Ranks {
-    /// By symbol: the first rank of the block's suffixes that start with it.
+    /// First rank of the block's suffixes that start with each symbol.
     starts: Vec<u32>,
-    /// By rank: the rank of the suffix that starts one symbol later.
+    /// Rank of each suffix's continuation: the suffix that starts one symbol later.
     continuations: Vec<u32>,
-    /// Every 64th and every 4096th of them.
+    /// Every 64th entry of `continuations`.
     fine: Vec<u32>,
+    /// Every 4096th entry of `continuations`.
     coarse: Vec<u32>,
     last_symbol: u32,
-    /// The rank that the text after the block would have in the block.
+    /// Rank that the text after the block would have in the block.
     rank_of_tail: u32,
-    /// The rank of the whole block's suffix.
+    /// Rank of the suffix at the block's begin.
     pub(super) rank_of_begin: u32,
 }
 
+/// Binary logarithm of the distance from one entry of `fine` to the next.
 const FINE: u32 = 6;
+/// Binary logarithm of the distance from one entry of `coarse` to the next.
 const COARSE: u32 = 12;
 
 impl Ranks {
-    /// `suffixes` are the starts of the block's suffixes in their order, counted from the block's
-    /// begin.
+    /// Prepares a block. `suffixes` are the starts of its sorted suffixes, relative to its begin.
     pub(super) fn new<S: Symbol>(
         block: Vec<S>,
         num_symbols: u32,
@@ -45,53 +48,58 @@ impl Ranks {
         }
         let last_symbol = block.last().map_or(0, |symbol| symbol.number());
 
+        // A counting sort of the ranks by the symbol before each suffix.
         let mut next = starts.clone();
         let mut continuations = large::zeros(block.len());
-        let mut place = |symbol: u32, rank: u32| {
-            let next = &mut next[symbol as usize];
-            continuations[*next as usize] = rank;
-            *next += 1;
+        let mut insert = |symbol: u32, rank: u32| {
+            let index = &mut next[symbol as usize];
+            continuations[*index as usize] = rank;
+            *index += 1;
         };
         let mut rank_of_begin = 0;
         for (rank, suffix) in (0..).zip(suffixes) {
             if rank == rank_of_tail {
-                place(last_symbol, rank);
+                insert(last_symbol, rank);
             }
             match suffix?.checked_sub(1) {
-                Some(before) => place(block[before as usize].number(), rank),
+                Some(previous) => insert(block[previous as usize].number(), rank),
                 None => rank_of_begin = rank,
             }
         }
         if rank_of_tail as usize == block.len() {
-            place(last_symbol, rank_of_tail);
+            insert(last_symbol, rank_of_tail);
         }
-        drop(block);
-        let every = |shift: u32| continuations.iter().copied().step_by(1 << shift).collect();
-        let (fine, coarse) = (every(FINE), every(COARSE));
+        drop(block); // before the samples are allocated
+        let fine = continuations.iter().copied().step_by(1 << FINE).collect();
+        let coarse = continuations.iter().copied().step_by(1 << COARSE).collect();
         Ok(Self { starts, continuations, fine, coarse, last_symbol, rank_of_tail, rank_of_begin })
     }
 
-    /// Suffixes in the block.
+    /// Returns the number of suffixes in the block.
     pub(super) fn len(&self) -> usize {
         self.continuations.len()
     }
 
-    /// How many of the block's suffixes are smaller than `symbol` followed by a suffix of this
-    /// rank, which is greater than the text after the block or not.
-    pub(super) fn before(&self, symbol: u32, rank: u32, greater_than_tail: bool) -> u32 {
-        let (start, end) = (self.starts[symbol as usize], self.starts[symbol as usize + 1]);
-        let found = self.first_at_least(start as usize, end as usize, rank);
-        // The block's last suffix continues with the tail itself, of which the rank alone does not
-        // tell the order.
-        let last = symbol == self.last_symbol && rank == self.rank_of_tail && greater_than_tail;
-        found as u32 + u32::from(last)
+    /// Returns the number of the block's suffixes that are smaller than `symbol` followed by a suffix
+    /// of this rank. `greater_than_tail` is true if the latter is greater than the text after the
+    /// block.
+    pub(super) fn rank_of(&self, symbol: u32, rank: u32, greater_than_tail: bool) -> u32 {
+        let start = self.starts[symbol as usize];
+        let end = self.starts[symbol as usize + 1];
+        let first = self.first_at_least(start as usize, end as usize, rank);
+        // The block's last suffix continues with the tail itself, so the rank alone does not decide
+        // the order.
+        let is_after_last =
+            symbol == self.last_symbol && rank == self.rank_of_tail && greater_than_tail;
+        first as u32 + u32::from(is_after_last)
     }
 
-    /// The first place from `start` on that holds at least `rank`; `end` where none before it does.
+    /// Returns the first index in `start..end` with a continuation of at least `rank`, or `end`.
     fn first_at_least(&self, mut start: usize, mut end: usize, rank: u32) -> usize {
         for (shift, samples) in [(COARSE, &self.coarse), (FINE, &self.fine)] {
             if end - start > 1 << shift {
-                let (first, last) = (start.div_ceil(1 << shift), end.div_ceil(1 << shift));
+                let first = start.div_ceil(1 << shift);
+                let last = end.div_ceil(1 << shift);
                 let found = first + samples[first..last].partition_point(|&sample| sample < rank);
                 if found < last {
                     end = found << shift;
@@ -132,7 +140,7 @@ mod tests {
             }
         }
         assert_eq!(
-            (ranks.before(1, 2, false), ranks.before(1, 2, true), ranks.before(0, 2, true)),
+            (ranks.rank_of(1, 2, false), ranks.rank_of(1, 2, true), ranks.rank_of(0, 2, true)),
             (20_003, 20_004, 3)
         );
     }

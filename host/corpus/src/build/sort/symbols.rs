@@ -1,5 +1,4 @@
-//! The tokens of a shard as symbols: numbers without gaps, in the order in which the tokens' bytes
-//! on disk compare.
+//! The tokens of a shard as symbols: consecutive numbers in the order of the tokens' bytes on disk.
 
 use std::fs::File;
 use std::ops::Range;
@@ -14,15 +13,15 @@ use crate::build::sort::large;
 use crate::error::{Error, Result};
 use crate::token_width::TokenWidth;
 
-/// Bytes read at once.
+/// Size of a read, bytes.
 const CHUNK: usize = 1 << 16;
 
-/// How symbols are held in memory, and how the library sorts the suffixes of a text of them.
+/// An integer type of symbols in memory, whose texts the library can sort.
 pub(super) trait Symbol: Copy + Eq + Send {
     fn new(number: u32) -> Self;
     fn number(self) -> u32;
 
-    /// The suffix array. May change the text on the way, and leaves it as it was.
+    /// Returns the suffix array of a text. The text is changed temporarily and then restored.
     fn sort(text: &mut [Self]) -> Result<Vec<i32>, LibsaisError>;
 }
 
@@ -97,7 +96,7 @@ impl SymbolFile {
         self.num_tokens
     }
 
-    /// How many different symbols there are.
+    /// Returns the number of distinct symbols.
     pub(super) fn num_symbols(&self) -> u32 {
         self.alphabet.num_symbols()
     }
@@ -108,24 +107,29 @@ impl SymbolFile {
         self.for_each_token(positions, |token| out.push(S::new(self.alphabet.number(token))))
     }
 
-    fn for_each_token(&self, positions: Range<u64>, mut each: impl FnMut(u32)) -> Result<()> {
+    fn for_each_token(&self, positions: Range<u64>, mut visit: impl FnMut(u32)) -> Result<()> {
         let width = self.width.bytes();
         let mut buffer = [0; CHUNK];
-        let (mut offset, end) = (positions.start * width as u64, positions.end * width as u64);
+        let mut offset = positions.start * width as u64;
+        let end = positions.end * width as u64;
         while offset < end {
             let chunk = &mut buffer[..CHUNK.min((end - offset) as usize)];
             self.file.read_exact_at(chunk, offset).map_err(Error::io("read", &self.path))?;
             match self.width {
-                TokenWidth::U8 => chunk.iter().for_each(|&byte| each(byte.into())),
+                TokenWidth::U8 => {
+                    for &byte in &*chunk {
+                        visit(byte.into());
+                    }
+                }
                 TokenWidth::U16 => {
-                    chunk
-                        .as_chunks()
-                        .0
-                        .iter()
-                        .for_each(|&bytes| each(u16::from_le_bytes(bytes).into()));
+                    for &bytes in chunk.as_chunks().0 {
+                        visit(u16::from_le_bytes(bytes).into());
+                    }
                 }
                 TokenWidth::U32 => {
-                    chunk.as_chunks().0.iter().for_each(|&bytes| each(u32::from_le_bytes(bytes)))
+                    for &bytes in chunk.as_chunks().0 {
+                        visit(u32::from_le_bytes(bytes));
+                    }
                 }
             }
             offset += chunk.len() as u64;
@@ -134,14 +138,20 @@ impl SymbolFile {
     }
 }
 
-/// From a token to its symbol.
+/// A map from tokens to symbols.
 enum Alphabet {
-    /// By token; [`ABSENT`] where the shard does not have it.
+    /// Symbol of each token; [`ABSENT`] if the shard does not contain the token.
     Small(Vec<u32>),
+    /// Symbols by token, for 32-bit tokens.
     Large(FxHashMap<u32, u32>),
 }
 
 const ABSENT: u32 = u32::MAX;
+
+/// Returns a number that orders tokens by their little-endian bytes. It is its own inverse.
+fn swap_bytes(token: u32, width: TokenWidth) -> u32 {
+    token.swap_bytes() >> (32 - 8 * width.bytes())
+}
 
 impl Alphabet {
     fn empty(width: TokenWidth) -> Self {
@@ -163,12 +173,11 @@ impl Alphabet {
     }
 
     fn number_in_order(&mut self, width: TokenWidth) {
-        let as_on_disk = |token: u32| token.swap_bytes() >> (32 - 8 * width.bytes());
         match self {
             Self::Small(numbers) => {
                 let mut next = 0;
                 for key in 0..=width.separator() {
-                    let number = &mut numbers[as_on_disk(key) as usize]; // swapping twice changes nothing
+                    let number = &mut numbers[swap_bytes(key, width) as usize];
                     if *number != ABSENT {
                         *number = next;
                         next += 1;
@@ -177,7 +186,7 @@ impl Alphabet {
             }
             Self::Large(numbers) => {
                 let mut tokens: Vec<u32> = numbers.keys().copied().collect();
-                tokens.sort_unstable_by_key(|&token| as_on_disk(token));
+                tokens.sort_unstable_by_key(|&token| swap_bytes(token, width));
                 *numbers = tokens.into_iter().zip(0..).collect();
             }
         }

@@ -1,19 +1,19 @@
-//! Which suffixes of a block are greater than the suffix that starts where the block ends?
+//! Comparison of a block's suffixes with the tail: the suffix that starts at the block's end.
 //!
-//! That is the one thing that sorting a block needs to know of what follows it (`block.rs`). Each
-//! suffix of the block is matched against the tail from its first symbol on; the lengths of the
-//! tail's own repeats (its Z-array, filled as far as matches reach) tell where a match can be
-//! continued without reading a symbol twice, so the time is linear however much repeats. A match
-//! that reaches the block's end continues inside the tail, where the answer is known already.
+//! Sorting a block needs nothing else of the text after it (`block.rs`). Each suffix of the block is
+//! matched against the tail from its first symbol on. The tail's Z-array, filled as far as matches
+//! reach, gives the length of each match that is known without reading a symbol twice, so the time is
+//! linear even for repetitive text. A match that reaches the block's end continues inside the tail,
+//! where the order is already known.
 
 use crate::build::sort::bits::Bits;
 use crate::build::sort::symbols::{Symbol, SymbolFile};
 use crate::error::Result;
 
-/// Sets the bits of the block's positions and returns how many are not set: how many of the block's
-/// suffixes are smaller than the tail. `greater` holds the same for the tail's positions already.
-/// `None` where a match is longer than `longest`, which bounds the memory: a symbol and four bytes
-/// for each.
+/// Sets a bit of `greater` for each position of the block whose suffix is greater than the tail, and
+/// returns the number of smaller ones. The bits of the tail's positions must be set already. Returns
+/// `None` if a match is longer than `longest`, which bounds the memory: a symbol and four bytes for
+/// each.
 pub(super) fn compare_with_tail<S: Symbol>(
     block: &[S],
     begin: u64,
@@ -31,9 +31,10 @@ pub(super) fn compare_with_tail<S: Symbol>(
         right: 0,
         longest,
     };
-    // `block[left..right]` is the tail's beginning.
-    let (mut left, mut right) = (0, 0);
-    let mut smaller = 0;
+    // `block[left..right]` is a prefix of the tail.
+    let mut left = 0;
+    let mut right = 0;
+    let mut num_smaller = 0;
     for position in 0..block.len() {
         let mut length = match position < right {
             true => tail.repeat(position - left)?.min(right - position),
@@ -48,7 +49,8 @@ pub(super) fn compare_with_tail<S: Symbol>(
                     return Ok(None);
                 }
             }
-            (left, right) = (position, position + length);
+            left = position;
+            right = position + length;
         }
         let is_greater = match tail.symbol(length)? {
             None => true, // the tail is a prefix of this suffix
@@ -56,26 +58,27 @@ pub(super) fn compare_with_tail<S: Symbol>(
             Some(symbol) => block[position + length].number() > symbol.number(),
         };
         greater.set(begin + position as u64, is_greater);
-        smaller += u32::from(!is_greater);
+        num_smaller += u32::from(!is_greater);
     }
-    Ok(Some(smaller))
+    Ok(Some(num_smaller))
 }
 
-/// The text after a block, as far as it was needed.
+/// The text after a block, read and analysed lazily.
 struct Tail<'f, S> {
     file: &'f SymbolFile,
     start: u64,
     symbols: Vec<S>,
-    /// `repeats[i]`: how many symbols from `i` on are those from 0 on, `i + repeats[i] <= longest`.
+    /// Z-array: `repeats[i]` symbols from `i` on equal those from 0 on, with
+    /// `i + repeats[i] <= longest`.
     repeats: Vec<u32>,
-    /// `symbols[left..right]` is the tail's beginning.
+    /// Start of the rightmost repeat: `symbols[left..right]` is a prefix of the tail.
     left: usize,
     right: usize,
     longest: usize,
 }
 
 impl<S: Symbol> Tail<'_, S> {
-    /// `None` after the end of the text.
+    /// Returns the symbol at an index; `None` after the end of the text.
     fn symbol(&mut self, index: usize) -> Result<Option<S>> {
         if index >= self.symbols.len() {
             let from = self.start + self.symbols.len() as u64;
@@ -85,6 +88,7 @@ impl<S: Symbol> Tail<'_, S> {
         Ok(self.symbols.get(index).copied())
     }
 
+    /// Returns the entry of the Z-array at an index.
     fn repeat(&mut self, index: usize) -> Result<usize> {
         while self.repeats.len() <= index {
             let next = self.repeats.len();
@@ -94,16 +98,18 @@ impl<S: Symbol> Tail<'_, S> {
             };
             if next + length >= self.right {
                 while next + length < self.longest {
-                    let (ahead, start) = (self.symbol(next + length)?, self.symbol(length)?);
-                    if ahead.is_none() || ahead != start {
+                    let symbol = self.symbol(next + length)?;
+                    if symbol.is_none() || symbol != self.symbol(length)? {
                         break;
                     }
                     length += 1;
                 }
-                (self.left, self.right) = (next, next + length);
+                self.left = next;
+                self.right = next + length;
             }
+            // Doubling would exceed the memory budget.
             if self.repeats.len() == self.repeats.capacity() {
-                self.repeats.reserve_exact(next.clamp(1 << 10, 1 << 20)); // not twice as much
+                self.repeats.reserve_exact(next.clamp(1 << 10, 1 << 20));
             }
             self.repeats.push(length as u32);
         }

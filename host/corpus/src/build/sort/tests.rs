@@ -1,18 +1,19 @@
-//! Sorting in blocks, against a sort that is too simple to be wrong.
+//! Sorting in blocks, compared with a naive sort.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Positions in the order of their suffixes, by blocks of `block_tokens` tokens.
+/// Returns the positions in the order of their suffixes, and the number of blocks of at most
+/// `block_tokens` tokens.
 fn in_blocks(stream: &[u16], block_tokens: u64) -> (Vec<usize>, usize) {
     let folder = tempfile::tempdir().unwrap();
     let stream: Vec<u8> = stream.iter().flat_map(|token| token.to_le_bytes()).collect();
-    let mut unfinished = Unfinished::of_stream(folder.path(), &stream);
+    let mut unfinished = UnfinishedIndex::with_stream(folder.path(), &stream);
     let file = SymbolFile::open(&unfinished.path().join("tokenized.0"), TokenWidth::U16).unwrap();
     let parts = std::sync::atomic::AtomicUsize::new(0);
-    let count = |progress: Progress| {
-        if let Progress::Sorting { .. } = progress {
+    let count = |progress: BuildProgress| {
+        if let BuildProgress::Sorting { .. } = progress {
             parts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     };
@@ -38,7 +39,7 @@ fn by_hand(stream: &[u16]) -> Vec<usize> {
     positions
 }
 
-/// Texts that repeat: a few pieces of few different tokens, put together several times.
+/// Generates repetitive texts: a few pieces of few distinct tokens, concatenated many times.
 fn stream() -> impl Strategy<Value = Vec<u16>> {
     let token = proptest::sample::select(vec![1_u16, 2, 256, 0xFFFF]);
     let piece = proptest::collection::vec(token, 1..60);
@@ -64,7 +65,8 @@ fn single_token_stream_is_sorted_across_blocks() {
     let stream = vec![7_u16; 400_000];
     let (positions, parts) = in_blocks(&stream, 1 << 17);
     assert!(positions.iter().rev().copied().eq(0..stream.len()));
-    assert!(parts > 4, "{parts}"); // the matches are longer than half of a block, which is then halved
+    // A block is halved if its matches are longer than half of it.
+    assert!(parts > 4, "{parts}");
 }
 
 #[test]

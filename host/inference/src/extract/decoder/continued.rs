@@ -8,51 +8,51 @@ use crate::onnx::{
     AllocationDevice, DynValue, RunResult, RuntimeLibrary, Session, Tensor, TensorElementType,
     session,
 };
-use corver_pretrained::{Family, ModelConfig, PretrainedError};
+use corver_pretrained::{ModelConfig, ModelFamily, PretrainedError};
 
 use super::{Decoder, as_input, run_error};
 use crate::extract::{ExtractError, Result, graph};
 
-/// Tokens of the prompt that are run at once.
+/// Most tokens of the prompt that are run together.
 const PROMPT_PIECE: usize = 512;
-/// Columns by which a cache that is too short grows, and more than it would have to.
+/// Columns that a cache gets in addition to those that it needs now, so that it grows rarely.
 const SPARE_COLUMNS: usize = 32;
 
-/// A model of Hugging Face's.
+/// A decoder over the weights of a Hugging Face folder, whose rows share one copy of the prompt.
 pub(crate) struct Continued {
     session: Session,
-    /// Moves rows between caches.
-    place: Session,
+    /// Graph that moves rows between caches.
+    mover: Session,
     gpu: Option<u16>,
-    /// Of keys and values.
+    /// Element type of keys and values.
     kv_type: TensorElementType,
     num_layers: usize,
     num_kv_heads: usize,
     head_dim: usize,
     /// Key `[Hkv, Dh, P]` and value `[Hkv, P, Dh]` of each layer.
     prompt: Vec<DynValue>,
-    cache: Cache,
-    rows: Vec<Row>,
+    cache: RowCache,
+    rows: Vec<CacheRow>,
 }
 
-/// Key and value of each layer, `[slots, Hkv, columns, Dh]`: the tokens behind the prompt,
-/// left-aligned. What was never written is 0.
+/// Key and value of each layer, `[slots, Hkv, columns, Dh]`: those of the tokens after the prompt,
+/// left-aligned. Columns that were never written are 0.
 #[derive(Default)]
-struct Cache {
+struct RowCache {
     tensors: Vec<DynValue>,
     slots: usize,
     columns: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Row {
+struct CacheRow {
     slot: usize,
-    /// Tokens in the cache.
+    /// Number of tokens in the cache.
     length: usize,
 }
 
 impl Continued {
-    /// Loads the model of a folder and runs `prompt`; a row may have `max_own` tokens behind it.
+    /// Loads the model of a folder and runs `prompt`. A row has at most `max_own` tokens after it.
     pub(crate) fn open(
         folder: &Path,
         config: &ModelConfig,
@@ -61,7 +61,7 @@ impl Continued {
         gpu: Option<u16>,
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
-        if !matches!(config.family, Family::Llama | Family::Qwen2) {
+        if !matches!(config.family, ModelFamily::Llama | ModelFamily::Qwen2) {
             return Err(PretrainedError::InvalidModel(format!(
                 "{}: an extractor of the family {:?} is not supported; Llama and Qwen2 are, or a \
                  graph that Optimum exported",
@@ -74,52 +74,57 @@ impl Continued {
         let float = if gpu.is_none() { Float::F32 } else { Float::Bf16 };
         let written = graph::decoder(config, float, prompt.len() + max_own);
         let session = session::build(&written, folder, gpu, runtime)?;
-        let place = graph::place(config.num_kv_heads, config.head_dim, float);
-        let place = session::build(&place, folder, gpu, runtime)?;
+        let mover_graph = graph::row_mover(config.num_kv_heads, config.head_dim, float);
+        let mover = session::build(&mover_graph, folder, gpu, runtime)?;
         let mut decoder = Self {
             session,
-            place,
+            mover,
             gpu,
             kv_type: float.element_type(),
             num_layers: config.num_layers,
             num_kv_heads: config.num_kv_heads,
             head_dim: config.head_dim,
             prompt: Vec::new(),
-            cache: Cache::default(),
+            cache: RowCache::default(),
             rows: Vec::new(),
         };
         decoder.run_prompt(prompt).map_err(|source| run_error(1, prompt.len(), source))?;
         Ok(decoder)
     }
 
-    /// The prompt as the own tokens of one row, whose keys and values then become everybody's.
+    /// Runs the prompt as the own tokens of one row, and shares its keys and values with all rows.
     fn run_prompt(&mut self, prompt: &[u32]) -> RunResult<()> {
-        let (heads, dim) = (self.num_kv_heads, self.head_dim);
-        let none = [[heads, dim, 0], [heads, 0, dim]];
-        self.prompt = (0..2 * self.num_layers)
-            .map(|n| zeros(self.kv_type, &none[n % 2]))
-            .collect::<RunResult<_>>()?;
+        let heads = self.num_kv_heads;
+        let dim = self.head_dim;
+        let empty = [[heads, dim, 0], [heads, 0, dim]];
+        for n in 0..2 * self.num_layers {
+            self.prompt.push(zeros(self.kv_type, &empty[n % 2])?);
+        }
         if prompt.is_empty() {
             return Ok(());
         }
         let mut cache = self.new_cache(1, prompt.len())?;
         for (n, piece) in prompt.chunks(PROMPT_PIECE).enumerate() {
-            let (start, last) = (n * PROMPT_PIECE, piece.len() - 1);
-            self.run(&mut cache, as_input(piece).collect(), vec![start as i64], vec![last as i64])?;
+            let start = (n * PROMPT_PIECE) as i64;
+            let last = piece.len() as i64 - 1;
+            self.run(&mut cache, as_input(piece).collect(), vec![start], vec![last])?;
         }
-        let shared = cache.tensors.iter().enumerate().map(|(n, tensor)| {
-            let (tensor, shape) = (self.to_host(tensor)?, [heads, prompt.len(), dim]);
-            self.to_device(shared_rows(&tensor, self.kv_type, shape, n % 2 == 0)?)
-        });
-        self.prompt = shared.collect::<RunResult<_>>()?;
+        for (n, tensor) in cache.tensors.iter().enumerate() {
+            let tensor = copied(tensor, AllocationDevice::CPU, 0)?;
+            let shape = [heads, prompt.len(), dim];
+            // Keys are transposed once here, not in every product with queries.
+            let is_key = n % 2 == 0;
+            let shared = shared_rows(&tensor, self.kv_type, shape, is_key)?;
+            self.prompt[n] = self.to_device(shared)?;
+        }
         Ok(())
     }
 
-    /// Runs `tokens`, `[slots, N]` row by row, each row's behind its `start` tokens, and returns
-    /// the logits `[slots, V]` after the tokens in columns `last`.
+    /// Runs `tokens`, `[slots, N]` row by row, after each row's first `start` tokens. Returns the
+    /// logits `[slots, V]` after the tokens in columns `last`.
     fn run(
         &mut self,
-        cache: &mut Cache,
+        cache: &mut RowCache,
         tokens: Vec<i64>,
         start: Vec<i64>,
         last: Vec<i64>,
@@ -138,59 +143,60 @@ impl Continued {
             binding.bind_input(format!("own.{name}"), own)?;
             binding.bind_output(format!("next.{name}"), own)?;
         }
-        binding.bind_output_to_device("logits", &session::home(None)?)?;
+        binding.bind_output_to_device("logits", &session::output_memory(None)?)?;
         let mut outputs = self.session.run_binding(&binding)?;
         Ok(outputs.remove("logits").expect("it was bound by this name"))
     }
 
-    fn new_cache(&self, slots: usize, columns: usize) -> RunResult<Cache> {
+    fn new_cache(&self, slots: usize, columns: usize) -> RunResult<RowCache> {
         let shape = [slots, self.num_kv_heads, columns, self.head_dim];
-        let tensors =
-            (0..2 * self.num_layers).map(|_| self.to_device(zeros(self.kv_type, &shape)?));
-        Ok(Cache { tensors: tensors.collect::<RunResult<_>>()?, slots, columns })
+        let mut tensors = Vec::with_capacity(2 * self.num_layers);
+        for _ in 0..2 * self.num_layers {
+            tensors.push(self.to_device(zeros(self.kv_type, &shape)?)?);
+        }
+        Ok(RowCache { tensors, slots, columns })
     }
 
-    /// Copies the first `width` columns of rows of one cache over those of another: (from, to)
-    /// slots.
+    /// Copies the first `width` columns of rows to another cache. `moves` are pairs of slots, (from,
+    /// to).
     fn move_rows(
         &mut self,
-        from: &Cache,
-        into: &mut Cache,
+        from: &RowCache,
+        into: &mut RowCache,
         moves: &[(usize, usize)],
         width: usize,
     ) -> RunResult<()> {
         if moves.is_empty() {
             return Ok(());
         }
-        let slots = |of: fn(&(usize, usize)) -> usize| {
-            Tensor::from_array((
-                [moves.len()],
-                moves.iter().map(|pair| of(pair) as i64).collect::<Vec<_>>(),
-            ))
-        };
-        let (sources, targets) = (slots(|pair| pair.0)?, slots(|pair| pair.1)?);
+        let sources: Vec<i64> = moves.iter().map(|(from, _)| *from as i64).collect();
+        let targets: Vec<i64> = moves.iter().map(|(_, to)| *to as i64).collect();
+        let sources = Tensor::from_array(([moves.len()], sources))?;
+        let targets = Tensor::from_array(([moves.len()], targets))?;
         let width = Tensor::from_array(([1], vec![width as i64]))?;
         for (rows, target) in from.tensors.iter().zip(&mut into.tensors) {
-            let mut binding = self.place.create_binding()?;
+            let mut binding = self.mover.create_binding()?;
             binding.bind_input("into", target)?;
             binding.bind_input("rows", rows)?;
             binding.bind_input("from", &sources)?;
             binding.bind_input("to", &targets)?;
             binding.bind_input("width", &width)?;
             binding.bind_output("placed", target)?;
-            self.place.run_binding(&binding)?;
+            self.mover.run_binding(&binding)?;
         }
         Ok(())
     }
 
-    /// Moves all rows into a cache of this size, next to each other.
+    /// Moves all rows to adjacent slots of a cache of this size.
     fn resize(&mut self, slots: usize, columns: usize) -> RunResult<()> {
         let mut cache = self.new_cache(slots, columns)?;
         let old = std::mem::take(&mut self.cache);
         let moves: Vec<(usize, usize)> =
             self.rows.iter().enumerate().map(|(to, row)| (row.slot, to)).collect();
         self.move_rows(&old, &mut cache, &moves, old.columns.min(columns))?;
-        self.rows.iter_mut().enumerate().for_each(|(to, row)| row.slot = to);
+        for (to, row) in self.rows.iter_mut().enumerate() {
+            row.slot = to;
+        }
         self.cache = cache;
         Ok(())
     }
@@ -199,17 +205,21 @@ impl Continued {
         self.rows.iter().map(|row| row.length).max().unwrap_or(0)
     }
 
-    fn admit(&mut self, sentences: &[&[u32]]) -> RunResult<DynValue> {
+    fn run_sentences(&mut self, sentences: &[&[u32]]) -> RunResult<DynValue> {
         let width = sentences.iter().map(|ids| ids.len()).max().unwrap_or(0);
-        // What pads a sentence at its end is written over by its reply.
-        let tokens = sentences
-            .iter()
-            .flat_map(|ids| as_input(ids).chain(std::iter::repeat_n(0, width - ids.len())));
-        let last = sentences.iter().map(|ids| ids.len() as i64 - 1).collect();
-        let mut entering = self.new_cache(sentences.len(), width)?;
-        let logits = self.run(&mut entering, tokens.collect(), vec![0; sentences.len()], last)?;
+        let mut tokens = Vec::with_capacity(sentences.len() * width);
+        let mut last = Vec::with_capacity(sentences.len());
+        for ids in sentences {
+            tokens.extend(as_input(ids));
+            // The keys and values of the padding are overwritten by the reply's.
+            tokens.extend(std::iter::repeat_n(0, width - ids.len()));
+            last.push(ids.len() as i64 - 1);
+        }
+        let mut admitted = self.new_cache(sentences.len(), width)?;
+        let logits = self.run(&mut admitted, tokens, vec![0; sentences.len()], last)?;
 
-        let (slots, longest) = (self.rows.len() + sentences.len(), self.longest().max(width));
+        let slots = self.rows.len() + sentences.len();
+        let longest = self.longest().max(width);
         if slots > self.cache.slots || longest >= self.cache.columns {
             self.resize(
                 slots.max(self.cache.slots),
@@ -221,24 +231,29 @@ impl Continued {
         let free: Vec<usize> = free.take(sentences.len()).collect();
         let moves: Vec<(usize, usize)> = free.iter().copied().enumerate().collect();
         let mut cache = std::mem::take(&mut self.cache);
-        let moved = self.move_rows(&entering, &mut cache, &moves, width);
+        let moved = self.move_rows(&admitted, &mut cache, &moves, width);
         self.cache = cache;
         moved?;
-        self.rows
-            .extend(free.iter().zip(sentences).map(|(&slot, ids)| Row { slot, length: ids.len() }));
+        for (&slot, ids) in free.iter().zip(sentences) {
+            self.rows.push(CacheRow { slot, length: ids.len() });
+        }
         Ok(logits)
     }
 
-    fn advance(&mut self, tokens: &[u32]) -> RunResult<DynValue> {
-        let (live, longest) = (self.rows.len(), self.longest());
+    fn run_step(&mut self, tokens: &[u32]) -> RunResult<DynValue> {
+        let live = self.rows.len();
+        let longest = self.longest();
+        // Empty slots are computed too: the cache is compacted once a quarter of them is empty.
         if live * 4 <= self.cache.slots * 3 {
             self.resize(live, longest + SPARE_COLUMNS)?;
         } else if longest >= self.cache.columns {
             self.resize(self.cache.slots, longest + longest.div_ceil(4).max(SPARE_COLUMNS))?;
         }
-        let (mut ids, mut start) = (vec![0; self.cache.slots], vec![0; self.cache.slots]);
+        let mut ids = vec![0; self.cache.slots];
+        let mut start = vec![0; self.cache.slots];
         for (row, &token) in self.rows.iter_mut().zip(tokens) {
-            (ids[row.slot], start[row.slot]) = (i64::from(token), row.length as i64);
+            ids[row.slot] = i64::from(token);
+            start[row.slot] = row.length as i64;
             row.length += 1;
         }
         let last = vec![0; self.cache.slots];
@@ -255,11 +270,7 @@ impl Continued {
         }
     }
 
-    fn to_host(&self, value: &DynValue) -> RunResult<DynValue> {
-        copied(value, AllocationDevice::CPU, 0)
-    }
-
-    /// The most likely token of these rows of the logits.
+    /// Returns the most probable token of the given rows of the logits.
     fn best(&self, logits: &DynValue, rows: impl Iterator<Item = usize>) -> Result<Vec<u32>> {
         let columns = self.longest();
         let best = argmax(logits).map_err(|source| run_error(self.rows.len(), columns, source))?;
@@ -268,8 +279,8 @@ impl Continued {
 }
 
 impl Decoder for Continued {
-    fn enter(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>> {
-        let logits = self.admit(sentences).map_err(|source| {
+    fn admit(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>> {
+        let logits = self.run_sentences(sentences).map_err(|source| {
             run_error(self.rows.len() + sentences.len(), self.longest(), source)
         })?;
         self.best(&logits, 0..sentences.len())
@@ -277,20 +288,20 @@ impl Decoder for Continued {
 
     fn step(&mut self, tokens: &[u32]) -> Result<Vec<u32>> {
         let logits = self
-            .advance(tokens)
+            .run_step(tokens)
             .map_err(|source| run_error(self.rows.len(), self.longest(), source))?;
         self.best(&logits, self.rows.iter().map(|row| row.slot))
     }
 
-    fn keep(&mut self, rows: &[usize]) -> Result<()> {
+    fn retain(&mut self, rows: &[usize]) -> Result<()> {
         self.rows = rows.iter().map(|&row| self.rows[row]).collect();
         if rows.is_empty() {
-            self.cache = Cache::default();
+            self.cache = RowCache::default();
         }
         Ok(())
     }
 
-    fn takes_more(&self) -> bool {
+    fn admits_while_active(&self) -> bool {
         true
     }
 }

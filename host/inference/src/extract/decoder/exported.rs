@@ -1,5 +1,5 @@
-//! Rows in the form that Optimum exports: every row holds the prompt, and a step copies all that is
-//! there.
+//! Rows in the form that Optimum exports: every row contains the prompt, and every step copies all
+//! keys and values.
 
 use std::ops::Range;
 use std::path::Path;
@@ -12,44 +12,43 @@ use corver_pretrained::PretrainedError;
 
 use super::layout::Layout;
 use super::{Decoder, as_input, run_error};
-use crate::extract::settings::Settings;
+use crate::extract::settings::ExtractorSettings;
 use crate::extract::{ExtractError, Result};
 
-/// A `text-generation-with-past` graph.
+/// A decoder over a `text-generation-with-past` graph.
 pub(crate) struct Exported {
     session: Session,
     layout: Layout,
     gpu: Option<u16>,
-    /// V.
+    /// Number of logits per token, V.
     vocab_size: usize,
     max_logits: usize,
-    /// The prompt, one row.
-    prompt: Rows,
-    rows: Rows,
-    /// Those of `rows` that are still wanted.
+    /// Keys and values of the prompt, one row.
+    prompt: ExportedRows,
+    rows: ExportedRows,
+    /// Indices in `rows` of the rows that have not been removed.
     live: Vec<usize>,
 }
 
-/// Rows of tokens that have been run, as keys and values.
+/// Keys and values of rows of tokens.
 #[derive(Default)]
-struct Rows {
-    /// Key and value of each layer, `[B, heads, columns, dim]`; on the device, or on the CPU on
-    /// their way there.
+struct ExportedRows {
+    /// Key and value of each layer, `[B, heads, columns, dim]`. On the device, or on the CPU until
+    /// the next run moves them there.
     past: Vec<DynValue>,
     columns: usize,
-    /// Per row, the columns that hold padding.
+    /// Columns of padding of each row.
     pads: Vec<Range<usize>>,
 }
 
-/// Logits of one run, at most: wide prompts over large vocabularies are run in pieces. 256 MiB of
-/// f32.
+/// Most logits of a run, 256 MiB of f32. Long prompts over large vocabularies are run in pieces.
 const MAX_LOGITS: usize = 1 << 26;
 
 impl Exported {
-    /// Loads `graph` and runs `prompt`; `tokens` is the size of the tokenizer's vocabulary.
+    /// Loads `graph` and runs `prompt`. `tokens` is the size of the tokenizer's vocabulary.
     pub(crate) fn open(
         graph: &Path,
-        settings: &Settings,
+        settings: &ExtractorSettings,
         prompt: &[u32],
         tokens: usize,
         gpu: Option<u16>,
@@ -68,11 +67,11 @@ impl Exported {
             gpu,
             vocab_size,
             max_logits: MAX_LOGITS,
-            prompt: Rows::default(),
-            rows: Rows::default(),
+            prompt: ExportedRows::default(),
+            rows: ExportedRows::default(),
             live: Vec::new(),
         };
-        let mut rows = decoder.blank()?;
+        let mut rows = decoder.empty_row()?;
         if !prompt.is_empty() {
             decoder.extend(&mut rows, &as_input(prompt).collect::<Vec<_>>())?;
         }
@@ -80,17 +79,20 @@ impl Exported {
         Ok(decoder)
     }
 
-    /// One row without a token.
-    fn blank(&self) -> Result<Rows> {
+    /// Returns one row without tokens.
+    fn empty_row(&self) -> Result<ExportedRows> {
         let shape = [1, self.layout.num_kv_heads, 0, self.layout.head_dim];
-        let past = (0..2 * self.layout.layers.len()).map(|_| zeros(self.layout.kv_type, &shape));
-        let past = past.collect::<RunResult<_>>().map_err(|source| run_error(1, 0, source))?;
-        Ok(Rows { past, columns: 0, pads: std::iter::once(0..0).collect() })
+        let mut past = Vec::new();
+        for _ in 0..2 * self.layout.layers.len() {
+            let zeros = zeros(self.layout.kv_type, &shape);
+            past.push(zeros.map_err(|source| run_error(1, 0, source))?);
+        }
+        Ok(ExportedRows { past, columns: 0, pads: std::iter::once(0..0).collect() })
     }
 
-    /// Runs further tokens of each row, `[B, width]` row by row, and returns the most likely next
+    /// Runs further tokens of each row, `[B, width]` row by row, and returns the most probable next
     /// token of each.
-    fn extend(&mut self, rows: &mut Rows, tokens: &[i64]) -> Result<Vec<u32>> {
+    fn extend(&mut self, rows: &mut ExportedRows, tokens: &[i64]) -> Result<Vec<u32>> {
         let num_rows = rows.pads.len();
         let width = tokens.len() / num_rows;
         let piece = (self.max_logits / (num_rows * self.vocab_size)).clamp(1, width);
@@ -113,73 +115,78 @@ impl Exported {
             .collect()
     }
 
-    /// One run of the graph; `rows` grows by the new columns, the logits `[B, T, V]` come to the
-    /// CPU.
-    fn run(&mut self, rows: &mut Rows, tokens: Vec<i64>) -> RunResult<DynValue> {
+    /// Runs the graph once: appends the new columns to `rows`, and returns the logits `[B, T, V]` on
+    /// the CPU.
+    fn run(&mut self, rows: &mut ExportedRows, tokens: Vec<i64>) -> RunResult<DynValue> {
         let num_rows = rows.pads.len();
         let width = tokens.len() / num_rows;
         let total = rows.columns + width;
-        let shape = |columns: usize| [num_rows, columns];
         let mut binding = self.session.create_binding()?;
-        binding.bind_input("input_ids", &Tensor::from_array((shape(width), tokens))?)?;
-        binding
-            .bind_input("attention_mask", &Tensor::from_array((shape(total), rows.mask(total)))?)?;
+        binding.bind_input("input_ids", &Tensor::from_array(([num_rows, width], tokens))?)?;
+        binding.bind_input(
+            "attention_mask",
+            &Tensor::from_array(([num_rows, total], rows.mask(total)))?,
+        )?;
         binding.bind_input(
             "position_ids",
-            &Tensor::from_array((shape(width), rows.positions(total)))?,
+            &Tensor::from_array(([num_rows, width], rows.positions(total)))?,
         )?;
         binding.bind_output_to_device("logits", &MemoryInfo::default())?;
-        let home = session::home(self.gpu)?;
+        let memory = session::output_memory(self.gpu)?;
         for ([past_key, past_value, present_key, present_value], past) in
             self.layout.layers.iter().zip(rows.past.chunks_exact(2))
         {
             binding.bind_input(past_key, &past[0])?;
             binding.bind_input(past_value, &past[1])?;
-            binding.bind_output_to_device(present_key, &home)?;
-            binding.bind_output_to_device(present_value, &home)?;
+            binding.bind_output_to_device(present_key, &memory)?;
+            binding.bind_output_to_device(present_value, &memory)?;
         }
         let mut outputs = self.session.run_binding(&binding)?;
-        let mut take =
-            |name: &str| outputs.remove(name).expect("every output was bound by this name");
-        rows.past = self
-            .layout
-            .layers
-            .iter()
-            .flat_map(|names| [take(&names[2]), take(&names[3])])
-            .collect();
+        let bound = "every output was bound by this name";
+        rows.past.clear();
+        for [_, _, present_key, present_value] in &self.layout.layers {
+            rows.past.push(outputs.remove(present_key).expect(bound));
+            rows.past.push(outputs.remove(present_value).expect(bound));
+        }
         rows.columns = total;
-        Ok(take("logits"))
+        Ok(outputs.remove("logits").expect(bound))
     }
 
-    /// Rows `which` of `rows`, in that order; one row may be taken several times.
-    fn select(&self, rows: &Rows, which: &[usize]) -> Result<Rows> {
-        let select = |value: &DynValue| match self.gpu {
-            None => select_rows(value, self.layout.kv_type, which),
-            // Rows leave a batch seldom; the copy there and back is worth what it saves in every
-            // later step.
+    /// Returns the rows with the given indices, in that order. An index may repeat.
+    fn select(&self, rows: &ExportedRows, indices: &[usize]) -> Result<ExportedRows> {
+        let mut past = Vec::with_capacity(rows.past.len());
+        for value in &rows.past {
+            let selected = self.select_tensor(value, indices);
+            past.push(selected.map_err(|source| run_error(indices.len(), rows.columns, source))?);
+        }
+        let pads = indices.iter().map(|&row| rows.pads[row].clone()).collect();
+        Ok(ExportedRows { past, columns: rows.columns, pads })
+    }
+
+    fn select_tensor(&self, value: &DynValue, indices: &[usize]) -> RunResult<DynValue> {
+        match self.gpu {
+            None => select_rows(value, self.layout.kv_type, indices),
+            // Rows are rarely removed: a copy to the CPU and back costs less than the removed rows
+            // would in later steps.
             Some(_) => {
-                select_rows(&copied(value, AllocationDevice::CPU, 0)?, self.layout.kv_type, which)
+                let on_cpu = copied(value, AllocationDevice::CPU, 0)?;
+                select_rows(&on_cpu, self.layout.kv_type, indices)
             }
-        };
-        let past = rows.past.iter().map(select).collect::<RunResult<_>>();
-        Ok(Rows {
-            past: past.map_err(|source| run_error(which.len(), rows.columns, source))?,
-            columns: rows.columns,
-            pads: which.iter().map(|&row| rows.pads[row].clone()).collect(),
-        })
+        }
     }
 }
 
 impl Decoder for Exported {
-    fn enter(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>> {
+    fn admit(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>> {
         let longest = sentences.iter().map(|ids| ids.len()).max().unwrap_or(0);
         let pads: Vec<usize> = sentences.iter().map(|ids| longest - ids.len()).collect();
         let mut rows = self.select(&self.prompt, &vec![0; sentences.len()])?;
         rows.pad_next(&pads);
-        let padded = |(ids, pad): (&&[u32], &usize)| {
-            std::iter::repeat_n(0, *pad).chain(as_input(ids)).collect::<Vec<_>>()
-        };
-        let tokens: Vec<i64> = sentences.iter().zip(&pads).flat_map(padded).collect();
+        let mut tokens = Vec::with_capacity(sentences.len() * longest);
+        for (ids, &pad) in sentences.iter().zip(&pads) {
+            tokens.extend(std::iter::repeat_n(0, pad));
+            tokens.extend(as_input(ids));
+        }
         let next = self.extend(&mut rows, &tokens)?;
         self.rows = rows;
         self.live = (0..sentences.len()).collect();
@@ -188,40 +195,42 @@ impl Decoder for Exported {
 
     fn step(&mut self, tokens: &[u32]) -> Result<Vec<u32>> {
         let mut rows = std::mem::take(&mut self.rows);
-        let mut all = vec![0; rows.pads.len()];
-        self.live.iter().zip(tokens).for_each(|(&row, &token)| all[row] = i64::from(token));
-        let next = self.extend(&mut rows, &all)?;
+        let mut row_tokens = vec![0; rows.pads.len()];
+        for (&row, &token) in self.live.iter().zip(tokens) {
+            row_tokens[row] = i64::from(token);
+        }
+        let next = self.extend(&mut rows, &row_tokens)?;
         self.rows = rows;
         Ok(self.live.iter().map(|&row| next[row]).collect())
     }
 
-    fn keep(&mut self, rows: &[usize]) -> Result<()> {
+    fn retain(&mut self, rows: &[usize]) -> Result<()> {
         self.live = rows.iter().map(|&row| self.live[row]).collect();
-        // Dropping rows copies what is there, as every step does; it pays from about a quarter of
-        // them on.
+        // Removing rows costs a copy, like every step. It saves more once a quarter of them can go.
         if self.live.len() * 4 <= self.rows.pads.len() * 3 {
-            self.rows = match self.live.is_empty() {
-                true => Rows::default(),
-                false => self.select(&self.rows, &self.live)?,
+            self.rows = if self.live.is_empty() {
+                ExportedRows::default()
+            } else {
+                self.select(&self.rows, &self.live)?
             };
             self.live = (0..self.live.len()).collect();
         }
         Ok(())
     }
 
-    /// Rows of one run have equally many columns.
-    fn takes_more(&self) -> bool {
+    /// False: all rows of a run have the same number of columns.
+    fn admits_while_active(&self) -> bool {
         false
     }
 }
 
-impl Rows {
-    /// Says that row `n`'s next `pads[n]` tokens are padding.
+impl ExportedRows {
+    /// Marks the next `pads[n]` tokens of row `n` as padding.
     fn pad_next(&mut self, pads: &[usize]) {
         self.pads = pads.iter().map(|&pad| self.columns..self.columns + pad).collect();
     }
 
-    /// `[B, total]`
+    /// Returns the attention mask, `[B, total]`: 0 for padding, 1 for tokens.
     fn mask(&self, total: usize) -> Vec<i64> {
         self.pads
             .iter()
@@ -229,16 +238,18 @@ impl Rows {
             .collect()
     }
 
-    /// `[B, total − columns]`: positions count real tokens; what a padding has does not matter.
+    /// Returns the positions of the new columns, `[B, total − columns]`. They count tokens without
+    /// padding; the position of a padding column is arbitrary.
     fn positions(&self, total: usize) -> Vec<i64> {
-        let position = |pads: &Range<usize>, column: usize| match column {
-            _ if column >= pads.end => (column - pads.len()) as i64,
-            _ => column.min(pads.start) as i64,
-        };
-        self.pads
-            .iter()
-            .flat_map(|pads| (self.columns..total).map(move |column| position(pads, column)))
-            .collect()
+        let mut positions = Vec::with_capacity(self.pads.len() * (total - self.columns));
+        for pads in &self.pads {
+            for column in self.columns..total {
+                let is_after = column >= pads.end;
+                let position = if is_after { column - pads.len() } else { column.min(pads.start) };
+                positions.push(position as i64);
+            }
+        }
+        positions
     }
 }
 
@@ -252,18 +263,19 @@ mod tests {
     fn chunked_prompt_decodes_same_tokens() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extract/exported");
         let tokenizer = read_tokenizer(&folder.join("tokenizer.json")).unwrap();
-        let settings = Settings::read(&folder.join("extractor.toml")).unwrap();
+        let settings = ExtractorSettings::read(&folder.join("extractor.toml")).unwrap();
         let ids = |text| tokenizer.encode_fast(text, false).unwrap().get_ids().to_vec();
-        let (prompt, tokens) =
-            (ids("The triplets of a sentence:\n"), tokenizer.get_vocab_size(true));
-        let (long, short) = (ids("Silent Brava was directed by Dora Fenn.\n"), ids("unknown\n"));
+        let prompt = ids("The triplets of a sentence:\n");
+        let tokens = tokenizer.get_vocab_size(true);
+        let long = ids("Silent Brava was directed by Dora Fenn.\n");
+        let short = ids("unknown\n");
         let runtime = RuntimeLibrary::find(None).unwrap();
         let graph = folder.join("model.onnx");
         let mut decoder =
             Exported::open(&graph, &settings, &prompt, tokens, None, &runtime).unwrap();
         let mut next = |max_logits| {
             decoder.max_logits = max_logits;
-            let first = decoder.enter(&[&short, &long]).unwrap();
+            let first = decoder.admit(&[&short, &long]).unwrap();
             let second = decoder.step(&first).unwrap();
             (decoder.rows.columns, first, second)
         };
@@ -274,7 +286,7 @@ mod tests {
 
     #[test]
     fn positions_skip_padding_columns() {
-        let mut rows = Rows { past: Vec::new(), columns: 3, pads: vec![0..0; 2] };
+        let mut rows = ExportedRows { past: Vec::new(), columns: 3, pads: vec![0..0; 2] };
         rows.pad_next(&[2, 0]);
         assert_eq!(rows.mask(7), [1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
         assert_eq!(rows.positions(7), [3, 3, 3, 4, 3, 4, 5, 6]);

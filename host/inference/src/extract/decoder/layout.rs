@@ -1,28 +1,28 @@
-//! The inputs and outputs of a decoder graph, checked before anything runs.
+//! The inputs and outputs of a decoder graph, checked before the first run.
 //!
 //! The layout is the one that `optimum` exports: `input_ids`, `attention_mask` and `position_ids`
 //! (i64, `[B, T]`, the mask `[B, past + T]`), `past_key_values.N.key` and `.value` `[B, heads,
 //! past, dim]`; `logits` `[B, T, V]`, `present.N.key` and `.value`. Graphs without `position_ids`
-//! fuse the rotation and are wrong where rows are padded at the left.
+//! fuse the rotation and are wrong if rows are padded at the left.
 
 use std::path::Path;
 
 use crate::onnx::{Outlet, Session, TensorElementType};
 use corver_pretrained::PretrainedError;
 
-use crate::extract::settings::Settings;
+use crate::extract::settings::ExtractorSettings;
 use crate::extract::{ExtractError, Result};
 
-/// What the decoder needs to know about its graph.
+/// Names, sizes and types of a decoder graph.
 #[derive(Debug, Clone)]
 pub(crate) struct Layout {
-    /// Per layer: (past key, past value, present key, present value).
+    /// Names of each layer: past key, past value, present key, present value.
     pub(crate) layers: Vec<[String; 4]>,
     pub(crate) num_kv_heads: usize,
     pub(crate) head_dim: usize,
-    /// Of keys and values.
+    /// Element type of keys and values.
     pub(crate) kv_type: TensorElementType,
-    /// V, where the graph fixes it.
+    /// Number of logits per token. `None`: the graph does not fix it.
     pub(crate) vocab_size: Option<usize>,
 }
 
@@ -31,15 +31,19 @@ const FLOATS: [TensorElementType; 3] =
     [TensorElementType::Float32, TensorElementType::Float16, TensorElementType::Bfloat16];
 
 impl Layout {
-    pub(crate) fn read(session: &Session, settings: &Settings, path: &Path) -> Result<Self> {
-        let check = Check { path, inputs: session.inputs(), outputs: session.outputs() };
+    pub(crate) fn read(
+        session: &Session,
+        settings: &ExtractorSettings,
+        path: &Path,
+    ) -> Result<Self> {
+        let check = LayoutCheck { path, inputs: session.inputs(), outputs: session.outputs() };
         for name in IDS {
             check.input(name, &[TensorElementType::Int64], 2)?;
         }
         let logits = check.output("logits", &FLOATS, 3)?;
         let num_layers = check.inputs.iter().filter(|outlet| is_past_key(outlet.name())).count();
         if num_layers == 0 {
-            return Err(check.wrong(
+            return Err(check.mismatch(
                 "inputs past_key_values.N.key (export with a KV cache)",
                 "none".to_owned(),
             ));
@@ -57,14 +61,13 @@ impl Layout {
                         || found.shape[3] != expected.shape[3]
                     {
                         let got = format!("{past} and {present} differ from {}", layers[0][0]);
-                        return Err(
-                            check.wrong("keys and values of one type and shape in all layers", got)
-                        );
+                        return Err(check
+                            .mismatch("keys and values of one type and shape in all layers", got));
                     }
                 }
             }
         }
-        check.nothing_else(&layers)?;
+        check.no_further_inputs(&layers)?;
         let kv = first.expect("there is at least one layer");
         Ok(Self {
             num_kv_heads: check.dimension("num_kv_heads", kv.shape[1], settings.num_kv_heads)?,
@@ -92,18 +95,18 @@ fn names_of_layer(n: usize) -> [String; 4] {
 #[derive(Clone)]
 struct TensorKind {
     ty: TensorElementType,
-    /// −1 where the graph leaves a dimension open.
+    /// Sizes; −1 if the graph does not fix a dimension.
     shape: Vec<i64>,
 }
 
-struct Check<'a> {
+struct LayoutCheck<'a> {
     path: &'a Path,
     inputs: &'a [Outlet],
     outputs: &'a [Outlet],
 }
 
-impl Check<'_> {
-    fn wrong(&self, expected: impl Into<String>, got: String) -> ExtractError {
+impl LayoutCheck<'_> {
+    fn mismatch(&self, expected: impl Into<String>, got: String) -> ExtractError {
         PretrainedError::malformed(self.path, expected.into(), got).into()
     }
 
@@ -129,33 +132,32 @@ impl Check<'_> {
         };
         let Some(outlet) = outlets.iter().find(|outlet| outlet.name() == name) else {
             let names: Vec<&str> = outlets.iter().map(Outlet::name).collect();
-            return Err(self.wrong(expected(), format!("{role}s {}", names.join(", "))));
+            return Err(self.mismatch(expected(), format!("{role}s {}", names.join(", "))));
         };
         let dtype = outlet.dtype();
         match (dtype.tensor_type(), dtype.tensor_shape()) {
             (Some(ty), Some(shape)) if types.contains(&ty) && shape.len() == rank => {
                 Ok(TensorKind { ty, shape: shape.to_vec() })
             }
-            _ => Err(self.wrong(expected(), dtype.to_string())),
+            _ => Err(self.mismatch(expected(), dtype.to_string())),
         }
     }
 
-    /// An input that is never fed would only fail later, with ONNX Runtime's message.
-    fn nothing_else(&self, layers: &[[String; 4]]) -> Result<()> {
-        let is_known = |name: &str| {
-            IDS.contains(&name) || layers.iter().any(|names| names[..2].iter().any(|n| n == name))
-        };
-        match self.inputs.iter().find(|outlet| !is_known(outlet.name())) {
-            None => Ok(()),
-            Some(outlet) => {
+    /// Rejects an input that no run would bind, and that would only fail then.
+    fn no_further_inputs(&self, layers: &[[String; 4]]) -> Result<()> {
+        for outlet in self.inputs {
+            let name = outlet.name();
+            let is_past = layers.iter().any(|[key, value, ..]| key == name || value == name);
+            if !IDS.contains(&name) && !is_past {
                 let expected = format!(
                     "inputs {} and past_key_values.0 to .{} alone",
                     IDS.join(", "),
                     layers.len() - 1
                 );
-                Err(self.wrong(expected, format!("`{}` as well", outlet.name())))
+                return Err(self.mismatch(expected, format!("`{name}` as well")));
             }
         }
+        Ok(())
     }
 
     fn dimension(&self, key: &str, in_graph: i64, in_settings: Option<usize>) -> Result<usize> {
@@ -164,9 +166,9 @@ impl Check<'_> {
             (None, Some(size)) => Ok(size),
             (Some(size), Some(set)) if size == set => Ok(size),
             (Some(size), Some(set)) => {
-                Err(self.wrong(format!("{key} = {set} as in extractor.toml"), size.to_string()))
+                Err(self.mismatch(format!("{key} = {set} as in extractor.toml"), size.to_string()))
             }
-            (None, None) => Err(self.wrong(
+            (None, None) => Err(self.mismatch(
                 format!("a graph that fixes {key}, or {key} in extractor.toml"),
                 "neither".to_owned(),
             )),

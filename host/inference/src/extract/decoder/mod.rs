@@ -1,5 +1,5 @@
-//! Rows of tokens that one graph decodes together. `continued` runs the graph that this crate
-//! writes, `exported` one of Optimum's.
+//! Rows of tokens that a graph decodes together. `continued` runs the graph that this crate writes,
+//! `exported` one of Optimum's.
 
 mod continued;
 mod exported;
@@ -12,20 +12,20 @@ pub(crate) use exported::Exported;
 
 use crate::extract::{ExtractError, Result};
 
-/// Rows that are decoded greedily, in the order in which they came.
+/// A set of rows that are decoded greedily, in the order of their admission.
 pub(crate) trait Decoder: Send {
-    /// Adds rows behind those that are there: their tokens after the prompt. Returns the most
-    /// likely next token of each.
-    fn enter(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>>;
+    /// Appends rows, given by their tokens after the prompt. Returns the most probable next token
+    /// of each.
+    fn admit(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>>;
 
-    /// Adds a token to every row, and returns the most likely next one of each.
+    /// Appends a token to every row, and returns the most probable next one of each.
     fn step(&mut self, tokens: &[u32]) -> Result<Vec<u32>>;
 
-    /// Keeps the rows of these numbers, ascending; the others are gone.
-    fn keep(&mut self, rows: &[usize]) -> Result<()>;
+    /// Removes all rows but those with the given indices, which ascend.
+    fn retain(&mut self, rows: &[usize]) -> Result<()>;
 
-    /// Whether rows may enter while others are there.
-    fn takes_more(&self) -> bool;
+    /// True if rows may be admitted while others are being decoded.
+    fn admits_while_active(&self) -> bool;
 }
 
 fn as_input(ids: &[u32]) -> impl Iterator<Item = i64> + '_ {

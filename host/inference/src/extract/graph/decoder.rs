@@ -1,36 +1,38 @@
 //! A Llama or Qwen2 decoder whose rows continue one prompt.
 //!
-//! The prompt's keys and values are one input, however many rows there are; a row's own cache holds
-//! the tokens behind the prompt. Every query is multiplied with the prompt's keys in one product
-//! over the whole batch, and with its own row's keys in another; one softmax goes over both. New
-//! keys and values are written into the caches where they stand (`ScatterND`, input and output
-//! bound to one tensor).
+//! The prompt's keys and values are one input for any number of rows; a row's own cache has the
+//! tokens after the prompt. The queries of the entire batch are multiplied with the prompt's keys in
+//! one product, and each row's queries with its own keys in another. One softmax normalises both.
+//! New keys and values are written to the caches in place (`ScatterND`, input and output bound to
+//! one tensor).
 //!
 //! Sizes: B rows, N new tokens of each, P tokens of prompt, C columns of the caches, H query heads,
-//! G of them to each of Hkv key heads, Dh wide.
+//! G of them for each of the Hkv key heads, Dh the width of a head.
 
 use crate::onnx::graph::{Float, Graph, Size, Value, Written, fixed, float, int, ints, named};
-use corver_pretrained::{Family, ModelConfig};
+use corver_pretrained::{ModelConfig, ModelFamily};
 
-use super::place::places;
+use super::cache::scatter_indices;
 
-/// The graph, whose weights have their Hugging Face names.
+/// Writes the graph, whose weights have their Hugging Face names.
 ///
-/// Inputs: `input_ids` `[B, N]`; `start` `[B]`, the own tokens that a row has already; `last`
-/// `[B]`, the column of `input_ids` whose logits are wanted; `prompt.L.key` `[Hkv, Dh, P]`,
+/// Inputs: `input_ids` `[B, N]`; `start` `[B]`, the number of own tokens that a row has already;
+/// `last` `[B]`, the column of `input_ids` whose logits are computed; `prompt.L.key` `[Hkv, Dh, P]`,
 /// `prompt.L.value` `[Hkv, P, Dh]`; `own.L.key` and `own.L.value` `[B, Hkv, C, Dh]`. Outputs:
 /// `logits` `[B, V]`; `next.L.key` and `next.L.value`, bound to the memory of the last two.
-/// `positions` is the most tokens of a prompt and a row.
-pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> Written {
+/// `positions` is the largest number of tokens of the prompt and a row together.
+pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> CompletedGraph {
     let mut graph = Graph::new("decoder", float);
     let rows = named("rows");
     let ids = graph.int_input("input_ids", &[rows.clone(), named("tokens")]);
     let [start, last] =
         ["start", "last"].map(|name| graph.int_input(name, std::slice::from_ref(&rows)));
-    let caches: Vec<Caches> =
-        (0..config.num_layers).map(|layer| Caches::of(&mut graph, config, layer)).collect();
-    let shared = Shared::new(&mut graph, config, &ids, &start, &caches[0], positions);
-    let mut writer = Writer { graph, config, shared };
+    let mut caches = Vec::with_capacity(config.num_layers);
+    for layer in 0..config.num_layers {
+        caches.push(Caches::new(&mut graph, config, layer));
+    }
+    let shared = LayerInputs::new(&mut graph, config, &ids, &start, &caches[0], positions);
+    let mut writer = DecoderWriter { graph, config, shared };
     let logits = writer.decode(&ids, &last, &caches);
     writer.graph.output(
         "logits",
@@ -42,7 +44,7 @@ pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> W
     writer.graph.finish()
 }
 
-/// Keys and values that a layer is given.
+/// Keys and values of a layer, which are inputs of the graph.
 struct Caches {
     layer: usize,
     prompt: [Value; 2],
@@ -50,8 +52,9 @@ struct Caches {
 }
 
 impl Caches {
-    fn of(graph: &mut Graph, config: &ModelConfig, layer: usize) -> Self {
-        let (heads, dim) = (fixed(config.num_kv_heads), fixed(config.head_dim));
+    fn new(graph: &mut Graph, config: &ModelConfig, layer: usize) -> Self {
+        let heads = fixed(config.num_kv_heads);
+        let dim = fixed(config.head_dim);
         let prompt = [
             graph.float_input(
                 &format!("prompt.{layer}.key"),
@@ -70,24 +73,24 @@ impl Caches {
     }
 }
 
-/// What every layer uses.
-struct Shared {
-    /// `[B, N]`, of the new tokens behind the prompt.
+/// Values that all layers use.
+struct LayerInputs {
+    /// `[B, N]`, positions of the new tokens, counted from the beginning of the prompt.
     positions: Value,
-    /// Tables `[positions, Dh / 2]`.
+    /// Cosines of the rotary embedding, `[positions, Dh / 2]`; `sin` has its sines.
     cos: Value,
     sin: Value,
-    /// `[B, 1, N, 1, C]` bool: the columns of the own cache that a token sees.
+    /// `[B, 1, N, 1, C]`, true for the columns of the own cache that a token attends to.
     visible: Value,
-    /// What a score becomes where nothing may be seen.
+    /// Attention score of the other columns.
     hidden_score: Value,
-    /// 1 / √Dh
+    /// Scale of the attention scores, 1 / √Dh.
     scale: Value,
-    /// `[B, Hkv, N, 3]`, see [`places`].
-    places: Value,
-    /// `[P, C]`
+    /// Indices of the new keys and values in the own cache, `[B, Hkv, N, 3]`.
+    scatter_indices: Value,
+    /// `[P, C]`, the lengths into which the attention weights are split.
     lengths: Value,
-    /// Shapes, as `Reshape` takes them: 0 keeps a dimension, −1 takes what is left.
+    /// Shapes for `Reshape`, this one and all below: 0 preserves a dimension, −1 infers it.
     by_token: Value,
     queries: Value,
     keys: Value,
@@ -101,7 +104,7 @@ struct Shared {
     flat: Value,
 }
 
-impl Shared {
+impl LayerInputs {
     fn new(
         graph: &mut Graph,
         config: &ModelConfig,
@@ -119,65 +122,38 @@ impl Shared {
         let steps = graph.range(&tokens);
         let own = graph.op("Add", &[&start, &steps]); // [B, N]
         let row_numbers = graph.range(&rows);
-        let places = places(graph, &row_numbers, config.num_kv_heads, &own);
+        let scatter_indices = scatter_indices(graph, &row_numbers, config.num_kv_heads, &own);
         let column_numbers = graph.range(&columns);
         let inner = graph.ints("axes", &[3], &[1, 3, 4]);
         let seen_from = graph.op("Unsqueeze", &[&own, &inner]); // [B, 1, N, 1, 1]
         let visible = graph.op("LessOrEqual", &[&column_numbers, &seen_from]);
-        let [cos, sin] = tables(graph, config, positions);
+        let [cos, sin] = rotary_tables(graph, config, positions);
 
         let [h, hkv, dim] =
             [config.num_heads, config.num_kv_heads, config.head_dim].map(|size| size as i64);
         let group = h / hkv;
-        let mut shape = |parts: &[Size<'_>]| graph.shape(parts);
-        let (by_token, queries) = (
-            shape(&[Size::Is(&rows), Size::Is(&tokens), Size::Fixed(-1)]),
-            shape(&[
-                Size::Fixed(0),
-                Size::Fixed(0),
-                Size::Fixed(hkv),
-                Size::Fixed(group),
-                Size::Fixed(dim),
-            ]),
-        );
-        let keys = shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(hkv), Size::Fixed(dim)]);
-        let folded = shape(&[Size::Fixed(hkv), Size::Fixed(-1), Size::Fixed(dim)]);
-        let by_row = shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(-1), Size::Fixed(dim)]);
-        let own_scores = shape(&[
-            Size::Fixed(0),
-            Size::Fixed(0),
-            Size::Is(&tokens),
-            Size::Fixed(group),
-            Size::Is(&columns),
-        ]);
-        let folded_scores = shape(&[Size::Fixed(hkv), Size::Fixed(-1), Size::Is(&columns)]);
-        let own_weights =
-            shape(&[Size::Fixed(hkv), Size::Is(&rows), Size::Fixed(-1), Size::Is(&columns)]);
-        let of_prompt = shape(&[
-            Size::Fixed(hkv),
-            Size::Is(&rows),
-            Size::Is(&tokens),
-            Size::Fixed(group),
-            Size::Fixed(dim),
-        ]);
-        let of_own = shape(&[
-            Size::Fixed(0),
-            Size::Fixed(0),
-            Size::Is(&tokens),
-            Size::Fixed(group),
-            Size::Fixed(dim),
-        ]);
-        let flat = shape(&[Size::Fixed(-1), Size::Fixed(h * dim)]);
-        let lengths = shape(&[Size::Is(&prompt), Size::Is(&columns)]);
+        let mut shape = |parts: &[ShapePart<'_>]| graph.shape(parts);
+        let by_token = shape(&[Is(&rows), Is(&tokens), Fixed(-1)]);
+        let queries = shape(&[Fixed(0), Fixed(0), Fixed(hkv), Fixed(group), Fixed(dim)]);
+        let keys = shape(&[Fixed(0), Fixed(0), Fixed(hkv), Fixed(dim)]);
+        let folded = shape(&[Fixed(hkv), Fixed(-1), Fixed(dim)]);
+        let by_row = shape(&[Fixed(0), Fixed(0), Fixed(-1), Fixed(dim)]);
+        let own_scores = shape(&[Fixed(0), Fixed(0), Is(&tokens), Fixed(group), Is(&columns)]);
+        let folded_scores = shape(&[Fixed(hkv), Fixed(-1), Is(&columns)]);
+        let own_weights = shape(&[Fixed(hkv), Is(&rows), Fixed(-1), Is(&columns)]);
+        let of_prompt = shape(&[Fixed(hkv), Is(&rows), Is(&tokens), Fixed(group), Fixed(dim)]);
+        let of_own = shape(&[Fixed(0), Fixed(0), Is(&tokens), Fixed(group), Fixed(dim)]);
+        let flat = shape(&[Fixed(-1), Fixed(h * dim)]);
+        let lengths = shape(&[Is(&prompt), Is(&columns)]);
         Self {
             positions: graph.op("Add", &[&own, &prompt]),
             cos,
             sin,
             visible,
-            // Within the range of every type.
+            // Small enough for a weight of 0, and within the range of every floating-point type.
             hidden_score: graph.floats("hidden_score", &[], &[-3e4]),
             scale: graph.floats("scale", &[], &[(1.0 / (config.head_dim as f64).sqrt()) as f32]),
-            places,
+            scatter_indices,
             lengths,
             by_token,
             queries,
@@ -194,30 +170,33 @@ impl Shared {
     }
 }
 
-/// Cosines and sines of every position.
-fn tables(graph: &mut Graph, config: &ModelConfig, positions: usize) -> [Value; 2] {
-    // The angles are rounded as `transformers` rounds them.
-    let frequencies: Vec<f32> =
-        config.rope_frequencies().into_iter().map(|frequency| frequency as f32).collect();
-    let angles: Vec<f32> =
-        (0..positions).flat_map(|n| frequencies.iter().map(move |f| n as f32 * f)).collect();
+/// Returns the cosines and sines of the rotary embedding of every position.
+fn rotary_tables(graph: &mut Graph, config: &ModelConfig, positions: usize) -> [Value; 2] {
+    let frequencies = config.rope_frequencies();
+    let mut cosines = Vec::with_capacity(positions * frequencies.len());
+    let mut sines = Vec::with_capacity(positions * frequencies.len());
+    for position in 0..positions {
+        for &frequency in &frequencies {
+            // Rounded to f32 before the product, as in `transformers`.
+            let angle = position as f32 * frequency as f32;
+            cosines.push(angle.cos());
+            sines.push(angle.sin());
+        }
+    }
     let shape = [positions, frequencies.len()];
-    let mut table = |name, of: fn(f32) -> f32| {
-        graph.floats(name, &shape, &angles.iter().map(|&a| of(a)).collect::<Vec<_>>())
-    };
-    [table("cos", f32::cos), table("sin", f32::sin)]
+    [graph.floats("cos", &shape, &cosines), graph.floats("sin", &shape, &sines)]
 }
 
-struct Writer<'a> {
+struct DecoderWriter<'a> {
     graph: Graph,
     config: &'a ModelConfig,
-    shared: Shared,
+    shared: LayerInputs,
 }
 
-impl Writer<'_> {
-    /// `[B, V]`
+impl DecoderWriter<'_> {
+    /// Writes the entire decoder and returns the logits, `[B, V]`.
     fn decode(&mut self, ids: &Value, last: &Value, caches: &[Caches]) -> Value {
-        let (vocabulary, width) = (self.config.vocab_size, self.config.hidden_size);
+        let ModelConfig { vocab_size: vocabulary, hidden_size: width, .. } = *self.config;
         let embedding = self.graph.weight("model.embed_tokens.weight", &[vocabulary, width]);
         let flat = self.graph.ints("size", &[1], &[-1]);
         let flat_ids = self.graph.op("Reshape", &[ids, &flat]);
@@ -229,17 +208,19 @@ impl Writer<'_> {
         let rows = self.graph.dimension(ids, 0);
         let rows = self.graph.range(&rows);
         let firsts = self.graph.op("Mul", &[&rows, &tokens]);
+        // The logits of other tokens are not needed, and the last product is the largest one.
         let lasts = self.graph.op("Add", &[&firsts, last]);
         let x = self.graph.op("Gather", &[&x, &lasts]);
         let x = self.norm(&x, "model.norm.weight");
-        let head = match self.config.tie_embeddings {
-            true => embedding,
-            false => self.graph.weight("lm_head.weight", &[vocabulary, width]),
+        let head = if self.config.tie_embeddings {
+            embedding
+        } else {
+            self.graph.weight("lm_head.weight", &[vocabulary, width])
         };
         self.graph.op_with("Gemm", &[&x, &head], vec![int("transB", 1)])
     }
 
-    /// `x` `[B · N, D]`
+    /// Writes a decoder layer. `x` and the result are `[B · N, D]`.
     fn layer(&mut self, x: &Value, caches: &Caches) -> Value {
         let prefix = format!("model.layers.{}", caches.layer);
         let normed = self.norm(x, &format!("{prefix}.input_layernorm.weight"));
@@ -250,9 +231,10 @@ impl Writer<'_> {
         self.graph.op("Add", &[&x, &fed])
     }
 
+    /// Writes the attention of a layer. `x` and the result are `[B · N, D]`.
     fn attention(&mut self, prefix: &str, x: &Value, caches: &Caches) -> Value {
         let ModelConfig { hidden_size, num_heads, num_kv_heads, head_dim, .. } = *self.config;
-        let has_bias = self.config.family == Family::Qwen2;
+        let has_bias = self.config.family == ModelFamily::Qwen2;
         let mut project = |part: &str, heads: usize| {
             let y = self.linear(
                 &format!("{prefix}.self_attn.{part}_proj"),
@@ -263,58 +245,17 @@ impl Writer<'_> {
             );
             self.graph.op("Reshape", &[&y, &self.shared.by_token]) // [B, N, heads · Dh]
         };
-        let (query, key, value) =
-            (project("q", num_heads), project("k", num_kv_heads), project("v", num_kv_heads));
-        let Self { graph, shared, .. } = self;
-        let rotate = |writer: &mut Graph, heads: &Value| {
-            writer.microsoft(
-                "RotaryEmbedding",
-                &[heads, &shared.positions, &shared.cos, &shared.sin],
-                Vec::new(),
-            )
-        };
-        let (query, key) = (rotate(graph, &query), rotate(graph, &key));
-        let query = graph.op("Mul", &[&query, &shared.scale]);
-        let query = graph.op("Reshape", &[&query, &shared.queries]); // [B, N, Hkv, G, Dh]
-        let kept =
-            ["key", "value"].iter().zip([key, value]).zip(&caches.own).map(|((part, new), own)| {
-                let new = graph.op("Reshape", &[&new, &shared.keys]);
-                let new = graph.op_with("Transpose", &[&new], vec![ints("perm", &[0, 2, 1, 3])]);
-                let shape = [named("rows"), fixed(num_kv_heads), named("columns"), fixed(head_dim)];
-                let name = format!("next.{}.{part}", caches.layer);
-                graph.output(&name, "ScatterND", &[own, &shared.places, &new], Vec::new(), &shape) // [B, Hkv, C, Dh]
-            });
-        let kept: Vec<Value> = kept.collect();
-
-        let for_prompt =
-            graph.op_with("Transpose", &[&query], vec![ints("perm", &[2, 0, 1, 3, 4])]);
-        let for_prompt = graph.op("Reshape", &[&for_prompt, &shared.folded]); // [Hkv, B · N · G, Dh]
-        let prompt_scores = graph.op("MatMul", &[&for_prompt, &caches.prompt[0]]); // [Hkv, B · N · G, P]
-        let for_own = graph.op_with("Transpose", &[&query], vec![ints("perm", &[0, 2, 1, 3, 4])]);
-        let for_own = graph.op("Reshape", &[&for_own, &shared.by_row]); // [B, Hkv, N · G, Dh]
-        let keys = graph.op_with("Transpose", &[&kept[0]], vec![ints("perm", &[0, 1, 3, 2])]);
-        let own_scores = graph.op("MatMul", &[&for_own, &keys]);
-        let own_scores = graph.op("Reshape", &[&own_scores, &shared.own_scores]); // [B, Hkv, N, G, C]
-        let own_scores = graph.op("Where", &[&shared.visible, &own_scores, &shared.hidden_score]);
-        let own_scores =
-            graph.op_with("Transpose", &[&own_scores], vec![ints("perm", &[1, 0, 2, 3, 4])]);
-        let own_scores = graph.op("Reshape", &[&own_scores, &shared.folded_scores]); // [Hkv, B · N · G, C]
-        let scores = graph.op_with("Concat", &[&prompt_scores, &own_scores], vec![int("axis", -1)]);
-        let weights = graph.op_with("Softmax", &[&scores], vec![int("axis", -1)]);
-        let [of_prompt, of_own] = graph.split(&weights, &shared.lengths);
-
-        let from_prompt = graph.op("MatMul", &[&of_prompt, &caches.prompt[1]]);
-        let from_prompt = graph.op("Reshape", &[&from_prompt, &shared.of_prompt]); // [Hkv, B, N, G, Dh]
-        let from_prompt =
-            graph.op_with("Transpose", &[&from_prompt], vec![ints("perm", &[1, 2, 0, 3, 4])]);
-        let of_own = graph.op("Reshape", &[&of_own, &shared.own_weights]); // [Hkv, B, N · G, C]
-        let of_own = graph.op_with("Transpose", &[&of_own], vec![ints("perm", &[1, 0, 2, 3])]);
-        let from_own = graph.op("MatMul", &[&of_own, &kept[1]]); // [B, Hkv, N · G, Dh]
-        let from_own = graph.op("Reshape", &[&from_own, &shared.of_own]);
-        let from_own =
-            graph.op_with("Transpose", &[&from_own], vec![ints("perm", &[0, 2, 1, 3, 4])]);
-        let mixed = graph.op("Add", &[&from_prompt, &from_own]); // [B, N, Hkv, G, Dh]
-        let mixed = graph.op("Reshape", &[&mixed, &shared.flat]); // [B · N, H · Dh]
+        let query = project("q", num_heads);
+        let key = project("k", num_kv_heads);
+        let value = project("v", num_kv_heads);
+        let query = self.rotate(&query);
+        let key = self.rotate(&key);
+        let query = self.graph.op("Mul", &[&query, &self.shared.scale]);
+        let query = self.graph.op("Reshape", &[&query, &self.shared.queries]); // [B, N, Hkv, G, Dh]
+        let own_keys = self.write_cache("key", &key, caches, 0);
+        let own_values = self.write_cache("value", &value, caches, 1);
+        let [prompt_weights, own_weights] = self.attention_weights(&query, &own_keys, caches);
+        let mixed = self.mix_values(&prompt_weights, &own_weights, &own_values, caches);
         self.linear(
             &format!("{prefix}.self_attn.o_proj"),
             &mixed,
@@ -324,8 +265,80 @@ impl Writer<'_> {
         )
     }
 
+    /// Returns the attention weights of the prompt's tokens, `[Hkv, B · N · G, P]`, and of the own
+    /// ones, `[Hkv, B · N · G, C]`. `query` is `[B, N, Hkv, G, Dh]`.
+    fn attention_weights(
+        &mut self,
+        query: &Value,
+        own_keys: &Value,
+        caches: &Caches,
+    ) -> [Value; 2] {
+        let Self { graph, shared, .. } = self;
+        // [Hkv, B · N · G, Dh] · [Hkv, Dh, P]
+        let by_head = graph.transpose(query, &[2, 0, 1, 3, 4]);
+        let by_head = graph.op("Reshape", &[&by_head, &shared.folded]);
+        let prompt_scores = graph.op("MatMul", &[&by_head, &caches.prompt[0]]);
+        // [B, Hkv, N · G, Dh] · [B, Hkv, Dh, C]
+        let by_row = graph.transpose(query, &[0, 2, 1, 3, 4]);
+        let by_row = graph.op("Reshape", &[&by_row, &shared.by_row]);
+        let keys = graph.transpose(own_keys, &[0, 1, 3, 2]);
+        let own_scores = graph.op("MatMul", &[&by_row, &keys]);
+        // [B, Hkv, N, G, C], masked
+        let own_scores = graph.op("Reshape", &[&own_scores, &shared.own_scores]);
+        let own_scores = graph.op("Where", &[&shared.visible, &own_scores, &shared.hidden_score]);
+        // [Hkv, B · N · G, C]
+        let own_scores = graph.transpose(&own_scores, &[1, 0, 2, 3, 4]);
+        let own_scores = graph.op("Reshape", &[&own_scores, &shared.folded_scores]);
+        let scores = graph.op_with("Concat", &[&prompt_scores, &own_scores], vec![int("axis", -1)]);
+        let weights = graph.op_with("Softmax", &[&scores], vec![int("axis", -1)]);
+        graph.split(&weights, &shared.lengths)
+    }
+
+    /// Returns the sum of the values by their weights, `[B · N, H · Dh]`.
+    fn mix_values(
+        &mut self,
+        prompt_weights: &Value,
+        own_weights: &Value,
+        own_values: &Value,
+        caches: &Caches,
+    ) -> Value {
+        let Self { graph, shared, .. } = self;
+        let from_prompt = graph.op("MatMul", &[prompt_weights, &caches.prompt[1]]);
+        // [Hkv, B, N, G, Dh]
+        let from_prompt = graph.op("Reshape", &[&from_prompt, &shared.of_prompt]);
+        let from_prompt = graph.transpose(&from_prompt, &[1, 2, 0, 3, 4]);
+        // [Hkv, B, N · G, C]
+        let by_head = graph.op("Reshape", &[own_weights, &shared.own_weights]);
+        let by_row = graph.transpose(&by_head, &[1, 0, 2, 3]);
+        // [B, Hkv, N · G, Dh]
+        let from_own = graph.op("MatMul", &[&by_row, own_values]);
+        let from_own = graph.op("Reshape", &[&from_own, &shared.of_own]);
+        let from_own = graph.transpose(&from_own, &[0, 2, 1, 3, 4]);
+        let mixed = graph.op("Add", &[&from_prompt, &from_own]); // [B, N, Hkv, G, Dh]
+        graph.op("Reshape", &[&mixed, &shared.flat])
+    }
+
+    fn rotate(&mut self, heads: &Value) -> Value {
+        let LayerInputs { positions, cos, sin, .. } = &self.shared;
+        self.graph.microsoft("RotaryEmbedding", &[heads, positions, cos, sin], Vec::new())
+    }
+
+    /// Writes new keys (`part` 0) or values (`part` 1) `[B, N, Hkv · Dh]` to the own cache, and
+    /// returns the cache `[B, Hkv, C, Dh]`.
+    fn write_cache(&mut self, name: &str, new: &Value, caches: &Caches, part: usize) -> Value {
+        let ModelConfig { num_kv_heads, head_dim, .. } = *self.config;
+        let Self { graph, shared, .. } = self;
+        let new = graph.op("Reshape", &[new, &shared.keys]);
+        let new = graph.transpose(&new, &[0, 2, 1, 3]);
+        let shape = [named("rows"), fixed(num_kv_heads), named("columns"), fixed(head_dim)];
+        let inputs = [&caches.own[part], &shared.scatter_indices, &new];
+        let output = format!("next.{}.{name}", caches.layer);
+        graph.output(&output, "ScatterND", &inputs, Vec::new(), &shape)
+    }
+
     fn feed_forward(&mut self, prefix: &str, x: &Value) -> Value {
-        let (narrow, wide) = (self.config.hidden_size, self.config.intermediate_size);
+        let narrow = self.config.hidden_size;
+        let wide = self.config.intermediate_size;
         let gate = self.linear(&format!("{prefix}.mlp.gate_proj"), x, narrow, wide, false);
         let up = self.linear(&format!("{prefix}.mlp.up_proj"), x, narrow, wide, false);
         let sigmoid = self.graph.op("Sigmoid", &[&gate]);
@@ -344,7 +357,7 @@ impl Writer<'_> {
         self.graph.op_with("SimplifiedLayerNormalization", &[x, &weight], attributes)
     }
 
-    /// x · Wᵀ + b, for W `[out, in]` as it is stored.
+    /// Returns x · Wᵀ + b, for W `[out, in]` in the layout of the file.
     fn linear(&mut self, name: &str, x: &Value, input: usize, out: usize, has_bias: bool) -> Value {
         let weight = self.graph.weight(&format!("{name}.weight"), &[out, input]);
         let mut inputs = vec![x.clone(), weight];

@@ -1,7 +1,7 @@
-//! Writes the graphs that this crate runs.
+//! Writes the graphs of the extractor.
 
+mod cache;
 mod decoder;
-mod place;
 
+pub(crate) use cache::row_mover;
 pub(crate) use decoder::decoder;
-pub(crate) use place::place;

@@ -1,68 +1,77 @@
-//! What both encoders do with rows of tokens.
+//! Operations on rows of tokens that both encoders share.
 
-use crate::onnx::graph::{Graph, Size, Value, fixed, float, int, named};
+use crate::onnx::graph::{Graph, ShapePart, Value, fixed, float, int, named};
 
-/// ONNX's number of 32-bit integers.
+/// Code of 32-bit integers in ONNX.
 const INT32: i64 = 6;
 
-/// The tokens of a run.
-pub(super) struct Batch {
-    /// `[B · N]`
+/// The tokens of a run, which are inputs of the graph.
+pub(super) struct TokenBatch {
+    /// Token ids, `[B · N]`.
     pub(super) ids: Value,
-    /// `[B, N]` 1 where there is a token.
+    /// Attention mask, `[B, N]`: 1 for tokens, 0 for padding.
     mask: Value,
-    /// N, `[1]`
+    /// Number of tokens per pair, N, `[1]`.
     pub(super) columns: Value,
-    /// `[B, −1, D]`, for any D that is known.
+    /// Number of pairs, B, `[1]`.
     rows: Value,
 }
 
-/// Queries, keys and values `[B · M, D]` of one layer; M is N, or 1 for queries of the first token.
-pub(super) struct Attention<'a> {
+/// Queries, keys and values `[B · M, D]` of a layer. M is N, or 1 for the query of the first token.
+pub(super) struct AttentionInputs<'a> {
     pub(super) query: &'a Value,
     pub(super) key: &'a Value,
     pub(super) value: &'a Value,
-    /// Added to the scores, `[B or 1, H, M, N]`.
+    /// Term that is added to the scores, `[B or 1, H, M, N]`.
     pub(super) bias: &'a Value,
     pub(super) num_heads: usize,
     pub(super) scale: f32,
 }
 
-impl Batch {
+impl TokenBatch {
     pub(super) fn new(graph: &mut Graph) -> Self {
         let shape = [named("rows"), named("tokens")];
         let ids = graph.int_input("input_ids", &shape);
         let mask = graph.int_input("attention_mask", &shape);
-        let (rows, columns) = (graph.dimension(&ids, 0), graph.dimension(&ids, 1));
+        let rows = graph.dimension(&ids, 0);
+        let columns = graph.dimension(&ids, 1);
         let flat = graph.ints("flat", &[1], &[-1]);
         let ids = graph.op("Reshape", &[&ids, &flat]);
         let mask = graph.op_with("Cast", &[&mask], vec![int("to", INT32)]);
         Self { ids, mask, columns, rows }
     }
 
-    /// `[B · M, D]` as `[B, M, D]`.
+    /// Reshapes `[B · M, D]` to `[B, M, D]`.
     pub(super) fn by_row(&self, graph: &mut Graph, x: &Value, width: usize) -> Value {
-        let shape =
-            graph.shape(&[Size::Is(&self.rows), Size::Fixed(-1), Size::Fixed(width as i64)]);
+        let shape = graph.shape(&[
+            ShapePart::Is(&self.rows),
+            ShapePart::Fixed(-1),
+            ShapePart::Fixed(width as i64),
+        ]);
         graph.op("Reshape", &[x, &shape])
     }
 
-    /// The first token of each row, `[B, D]` of `[B · N, D]`.
+    /// Returns the first token of each row, `[B, D]` of `[B · N, D]`.
     pub(super) fn first(&self, graph: &mut Graph, x: &Value, width: usize) -> Value {
         let rows = self.by_row(graph, x, width);
         let first = graph.ints("first", &[], &[0]);
         graph.op_with("Gather", &[&rows, &first], vec![int("axis", 1)])
     }
 
-    /// `[B · M, D]`
-    pub(super) fn attend(&self, graph: &mut Graph, layer: &Attention<'_>, width: usize) -> Value {
+    /// Returns the attention output, `[B · M, D]`.
+    pub(super) fn attend(
+        &self,
+        graph: &mut Graph,
+        layer: &AttentionInputs<'_>,
+        width: usize,
+    ) -> Value {
         let [query, key, value] =
             [layer.query, layer.key, layer.value].map(|x| self.by_row(graph, x, width));
         let inputs = [&query, &key, &value, &Value::none(), &self.mask, layer.bias];
         let attributes = vec![
             int("num_heads", layer.num_heads as i64),
             float("scale", layer.scale),
-            // What a score becomes where there is only padding.
+            // Score of a padding token.
             float("mask_filter_value", -1e9),
         ];
         let mixed = graph.microsoft("MultiHeadAttention", &inputs, attributes);
@@ -71,7 +80,7 @@ impl Batch {
     }
 }
 
-/// x · Wᵀ, for W `[out, in]` as it is stored; with a bias where the model has one.
+/// Returns x · Wᵀ for W `[out, in]` in the layout of the file, plus the bias if there is one.
 pub(super) fn linear(
     graph: &mut Graph,
     name: &str,
@@ -87,7 +96,7 @@ pub(super) fn linear(
     graph.op_with("Gemm", &inputs.iter().collect::<Vec<_>>(), vec![int("transB", 1)])
 }
 
-/// The logits `[B, C]` as the graph's output.
+/// Adds the classifier, whose logits `[B, C]` are the graph's output.
 pub(super) fn head(graph: &mut Graph, name: &str, x: &Value, [input, classes]: [usize; 2]) {
     let logits = linear(graph, name, x, [input, classes], true);
     graph.output("logits", "Identity", &[&logits], Vec::new(), &[named("rows"), fixed(classes)]);

@@ -1,11 +1,11 @@
-//! Writes the graphs of the two encoders, which end in the logits of the first token.
+//! Writes the graphs of the two encoders, up to the logits of the first token.
 //!
 //! Inputs: `input_ids` and `attention_mask` `[B, N]`, rows padded on the right. Output: `logits`
-//! `[B, C]`. Both encoders know positions by their distance alone. What depends on a distance is
-//! computed once for each of the 2N distances and then moved to where query and key have it
-//! ([`positions`]). In the last layer only the first token asks: no other one is read.
+//! `[B, C]`. Both encoders use relative positions alone. A term that depends on a distance is
+//! computed once for each of the 2N distances, and then arranged by query and key ([`positions`]).
+//! In the last layer, the first token is the only query, because only its result is used.
 //!
-//! Sizes: B pairs, N tokens of each, D wide, H heads of Dh each, C classes.
+//! Sizes: B pairs, N tokens of each, hidden size D, H heads of width Dh, C classes.
 
 mod batch;
 mod deberta;
@@ -13,14 +13,13 @@ mod positions;
 mod t5;
 
 pub(crate) use deberta::deberta;
-pub(crate) use t5::{T5, t5};
+pub(crate) use t5::{T5Shape, t5};
 
 #[cfg(test)]
 mod tests {
     use serde::Deserialize;
 
-    /// Rows of the tables for the distances −700 to 700, as `transformers` has them
-    /// (tests/peers/nli.py).
+    /// The rows that `transformers` uses for the distances −700 to 700 (tests/peers/nli.py).
     #[derive(Deserialize)]
     struct Golden {
         t5: Vec<i64>,

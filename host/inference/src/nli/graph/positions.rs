@@ -1,38 +1,40 @@
-//! Distances between tokens, and how what is known by distance comes to stand by query and key.
+//! Relative positions: terms by distance, and their arrangement by query and key.
 
-use crate::onnx::graph::{Graph, Size, Value};
+use crate::onnx::graph::ShapePart::{Fixed, Is};
+use crate::onnx::graph::{Graph, Value};
 
-/// What depends on the distance alone.
-pub(super) struct Positions {
-    /// N, `[1]`
+/// Rows of the model's table of positions, and constants of [`Self::skew`].
+pub(super) struct RelativePositions {
+    /// Number of tokens per pair, N, `[1]`.
     columns: Value,
-    /// The table's rows for the distances −(N−1) to N, `[2N]`.
+    /// Rows for the distances −(N−1) to N, `[2N]`.
     pub(super) rising: Value,
-    /// For N−1 to −N, `[2N]`.
+    /// Rows for the distances N−1 to −N, `[2N]`.
     pub(super) falling: Value,
-    /// For 0 to −(N−1), `[N]`.
+    /// Rows for the distances 0 to −(N−1), which are those of the first token, `[N]`.
     pub(super) of_first: Value,
-    /// See [`Self::skew`].
+    /// Shape with one axis for the last two; it and the next three are for [`Self::skew`].
     flat: Value,
     skipped: Value,
     end: Value,
     narrow: Value,
 }
 
-impl Positions {
-    /// `row_of` says which row of the model's table belongs to a distance; `columns` is N, at most
-    /// `most`.
+impl RelativePositions {
+    /// Adds the constants. `row_of` returns the table's row for a distance; `columns` is N, which is
+    /// at most `max_tokens`.
     pub(super) fn new(
         graph: &mut Graph,
         columns: &Value,
-        most: usize,
+        max_tokens: usize,
         row_of: impl Fn(i64) -> i64,
     ) -> Self {
-        let most = most as i64;
-        let rows: Vec<i64> = (-most..=most).map(row_of).collect();
+        let longest = max_tokens as i64;
+        let rows: Vec<i64> = (-longest..=longest).map(row_of).collect();
         let table = graph.ints("table", &[rows.len()], &rows);
-        let mut number = |n: i64| graph.ints("number", &[1], &[n]);
-        let (one, two, middle) = (number(1), number(2), number(most));
+        let one = graph.ints("number", &[1], &[1]);
+        let two = graph.ints("number", &[1], &[2]);
+        let middle = graph.ints("number", &[1], &[longest]);
         let twice = graph.op("Mul", &[columns, &two]);
         let steps = graph.range(&twice);
         let last = graph.op("Sub", &[columns, &one]); // N − 1
@@ -46,12 +48,10 @@ impl Positions {
             [rising, falling, of_first].map(|at| graph.op("Gather", &[&table, &at]));
 
         let odd = graph.op("Sub", &[&twice, &one]); // 2N − 1
-        let kept = graph.op("Mul", &[columns, &odd]);
-        let end = graph.op("Add", &[&kept, &last]);
-        let (flat, narrow) = (
-            graph.shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(-1)]),
-            graph.shape(&[Size::Fixed(0), Size::Fixed(0), Size::Is(columns), Size::Is(&odd)]),
-        );
+        let length = graph.op("Mul", &[columns, &odd]);
+        let end = graph.op("Add", &[&length, &last]);
+        let flat = graph.shape(&[Fixed(0), Fixed(0), Fixed(-1)]);
+        let narrow = graph.shape(&[Fixed(0), Fixed(0), Is(columns), Is(&odd)]);
         Self {
             columns: columns.clone(),
             rising,
@@ -64,18 +64,19 @@ impl Positions {
         }
     }
 
-    /// `[B, H, N, 2N]`, row i of which has what belongs to the distances −(N−1) to N from i ─▶ `[B,
-    /// H, N, N]` by query and key.
+    /// Arranges `[B, H, N, 2N]`, whose row i has the values for the distances −(N−1) to N from i, as
+    /// `[B, H, N, N]` by query and key.
     ///
-    /// Row i's value for column j stands at j − i + N − 1, which is i(2N − 1) + j + N − 1 from the
-    /// beginning of the matrix. So without the first N − 1 numbers, and in rows of 2N − 1, column j
-    /// is column j.
+    /// The value of row i for column j has the index j − i + N − 1 in its row, and so
+    /// i(2N − 1) + j + N − 1 in the matrix. If the first N − 1 numbers are skipped and the rest is
+    /// cut into rows of 2N − 1, its index in row i is j.
     pub(super) fn skew(&self, graph: &mut Graph, x: &Value) -> Value {
         let flat = graph.op("Reshape", &[x, &self.flat]);
         let axis = graph.ints("axis", &[1], &[2]);
         let flat = graph.op("Slice", &[&flat, &self.skipped, &self.end, &axis]);
         let rows = graph.op("Reshape", &[&flat, &self.narrow]);
-        let (zero, column_axis) = (graph.ints("zero", &[1], &[0]), graph.ints("axis", &[1], &[3]));
+        let zero = graph.ints("zero", &[1], &[0]);
+        let column_axis = graph.ints("axis", &[1], &[3]);
         graph.op("Slice", &[&rows, &zero, &self.columns, &column_axis])
     }
 }

@@ -1,4 +1,4 @@
-//! What the extractor learns from: sentences, and the replies that it is to give.
+//! Training examples of the extractor: sentences with their replies.
 
 use anyhow::{Context, Result};
 use corver_core::Triplet;
@@ -11,20 +11,20 @@ use super::folder::{PROMPT_PREFIX, PROMPT_SUFFIX};
 use super::measure::is_held_out;
 use super::tokenizer::END;
 
-/// Sentences that teach the tokenizer.
+/// Sentences of the tokenizer's training text.
 const TOKENIZER_SENTENCES: usize = 8000;
-/// Share of the worlds drawn that is the demo's own, whose names are then read almost without fail;
-/// the other worlds, and the strange names, teach to copy names that are new.
+/// Share of the examples from the demo's own world, whose names the extractor then reads almost
+/// without errors. Other worlds and random names teach it to copy new names.
 const OWN_WORLD: f64 = 0.4;
-/// Share of the sentences whose names are no names of any world, but random letters: copying must
-/// not depend on them.
-const STRANGE: f64 = 0.08;
-/// Share of the drawn sentences that are taken up, by the number of their facts: two are harder to
-/// learn than none.
-const TAKEN_UP: [f64; 3] = [0.15, 0.3, 1.0];
+/// Share of the sentences whose names are random letters, so that copying does not depend on known
+/// names.
+const RANDOM_NAMES: f64 = 0.08;
+/// Probability that a drawn sentence is used, by its number of facts: two are harder to learn than
+/// none.
+const ACCEPTANCE: [f64; 3] = [0.15, 0.3, 1.0];
 
-/// The names of one world would get tokens of their own, and other names odd ones; so it is many
-/// worlds.
+/// Returns the training text of the tokenizer, with sentences of many worlds. With one world, its
+/// names would be single tokens, and other names unusual ones.
 pub fn tokenizer_text(rng: &mut impl Rng) -> Vec<String> {
     let mut text = vec![PROMPT_PREFIX.to_owned(); TOKENIZER_SENTENCES / 20];
     while text.len() < TOKENIZER_SENTENCES {
@@ -38,71 +38,79 @@ fn new_world(rng: &mut impl Rng) -> World {
     World::generate(rng.random(), &WorldSize::default())
 }
 
-/// The reply that the model is to give.
+/// Returns the reply that states the triplets.
 fn reply(triplets: &[Triplet]) -> String {
-    let escape = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-    let list = |triplet: &Triplet| {
-        let parts = [&triplet.head, &triplet.relation, &triplet.tail]
-            .map(|part| format!("\"{}\"", escape(part)));
-        format!("[{}]", parts.join(", "))
-    };
-    format!("[{}]", triplets.iter().map(list).collect::<Vec<_>>().join(", "))
+    let mut lists = Vec::with_capacity(triplets.len());
+    for Triplet { head, relation, tail } in triplets {
+        lists.push(format!("[{}]", [head, relation, tail].map(|part| quote(part)).join(", ")));
+    }
+    format!("[{}]", lists.join(", "))
 }
 
-/// A sentence of the world that is not held out, hard ones more often than it has them.
+fn quote(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Draws a sentence of the world that is not held out. Hard sentences are over-represented.
 fn sentence(world: &World, rng: &mut impl Rng) -> Sample {
     loop {
         let sample = world.sentence(rng);
-        if !is_held_out(&sample) && rng.random_bool(TAKEN_UP[sample.triplets.len().min(2)]) {
+        if !is_held_out(&sample) && rng.random_bool(ACCEPTANCE[sample.triplets.len().min(2)]) {
             return sample;
         }
     }
 }
 
-/// A statement about names of random letters, one to three words each.
-fn strange_sentence(rng: &mut impl Rng) -> Sample {
-    let mut name = || {
-        let num_words = *pick(&[1, 2, 2, 2, 3], rng);
-        let words = (0..num_words).map(|_| {
-            let length = rng.random_range(2..=9);
-            let letters: String =
-                (0..length).map(|_| char::from(rng.random_range(b'a'..=b'z'))).collect();
-            format!("{}{}", letters[..1].to_uppercase(), &letters[1..])
-        });
-        words.collect::<Vec<_>>().join(" ")
-    };
-    let (head, tail) = (name(), name());
+/// Draws a statement about two names of random letters.
+fn random_name_sentence(rng: &mut impl Rng) -> Sample {
+    let head = random_name(rng);
+    let tail = random_name(rng);
     let statement = pick(pick(&Relation::ALL, rng).statements(), rng);
     let (clause, triplet) = statement.state(&head, &tail);
     Sample { text: format!("{clause}."), triplets: vec![triplet] }
 }
 
-/// Makes examples.
-pub struct Lessons<'a> {
+/// Draws a name of one to three words.
+fn random_name(rng: &mut impl Rng) -> String {
+    let num_words = *pick(&[1, 2, 2, 2, 3], rng);
+    let mut words = Vec::with_capacity(num_words);
+    for _ in 0..num_words {
+        let length = rng.random_range(2..=9);
+        let letters: String =
+            (0..length).map(|_| char::from(rng.random_range(b'a'..=b'z'))).collect();
+        words.push(format!("{}{}", letters[..1].to_uppercase(), &letters[1..]));
+    }
+    words.join(" ")
+}
+
+/// A generator of training examples.
+pub struct ExtractorExamples<'a> {
     tokenizer: &'a Tokenizer,
     prefix: Vec<u32>,
-    /// Ends a reply.
+    /// Stop token of a reply.
     end: u32,
 }
 
-impl<'a> Lessons<'a> {
+impl<'a> ExtractorExamples<'a> {
     pub fn new(tokenizer: &'a Tokenizer) -> Result<Self> {
         let end =
             tokenizer.token_to_id(END).context("the tokenizer has no token that ends a reply")?;
         Ok(Self { tokenizer, prefix: encode(tokenizer, PROMPT_PREFIX)?, end })
     }
 
-    /// Examples from one world.
-    pub fn draw(&self, many: usize, rng: &mut impl Rng) -> Result<Vec<Example>> {
+    /// Draws `number` examples from one world.
+    pub fn draw(&self, number: usize, rng: &mut impl Rng) -> Result<Vec<Example>> {
         let world = if rng.random_bool(OWN_WORLD) { demo_world() } else { new_world(rng) };
-        let mut example = || {
-            self.example(&if rng.random_bool(STRANGE) {
-                strange_sentence(rng)
+        let mut examples = Vec::with_capacity(number);
+        for _ in 0..number {
+            let sample = if rng.random_bool(RANDOM_NAMES) {
+                random_name_sentence(rng)
             } else {
                 sentence(&world, rng)
-            })
-        };
-        (0..many).map(|_| example()).collect()
+            };
+            examples.push(self.example(&sample)?);
+        }
+        Ok(examples)
     }
 
     fn example(&self, sample: &Sample) -> Result<Example> {
@@ -144,7 +152,7 @@ mod tests {
         let tokenizer = train_tokenizer(&tokenizer_text(&mut rng)).unwrap();
         let mut lengths = Vec::new();
         for _ in 0..200 {
-            let sample = strange_sentence(&mut rng);
+            let sample = random_name_sentence(&mut rng);
             let text = encode(&tokenizer, &sample.text).unwrap();
             let head = encode(&tokenizer, &sample.triplets[0].head).unwrap();
             assert!(text.windows(head.len()).any(|window| window == head), "{sample:?}");

@@ -1,40 +1,42 @@
-//! What a rule asks beside counts.
+//! Requests other than counts.
 
 use std::fmt;
 
-use crate::{Message, Pair, Prompt, Request, Role, Search};
+use crate::{ChatPrompt, ChatRole, Message, NliPair, Request, Search};
 
-impl Pair {
-    /// Does `hypothesis` follow from `premise`?
+impl NliPair {
+    /// Returns the request for the probability that `hypothesis` follows from `premise`.
     #[must_use]
     pub fn new(premise: &str, hypothesis: &str) -> Self {
         Self { premise: premise.to_owned(), hypothesis: hypothesis.to_owned() }
     }
 }
 
-impl Prompt {
-    /// One message of the user, for the most probable reply of at most 512 tokens.
+impl ChatPrompt {
+    /// Returns a prompt of one user message, for the most probable reply of at most 512 tokens.
     #[must_use]
     pub fn user(content: &str) -> Self {
-        let messages = vec![Message { role: Role::User, content: content.to_owned() }];
+        let messages = vec![Message { role: ChatRole::User, content: content.to_owned() }];
         Self { messages, temperature: 0.0, top_p: 1.0, max_tokens: 512, seed: None }
     }
 
-    /// With a system message before the others.
+    /// Puts a system message before the others.
     #[must_use]
     pub fn system(mut self, content: &str) -> Self {
-        self.messages.insert(0, Message { role: Role::System, content: content.to_owned() });
+        self.messages.insert(0, Message { role: ChatRole::System, content: content.to_owned() });
         self
     }
 }
 
-/// As tests show what was asked: a query by itself, anything else after its kind.
+/// As in tests: a query by itself, any other request after its kind.
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(query) => query.fmt(f),
-            Self::Nli(Pair { premise, hypothesis }) => write!(f, "nli: {premise} => {hypothesis}"),
-            Self::Chat(Prompt { messages, .. }) => {
+            Self::Nli(NliPair { premise, hypothesis }) => {
+                write!(f, "nli: {premise} => {hypothesis}")
+            }
+            Self::Chat(ChatPrompt { messages, .. }) => {
                 write!(
                     f,
                     "chat: {}",

@@ -1,66 +1,69 @@
-//! Reading what a chat model replies, and having one list the statements of a text.
+//! Parsing a chat model's replies, and extracting claims with one.
 
-use crate::{Ask, Corpus, Prompt};
+use crate::{ChatPrompt, Corpus, Pending};
 
-/// What a chat model is told before a text whose statements it is to list; [`listed`] reads its
-/// reply.
-pub const LIST_STATEMENTS: &str = "List the facts that the text below states; it was written in reply to the question. One \
+/// Instructions for a chat model to list the claims of a text; [`parse_bullets`] reads the reply.
+pub const LIST_CLAIMS: &str = "List the facts that the text below states; it was written in reply to the question. One \
 statement to a line, each line beginning with \"- \". A statement is a short sentence about a single fact that can be understood \
 alone. Keep to the words of the text, and add nothing that it does not say. Where the text states no fact, reply NONE.";
 
-/// The statements that a chat model lists of `text`, each once; `None` where none of `tries`
-/// replies, one a round, could be read. `instructions` are [`LIST_STATEMENTS`] or others that ask
-/// for such a list. Needs [`crate::Verifier::Chat`].
+/// Returns the claims that a chat model lists for `text`, without duplicates; `None` if none of
+/// `tries` replies, one per round, can be parsed. `instructions` are [`LIST_CLAIMS`] or others that
+/// request such a list. Needs [`crate::Capability::Chat`].
 ///
 /// # Errors
-/// [`Ask`] where a reply is not there yet.
-pub fn statements(
+/// [`Pending`] if a reply is missing.
+pub fn extract_claims(
     corpus: &Corpus,
     instructions: &str,
     question: &str,
     text: &str,
     tries: u32,
-) -> Result<Option<Vec<String>>, Ask> {
+) -> Result<Option<Vec<String>>, Pending> {
     let fields = [("question", question), ("text", text)];
-    let prompt =
-        Prompt { temperature: 1.0, max_tokens: 4096, ..Prompt::tagged(instructions, &fields) };
+    let tagged = ChatPrompt::tagged(instructions, &fields);
     for seed in 0..tries {
-        let replies = corpus.chats([Prompt { seed: Some(seed), ..prompt.clone() }])?;
-        if let Some(listed) = replies.first().and_then(|reply| listed(reply)) {
-            return Ok(Some(listed));
+        let prompt =
+            ChatPrompt { temperature: 1.0, max_tokens: 4096, seed: Some(seed), ..tagged.clone() };
+        for reply in corpus.chats([prompt])? {
+            if let Some(claims) = parse_bullets(&reply) {
+                return Ok(Some(claims));
+            }
         }
     }
     Ok(None)
 }
 
-/// The lines of a reply that begin with `- ` or `* `, without that, each once; no lines for NONE.
-/// `None` where it is neither.
+/// Returns the items of a bulleted list, without duplicates: the lines that begin with `- ` or `* `.
+/// The word NONE alone is an empty list. `None` if the reply is neither.
 #[must_use]
-pub fn listed(reply: &str) -> Option<Vec<String>> {
-    let item = |line: &str| {
-        line.trim().strip_prefix(['-', '*'])?.strip_prefix(' ').map(|item| item.trim().to_owned())
-    };
+pub fn parse_bullets(reply: &str) -> Option<Vec<String>> {
     let mut items: Vec<String> = Vec::new();
-    for statement in reply.lines().filter_map(item).filter(|text| !text.is_empty()) {
-        if !items.contains(&statement) {
-            items.push(statement);
+    for line in reply.lines() {
+        let bullet = line.trim().strip_prefix(['-', '*']);
+        let Some(item) = bullet.and_then(|rest| rest.strip_prefix(' ')).map(str::trim) else {
+            continue;
+        };
+        if !item.is_empty() && !items.iter().any(|other| other == item) {
+            items.push(item.to_owned());
         }
     }
     (!items.is_empty() || has_word(reply, "NONE")).then_some(items)
 }
 
-/// Whether the text holds this word (or these words) in this case, and not as part of a longer one.
-/// Letters, digits and `_` make words.
+/// Returns true if the text contains this word or phrase, in this case, and not as part of a longer
+/// word. Letters, digits and `_` form words.
 ///
 /// ```
-/// assert!(corver_sdk::has_word("(CORRECT)", "CORRECT"));
-/// assert!(!corver_sdk::has_word("INCORRECT", "CORRECT"));
+/// assert!(corver_sdk::chat::has_word("(CORRECT)", "CORRECT"));
+/// assert!(!corver_sdk::chat::has_word("INCORRECT", "CORRECT"));
 /// ```
 #[must_use]
 pub fn has_word(text: &str, word: &str) -> bool {
-    let goes_on = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices(word).any(|(start, found)| {
-        !text[..start].ends_with(goes_on) && !text[start + found.len()..].starts_with(goes_on)
+    let is_word_char = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(start, matched)| {
+        !text[..start].ends_with(is_word_char)
+            && !text[start + matched.len()..].starts_with(is_word_char)
     })
 }
 
@@ -71,7 +74,7 @@ mod tests {
 
     #[test]
     fn bulleted_reply_is_parsed() {
-        let items = |reply| listed(reply).map(|items| items.join("|"));
+        let items = |reply| parse_bullets(reply).map(|items| items.join("|"));
         assert_eq!(
             items("- Rome is old.\n- It is in Italy.").unwrap(),
             "Rome is old.|It is in Italy."
@@ -102,7 +105,7 @@ mod tests {
         let replied = |replies: &[&str]| {
             let replies: Vec<Reply> =
                 replies.iter().map(|reply| Reply::Chat((*reply).to_owned())).collect();
-            statements(
+            extract_claims(
                 &Corpus::new(CorpusSize { tokens: None, documents: None }, &replies),
                 "List.",
                 "Who?",
@@ -110,11 +113,14 @@ mod tests {
                 2,
             )
         };
-        let seed =
-            |ask: Result<_, Ask>| match &ask.map(|_: Option<Vec<String>>| ()).unwrap_err().0[..] {
-                [Request::Chat(prompt)] => prompt.seed,
-                other => panic!("{other:?}"),
-            };
+        let seed = |outcome: Result<_, Pending>| match &outcome
+            .map(|_: Option<Vec<String>>| ())
+            .unwrap_err()
+            .0[..]
+        {
+            [Request::Chat(prompt)] => prompt.seed,
+            other => panic!("{other:?}"),
+        };
         assert_eq!((seed(replied(&[])), seed(replied(&["Well."]))), (Some(0), Some(1)));
         assert_eq!(replied(&["Well.", "- He is."]), Ok(Some(vec!["He is.".to_owned()])));
         assert_eq!(replied(&["NONE"]), Ok(Some(Vec::new())));

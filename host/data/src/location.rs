@@ -1,4 +1,4 @@
-//! Where questions are: a file, or a split of a Hugging Face dataset's folder.
+//! The location of a question set: a file, or a split of a Hugging Face dataset's folder.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,76 +9,54 @@ use corver_core::Question;
 use crate::hub;
 use crate::record::{QuestionError, read_questions};
 
-/// The extensions of question files.
+/// Extensions of question files.
 const EXTENSIONS: [&str; 3] = ["parquet", "jsonl", "json"];
-/// Folders in folders, where a dataset keeps its files.
+/// Deepest level of a dataset's folders that is searched for files.
 const MAX_DEPTH: usize = 3;
-
-/// Why the files of a place cannot be named.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DatasetError {
-    /// A folder that cannot be listed.
-    #[error("cannot list the folder {}: {source}", path.display())]
-    Io {
-        /// Path of the folder.
-        path: PathBuf,
-        /// Error of the system.
-        source: std::io::Error,
-    },
-    /// A file that holds no questions.
-    #[error(transparent)]
-    Questions(#[from] QuestionError),
-    /// A folder without questions, or not with the one split that is asked for.
-    #[error("{0}")]
-    InvalidPlace(String),
-}
-
-fn choices(path: &Path, splits: &[String]) -> String {
-    splits.iter().map(|split| format!("{}#{split}", path.display())).collect::<Vec<_>>().join(", ")
-}
 
 /// A file, a folder, or a folder with the name of a split: `FOLDER#train`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QuestionPlace {
-    /// The file or folder.
+pub struct QuestionLocation {
+    /// Path of the file or folder.
     pub path: PathBuf,
-    /// Which split of the folder.
+    /// Name of a split. `None`: the path is a file, or a folder with a single split.
     pub split: Option<String>,
 }
 
-impl QuestionPlace {
-    /// Reads a place as it is written. What exists under the whole name is that.
+impl QuestionLocation {
+    /// Parses `PATH` or `FOLDER#SPLIT`. A path that exists and has a `#` in its name is not split.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        match text
-            .rsplit_once('#')
-            .filter(|(folder, split)| !folder.is_empty() && !split.is_empty())
-        {
-            Some((folder, split)) if !Path::new(text).exists() => {
+        match text.rsplit_once('#') {
+            Some((folder, split))
+                if !folder.is_empty() && !split.is_empty() && !Path::new(text).exists() =>
+            {
                 Self { path: folder.into(), split: Some(split.to_owned()) }
             }
             _ => Self { path: text.into(), split: None },
         }
     }
 
-    /// Finds a place as a user writes it: a path, or the name of a dataset that Hugging Face's tools
-    /// have downloaded. The path of the result is absolute.
+    /// Finds a path, or a dataset that Hugging Face's tools have downloaded, by its name. The path
+    /// of the result is absolute.
     ///
     /// # Errors
-    /// If there is neither; the message says how to download it.
-    pub fn find(text: &str) -> Result<Self, DatasetError> {
+    /// Fails if there is neither. The message has the command that downloads the dataset.
+    pub fn find(text: &str) -> Result<Self, QuestionError> {
         let Self { mut path, split } = Self::parse(text);
-        let snapshot = path.to_str().and_then(|name| hub::snapshot(hub::Kind::Dataset, name));
+        let snapshot = path.to_str().and_then(|name| hub::snapshot(hub::RepoKind::Dataset, name));
         if let Some(snapshot) = snapshot
             && !path.exists()
         {
             path = snapshot;
         }
-        let path = std::path::absolute(&path)
-            .map_err(|source| DatasetError::Io { path: path.clone(), source })?;
+        let path =
+            std::path::absolute(&path).map_err(QuestionError::io("resolve the path", &path))?;
         if !path.exists() {
-            return Err(DatasetError::InvalidPlace(hub::missing(hub::Kind::Dataset, &path)));
+            return Err(QuestionError::Invalid(hub::missing_message(
+                hub::RepoKind::Dataset,
+                &path,
+            )));
         }
         Ok(Self { path, split })
     }
@@ -86,8 +64,8 @@ impl QuestionPlace {
     /// Reads all questions, file by file.
     ///
     /// # Errors
-    /// If a file cannot be found or read.
-    pub fn read(&self) -> Result<Vec<(PathBuf, Vec<Question>)>, DatasetError> {
+    /// Fails if a file cannot be found or read, or has no questions.
+    pub fn read(&self) -> Result<Vec<(PathBuf, Vec<Question>)>, QuestionError> {
         let mut files = Vec::new();
         for path in self.files()? {
             let questions = read_questions(&path)?;
@@ -96,22 +74,23 @@ impl QuestionPlace {
         Ok(files)
     }
 
-    /// A name for results: that of the file without its extension, or of the folder, with the
-    /// split.
+    /// Returns a name for results: that of the file without its extension, or of the folder, with
+    /// the split.
     #[must_use]
     pub fn name(&self) -> String {
         let name = if self.path.is_dir() { self.path.file_name() } else { self.path.file_stem() };
         let name = name.unwrap_or_default().to_string_lossy();
-        self.split
-            .iter()
-            .fold(name.into_owned(), |name, split| format!("{name}-{}", split.replace('/', "-")))
+        match &self.split {
+            Some(split) => format!("{name}-{}", split.replace('/', "-")),
+            None => name.into_owned(),
+        }
     }
 
-    /// The files that hold its questions, in order. A file is itself, there or not.
+    /// Returns the question files, in order. A path that is no folder is returned unchecked.
     ///
     /// # Errors
-    /// Where a folder cannot be listed, or is not one split.
-    pub fn files(&self) -> Result<Vec<PathBuf>, DatasetError> {
+    /// Fails if a folder cannot be listed, or has several splits and none is named.
+    pub fn files(&self) -> Result<Vec<PathBuf>, QuestionError> {
         let path = self.path.clone();
         if self.split.is_none() && !path.is_dir() {
             return Ok(vec![path]);
@@ -120,12 +99,12 @@ impl QuestionPlace {
         let names: Vec<String> = splits.keys().cloned().collect();
         let Some(split) = &self.split else {
             return match names.len() {
-                0 => Err(DatasetError::InvalidPlace(format!(
+                0 => Err(QuestionError::Invalid(format!(
                     "{} holds no file of questions (.parquet, .jsonl or .json)",
                     path.display()
                 ))),
                 1 => Ok(splits.into_values().flatten().collect()),
-                _ => Err(DatasetError::InvalidPlace(format!(
+                _ => Err(QuestionError::Invalid(format!(
                     "{} has several splits; choose one: {}",
                     path.display(),
                     choices(&path, &names)
@@ -137,7 +116,7 @@ impl QuestionPlace {
         match (splits.remove(split), named.next(), named.next()) {
             (Some(files), ..) => Ok(files),
             (None, Some(name), None) => Ok(splits.remove(name).unwrap_or_default()),
-            _ => Err(DatasetError::InvalidPlace(format!(
+            _ => Err(QuestionError::Invalid(format!(
                 "{} has no single split {split:?}, but {}",
                 path.display(),
                 choices(&path, &names)
@@ -146,29 +125,40 @@ impl QuestionPlace {
     }
 }
 
-impl fmt::Display for QuestionPlace {
+impl fmt::Display for QuestionLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.path.display())?;
-        self.split.iter().try_for_each(|split| write!(f, "#{split}"))
+        match &self.split {
+            Some(split) => write!(f, "#{split}"),
+            None => Ok(()),
+        }
     }
 }
 
-/// The files of each split of a dataset's folder, as Hugging Face lays them out:
+fn choices(path: &Path, splits: &[String]) -> String {
+    let mut choices = Vec::with_capacity(splits.len());
+    for split in splits {
+        choices.push(format!("{}#{split}", path.display()));
+    }
+    choices.join(", ")
+}
+
+/// Returns the files of each split of a dataset's folder, in Hugging Face's layouts:
 ///
 /// | file | split |
 /// | --- | --- |
 /// | `train.jsonl`, `data/train-00000-of-00002.parquet` | `train` |
 /// | `nq_open/validation-00000-of-00001.parquet` | `nq_open/validation` |
 /// | `default/test/0000.parquet` (the hub's own conversion) | `default/test` |
-fn splits(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>, DatasetError> {
+fn splits(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>, QuestionError> {
     let mut splits: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     let mut folders = vec![(folder.to_owned(), Vec::new())];
     while let Some((path, names)) = folders.pop() {
-        let list = |source| DatasetError::Io { path: path.clone(), source };
-        for entry in std::fs::read_dir(&path).map_err(list)? {
-            let entry = entry.map_err(list)?;
-            let (entry_path, name) =
-                (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        let list = || QuestionError::io("list the folder", &path);
+        for entry in std::fs::read_dir(&path).map_err(list())? {
+            let entry = entry.map_err(list())?;
+            let entry_path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
             if name.starts_with('.') {
                 continue;
             }
@@ -181,22 +171,23 @@ fn splits(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>, DatasetError>
             }
         }
     }
-    splits.values_mut().for_each(|files| files.sort());
+    for files in splits.values_mut() {
+        files.sort();
+    }
     Ok(splits)
 }
 
-/// The split that a file belongs to; `None` where it holds no questions.
+/// Returns the split that a file belongs to. `None`: it is no question file.
 fn split_of(folders: &[String], name: &str) -> Option<String> {
     let (stem, extension) = name.rsplit_once('.')?;
-    let is_about_the_data =
-        matches!(stem, "dataset_info" | "dataset_infos" | "state" | "dataset_dict");
-    if !EXTENSIONS.contains(&extension) || is_about_the_data {
+    let is_metadata = matches!(stem, "dataset_info" | "dataset_infos" | "state" | "dataset_dict");
+    if !EXTENSIONS.contains(&extension) || is_metadata {
         return None;
     }
     let mut parts: Vec<&str> =
         folders.iter().map(String::as_str).filter(|folder| *folder != "data").collect();
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // NAME-00000-of-00002, and in older datasets a hash behind it.
+    // NAME-00000-of-00002; older datasets append a hash.
     let split_name = match stem.split('-').collect::<Vec<_>>()[..] {
         [ref stem_parts @ .., shard, "of", shards] if is_number(shard) && is_number(shards) => {
             stem_parts.join("-")
@@ -228,21 +219,23 @@ mod tests {
         folder
     }
 
-    fn files(folder: &Path, split: &str) -> Result<Vec<String>, DatasetError> {
-        let place = QuestionPlace::parse(&format!("{}{split}", folder.display()));
-        let within =
-            |path: &PathBuf| path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
-        Ok(place.files()?.iter().map(within).collect())
+    fn files(folder: &Path, split: &str) -> Result<Vec<String>, QuestionError> {
+        let location = QuestionLocation::parse(&format!("{}{split}", folder.display()));
+        let mut names = Vec::new();
+        for path in location.files()? {
+            names.push(path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned());
+        }
+        Ok(names)
     }
 
     #[test]
     fn split_name_follows_hub_file_name() {
-        let of = |path: &str| {
+        let split = |path: &str| {
             let mut folders: Vec<String> = path.split('/').map(str::to_owned).collect();
             let name = folders.pop().unwrap();
             split_of(&folders, &name)
         };
-        for (file, split) in [
+        for (file, expected) in [
             ("train.jsonl", "train"),
             ("data/train-00000-of-00002.parquet", "train"),
             ("data/train-00000-of-00001-b42a775f407cee45.parquet", "train"),
@@ -252,10 +245,10 @@ mod tests {
             ("0000.parquet", "0000"),
             ("open-ended-00000-of-00001.parquet", "open-ended"),
         ] {
-            assert_eq!(of(file).as_deref(), Some(split), "{file}");
+            assert_eq!(split(file).as_deref(), Some(expected), "{file}");
         }
         for other in ["README.md", "test.tsv", "dataset_infos.json", "train"] {
-            assert_eq!(of(other), None, "{other}");
+            assert_eq!(split(other), None, "{other}");
         }
     }
 
@@ -295,10 +288,10 @@ mod tests {
         let with_hash = folder(&["a#b.json"]);
         assert_eq!(files(with_hash.path(), "/a#b.json").unwrap(), ["a#b.json"]);
         assert_eq!(
-            QuestionPlace::parse("nowhere.json").files().unwrap(),
+            QuestionLocation::parse("nowhere.json").files().unwrap(),
             [PathBuf::from("nowhere.json")]
         );
-        let split = QuestionPlace { path: "nq_open".into(), split: Some("rc/dev".into()) };
+        let split = QuestionLocation { path: "nq_open".into(), split: Some("rc/dev".into()) };
         assert_eq!(
             (split.name().as_str(), split.to_string().as_str()),
             ("nq_open-rc-dev", "nq_open#rc/dev")

@@ -1,66 +1,68 @@
-//! Answers kept on disk, as JSON lines.
+//! An append-only file of JSON lines: the on-disk cache of clients.
 //!
-//! The file is only ever appended to, whole lines at a time and under a lock, so that several
-//! processes may share it. A line that a killed process left unfinished is no JSON object; it is
-//! ignored, and the next append closes it.
+//! Each append writes one complete line under a file lock, so several processes may share a file. A
+//! process that was killed may leave a truncated last line. It is not valid JSON and is skipped; the
+//! next append terminates it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Result, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// An open file of lines.
+/// An open file of JSON lines.
 #[derive(Debug)]
-pub struct Lines {
+pub struct JsonLines {
     path: PathBuf,
     file: Mutex<File>,
 }
 
-impl Lines {
-    /// Opens or creates a file in a folder that exists, and gives `learn` every line that can be
-    /// read.
+impl JsonLines {
+    /// Opens or creates a file in an existing folder, and passes every valid line to `on_line`.
     ///
     /// # Errors
-    /// Where the file cannot be opened or read.
-    pub fn open<L: DeserializeOwned>(path: &Path, mut learn: impl FnMut(L)) -> Result<Self> {
+    /// Fails if the file cannot be opened or read.
+    pub fn open<L: DeserializeOwned>(path: &Path, mut on_line: impl FnMut(L)) -> Result<Self> {
         let file = File::options().create(true).read(true).append(true).open(path)?;
-        let mut unreadable = 0_u64;
-        for line in BufReader::new(file.try_clone()?).split(b'\n') {
-            let line = line?;
-            match serde_json::from_slice(&line) {
-                Ok(line) => learn(line),
-                Err(_) => unreadable += u64::from(!line.is_empty()),
+        let mut num_skipped = 0_u64;
+        for result in BufReader::new(file.try_clone()?).split(b'\n') {
+            let bytes = result?;
+            match serde_json::from_slice(&bytes) {
+                Ok(line) => on_line(line),
+                Err(_) => num_skipped += u64::from(!bytes.is_empty()),
             }
         }
-        tracing::debug!(path = %path.display(), unreadable, "opened kept answers");
+        tracing::debug!(path = %path.display(), num_skipped, "opened a cache of JSON lines");
         Ok(Self { path: path.to_owned(), file: Mutex::new(file) })
     }
 
-    /// Where it lies.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends a whole line, after closing one that a killed process left open.
+    /// Appends a line, after terminating a truncated one.
     ///
     /// # Errors
-    /// Where the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn append(&self, line: &impl Serialize) -> Result<()> {
         let mut bytes = serde_json::to_vec(line)?;
         bytes.push(b'\n');
-        let mut file = self.file.lock().unwrap_or_else(|poisoned| poisoned.into_inner()); // it has no state of ours
-        file.lock()?; // other processes wait
-        let result = close_last_line(&mut file, &mut bytes).and_then(|()| file.write_all(&bytes));
+        // The mutex guards no state besides the file, so a poisoned one is usable.
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        file.lock()?; // excludes other processes
+        let result =
+            terminate_last_line(&mut file, &mut bytes).and_then(|()| file.write_all(&bytes));
         file.unlock()?;
         result
     }
 }
 
-fn close_last_line(file: &mut File, bytes: &mut Vec<u8>) -> Result<()> {
+/// Puts a line break before `bytes` if the file does not end with one.
+fn terminate_last_line(file: &mut File, bytes: &mut Vec<u8>) -> Result<()> {
     if file.metadata()?.len() > 0 {
         file.seek(SeekFrom::End(-1))?;
         let mut last = [0];
@@ -76,9 +78,9 @@ fn close_last_line(file: &mut File, bytes: &mut Vec<u8>) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn open(path: &Path) -> (Lines, Vec<(String, u64)>) {
+    fn open(path: &Path) -> (JsonLines, Vec<(String, u64)>) {
         let mut known = Vec::new();
-        let lines = Lines::open(path, |line| known.push(line)).unwrap();
+        let lines = JsonLines::open(path, |line| known.push(line)).unwrap();
         (lines, known)
     }
 
@@ -93,10 +95,10 @@ mod tests {
         let (lines, _) = open(&path);
         lines.append(&line("red", 1)).unwrap();
         lines.append(&line("fox", 23)).unwrap();
-        let whole = std::fs::read(&path).unwrap();
-        let first = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
-        for length in first..whole.len() - 1 {
-            std::fs::write(&path, &whole[..length]).unwrap();
+        let complete = std::fs::read(&path).unwrap();
+        let first = complete.iter().position(|&byte| byte == b'\n').unwrap() + 1;
+        for length in first..complete.len() - 1 {
+            std::fs::write(&path, &complete[..length]).unwrap();
             let (torn, known) = open(&path);
             assert_eq!(known, [line("red", 1)], "{length}");
             torn.append(&line("den", 4)).unwrap();

@@ -1,0 +1,141 @@
+//! Draws tokens from logits: temperature, top-k and top-p.
+
+use corver_core::Sampling;
+use tch::{Kind, Tensor};
+
+use crate::error::Result;
+
+/// One token per row.
+pub(crate) struct DrawnTokens {
+    /// `[N]` i64, indices into the vocabulary.
+    pub(crate) ids: Tensor,
+    /// `[N]` f32, nats, over the whole vocabulary.
+    pub(crate) log_probs: Tensor,
+}
+
+/// Draws a token for each row of `logits` `[N, V]` f32, with uniform `draws` `[N]` in [0, 1).
+pub(crate) fn draw_tokens(
+    logits: &Tensor,
+    sampling: &Sampling,
+    draws: &Tensor,
+) -> Result<DrawnTokens> {
+    let is_greedy = sampling.temperature == 0.0;
+    let scaled = if is_greedy {
+        logits.shallow_clone()
+    } else {
+        logits.f_div_scalar(sampling.temperature)?
+    };
+    let vocab_log_probs = scaled.f_log_softmax(-1, Kind::Float)?;
+    let ids = if is_greedy {
+        logits.f_argmax(-1, false)?
+    } else if sampling.top_p < 1.0 || sampling.top_k.is_some() {
+        draw_truncated(&vocab_log_probs, sampling, draws)?
+    } else {
+        draw_weighted(&vocab_log_probs.f_exp()?, draws)?
+    };
+    let log_probs = vocab_log_probs.f_gather(1, &ids.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?;
+    Ok(DrawnTokens { ids, log_probs })
+}
+
+/// Tokens that are sorted at first to find those within `top_p`. Most distributions need far fewer.
+const CANDIDATES: i64 = 256;
+
+/// Draws from the `top_k` most probable tokens, cut to the shortest list whose probability before
+/// its last token is below `top_p`, as `transformers` does.
+///
+/// Without a `top_k`, no more of the vocabulary is sorted than `top_p` needs.
+fn draw_truncated(log_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<Tensor> {
+    let vocab = log_probs.size()[1];
+    let top_k = sampling.top_k.map(|k| i64::try_from(k).unwrap_or(i64::MAX));
+    let mut k = top_k.unwrap_or(CANDIDATES);
+    loop {
+        k = k.min(vocab);
+        let (values, ids) = log_probs.f_topk(k, -1, true, true)?; // [N, k], descending
+        let probs =
+            if top_k.is_none() { values.f_exp()? } else { values.f_softmax(-1, Kind::Float)? };
+        let sums = probs.f_cumsum(-1, Kind::Float)?;
+        let covered = sums.f_narrow(1, k - 1, 1)?.f_min()?.f_double_value(&[])?;
+        if top_k.is_none() && k < vocab && covered < sampling.top_p {
+            k *= 8;
+            continue;
+        }
+        let truncated = probs.f_mul(&sums.f_sub(&probs)?.f_lt(sampling.top_p)?)?;
+        let index = draw_weighted(&truncated, draws)?;
+        return Ok(ids.f_gather(1, &index.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?);
+    }
+}
+
+/// Draws an index in proportion to `weights` `[N, V]` (≥ 0, not all 0): the first at which their
+/// running sum exceeds `draws` × total. An index of weight 0 is never drawn.
+///
+/// Sums run over blocks first and then within one block, which is faster than over the vocabulary.
+fn draw_weighted(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
+    let (n, vocab) = weights.size2()?;
+    let width = 1 << vocab.trailing_zeros().min(8);
+    let blocks = weights.f_view([n, vocab / width, width])?;
+    let sums = blocks.f_sum_dim_intlist(-1, false, Kind::Float)?; // [N, V / width]
+    let running = sums.f_cumsum(-1, Kind::Float)?;
+    let goal = last_column(&running)?.f_mul(&draws.f_unsqueeze(1)?)?; // [N, 1]
+    let block = first_above(&running, &goal)?; // [N, 1]
+    let before = running.f_gather(1, &block, false)?.f_sub(&sums.f_gather(1, &block, false)?)?;
+    let block_weights = blocks
+        .f_gather(1, &block.f_unsqueeze(-1)?.f_expand([n, 1, width], false)?, false)?
+        .f_squeeze_dim(1)?;
+    let block_goal = goal.f_sub(&before)?.f_clamp_min(0)?;
+    let offset = first_above(&block_weights.f_cumsum(-1, Kind::Float)?, &block_goal)?;
+    Ok(block.f_mul_scalar(width)?.f_add(&offset)?.f_squeeze_dim(1)?)
+}
+
+/// Returns the first index `[N, 1]` i64 at which `running` `[N, n]`, ascending, exceeds `goal`
+/// `[N, 1]`.
+fn first_above(running: &Tensor, goal: &Tensor) -> Result<Tensor> {
+    // Rounding may lift the goal to the last sum; the first index that reaches this sum is then
+    // right.
+    let is_above =
+        running.f_gt_tensor(goal)?.f_logical_or(&running.f_eq_tensor(&last_column(running)?)?)?;
+    Ok(is_above.f_to_kind(Kind::Uint8)?.f_argmax(-1, true)?)
+}
+
+fn last_column(running: &Tensor) -> Result<Tensor> {
+    Ok(running.f_narrow(1, running.size()[1] - 1, 1)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inverse_sampling_follows_weights() {
+        let weights = Tensor::from_slice(&[0.0f32, 0.25, 0.0, 0.5, 0.25, 0.0]).view([1, 6]);
+        for (draw, expected) in
+            [(0.0, 1), (0.2, 1), (0.25, 3), (0.74, 3), (0.75, 4), (0.999_999_94, 4)]
+        {
+            let got = draw_weighted(&weights, &Tensor::from_slice(&[draw as f32])).unwrap();
+            assert_eq!(got.int64_value(&[0]), expected, "{draw}");
+        }
+    }
+
+    /// Returns the tokens that any draw can return.
+    fn drawable(log_probs: &Tensor, top_p: f64, top_k: Option<usize>) -> Vec<i64> {
+        let sampling = Sampling { top_p, top_k, ..Sampling::default() };
+        let mut tokens = Vec::new();
+        for i in 0..100 {
+            let draw = Tensor::from_slice(&[i as f32 / 100.0]);
+            let token = draw_truncated(log_probs, &sampling, &draw).unwrap();
+            tokens.push(token.int64_value(&[0]));
+        }
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
+    }
+
+    #[test]
+    fn top_k_and_top_p_cut_the_tail() {
+        let log_probs = Tensor::from_slice(&[0.1f32, 0.4, 0.2, 0.3]).log().view([1, 4]);
+        assert_eq!(drawable(&log_probs, 1.0, Some(2)), [1, 3]);
+        assert_eq!(drawable(&log_probs, 0.5, None), [1, 3]);
+        assert_eq!(drawable(&log_probs, 0.75, None), [1, 2, 3]);
+        assert_eq!(drawable(&log_probs, 0.3, None), [1]);
+        assert_eq!(drawable(&log_probs, 1.0, None), [0, 1, 2, 3]);
+    }
+}
