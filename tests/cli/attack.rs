@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use crate::host::{Finished, Server, demo_policy, host, host_with_cache, small_index};
+use crate::transcript::{Transcript, normalise};
 
 /// A component that passes for a sentence rule until it is compiled, with these declarations in it.
 fn component(declarations: &str) -> Vec<u8> {
@@ -87,8 +88,12 @@ fn hostile_plugin_compilation_is_stopped() {
             bytes.len(),
             time.as_secs_f64()
         );
-        finished.bad("(limits.compile_");
-        assert!(finished.stderr.contains("hostile.wasm"), "{}", finished.stderr);
+        let finished = finished.found(1);
+        assert!(
+            finished.stderr.contains("hostile.wasm")
+                && finished.stderr.contains("(limits.compile_"),
+            "{finished}"
+        );
         assert!(time < Duration::from_secs(60), "{what}: {time:?}"); // 8 s of processor time, beside whatever the machine does
     }
 }
@@ -97,6 +102,7 @@ fn hostile_plugin_compilation_is_stopped() {
 /// is full. Here one version of the contract needs another.
 #[test]
 fn compiler_crashing_plugin_is_named() {
+    let mut transcript = Transcript::default();
     const EXPORT: &[u8] = b"sentence-scoring@0.1.0";
     let mut module =
         fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/admission/module"))
@@ -106,11 +112,13 @@ fn compiler_crashing_plugin_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hostile.wasm");
     fs::write(&path, module).unwrap();
-    check(&path).0.bad("hostile.wasm failed: ");
+    transcript.add_failure(&check(&path).0);
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn compile_limits_are_configurable() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("first.wasm");
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm"), &path)
@@ -121,18 +129,20 @@ fn compile_limits_are_configurable() {
             &["plugin", "check", path.to_str().unwrap(), "--set", set],
         )
     };
-    check("rule.limits.compile_bytes=1000000")
-        .bad("more than 1000000 bytes of memory (limits.compile_bytes)");
-    check("rule.limits.compile_s=0").bad("limits.compile_s");
+    transcript.add_failure(&check("rule.limits.compile_bytes=1000000"));
+    transcript.add_failure(&check("rule.limits.compile_s=0"));
     check("rule.limits.compile_s=60").good();
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn named_pipe_plugin_is_rejected_without_waiting() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("rule.wasm");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    check(&pipe).0.bad("rule.wasm is no regular file");
+    transcript.add_failure(&check(&pipe).0);
+    insta::assert_snapshot!(transcript);
 }
 
 /// Somebody else's file in the cache would decide what a rule does.
@@ -143,17 +153,13 @@ fn world_writable_rule_cache_is_not_used() {
     fs::create_dir_all(&rules).unwrap();
     fs::set_permissions(&rules, Permissions::from_mode(0o777)).unwrap();
     let checked = host_with_cache(folder.path(), &["plugin", "check", "first"]).good();
-    assert!(
-        checked.stderr.contains("compiled rules are not cached")
-            && checked.stderr.contains("mode 777"),
-        "{}",
-        checked.stderr
-    );
+    insta::assert_snapshot!(normalise(&checked.stderr));
     assert_eq!(fs::read_dir(&rules).unwrap().count(), 0);
 }
 
 #[test]
 fn hostile_chat_template_stops_at_limits() {
+    let mut transcript = Transcript::default();
     const PROMPT: &str = "{{ messages[-1].content }}";
     let cache = tempfile::tempdir().unwrap();
     let model = cache.path().join("model");
@@ -169,31 +175,24 @@ fn hostile_chat_template_stops_at_limits() {
     evaluate(PROMPT).good();
     let doubled = "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}";
     let slow = "{% set s = 'ab' * 1000000 %}{% for i in range(9999) %}{% set t = s.replace('ab', 'ba') %}{% endfor %}";
-    for (what, template, limit) in [
-        ("that doubles a text", doubled, "more than 1073741824 bytes of memory"),
-        ("that rewrites a long text", slow, "more than 5 s of processor time"),
-        ("that counts to 10^12", &"{% for a in range(9999) %}".repeat(3), "fuel"),
-        (
-            "that prints too much",
-            "{% for a in range(9999) %}{{ 'x' * 9999 }}{% endfor %}",
-            "4194304 bytes",
-        ),
+    for (what, template) in [
+        ("that doubles a text", doubled),
+        ("that rewrites a long text", slow),
+        ("that counts to 10^12", &"{% for a in range(9999) %}".repeat(3)),
+        ("that prints too much", "{% for a in range(9999) %}{{ 'x' * 9999 }}{% endfor %}"),
     ] {
         let ends = "{% endfor %}"
             .repeat(template.matches("{% for").count() - template.matches("{% endfor").count());
         let start = Instant::now();
         let finished = evaluate(&format!("{template}{ends}{PROMPT}"));
+        let error = finished.stderr.lines().last().unwrap_or_default();
         eprintln!(
-            "| chat template {what} | stopped after {:.1} s: {limit} |",
+            "| chat template {what} | stopped after {:.1} s: {error} |",
             start.elapsed().as_secs_f64()
         );
-        finished.bad(limit);
-        assert!(
-            finished.stderr.contains("chat_template.jinja: the chat template failed"),
-            "{}",
-            finished.stderr
-        );
+        transcript.add_failure(&finished);
     }
+    insta::assert_snapshot!(transcript);
 }
 
 /// The system ends a process that reads beyond the end of a mapped file.
@@ -217,7 +216,8 @@ fn index_file_truncated_in_use_is_named() {
     assert_eq!(answer, "");
     let (code, said) = server.end();
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("error: ") && said.contains(".0: the file was truncated"), "{said}");
+    // Either file may be read first.
+    insta::assert_snapshot!(normalise(&said.replace("tokenized.0", "table.0")));
 }
 
 /// What a data file says cannot act on the terminal, nor pass for a line of the program's own.
@@ -237,10 +237,7 @@ fn foreign_text_is_escaped_on_terminal() {
     let score =
         |more: &[&str]| host(&[&["score", file.to_str().unwrap(), "--set", &set], more].concat());
     let shown = score(&[]).good().stdout;
-    assert!(
-        shown.contains(r"\u001b[2J\u000derror: none\u000areward +9.99\u009b1m\u202e"),
-        "{shown}"
-    );
+    insta::assert_snapshot!(normalise(&shown));
     let traced = score(&["--json"]).good();
     assert!(traced.json()["question"].as_str().unwrap().ends_with(evil), "JSON keeps the value");
     let wrong =

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 #[cfg(feature = "torch")]
 use crate::host::lines;
 use crate::host::{host, run_dir, short_run};
+use crate::transcript::Transcript;
 
 const HEADER: &str = "id,bucket,count,question,sentence,head,relation,tail,query,label,note";
 
@@ -64,6 +65,7 @@ fn papers_sheet(name: &str) -> PathBuf {
 
 #[test]
 fn calibrate_read_reproduces_paper_intervals_and_thresholds() {
+    let mut transcript = Transcript::default();
     let sheet = papers_sheet("paper-calibration");
     let out = sheet.with_file_name("calibrated");
     let args = ["calibrate", "read", sheet.to_str().unwrap(), "--out", out.to_str().unwrap()];
@@ -90,16 +92,11 @@ fn calibrate_read_reproduces_paper_intervals_and_thresholds() {
     assert_eq!(written, read);
     assert!(fs::read_to_string(out.join("calibration.html")).unwrap().contains("<svg"));
 
-    let shown = host(&args).good().stdout; // again into the same folder
-    for said in [
-        "1 to 4",
-        "43.3 to 62.5",
-        "rise with the count by more than chance",
-        "thresholds = [5, 20]",
-        "audit = [[0, 48, 200],",
-    ] {
-        assert!(shown.contains(said), "no {said:?} in\n{shown}");
+    transcript.add(&host(&args).good()); // again into the same folder
+    for file in ["first.toml", "calibrated.toml"] {
+        transcript.add_text(file, &fs::read_to_string(out.join(file)).unwrap());
     }
+    insta::assert_snapshot!(transcript);
     for rule in ["first", "calibrated"] {
         let config = out.join(rule).with_extension("toml");
         let plugin = format!("{rule}.wasm");
@@ -128,6 +125,7 @@ fn calibrate_read_reproduces_paper_intervals_and_thresholds() {
 
 #[test]
 fn calibrate_draws_reads_and_audits_run_sentences() {
+    let mut transcript = Transcript::default();
     let run = run_dir("to-calibrate");
     short_run(&run, 2, &[]).good();
     let sheet = run.join("sheet.csv");
@@ -152,23 +150,23 @@ fn calibrate_draws_reads_and_audits_run_sentences() {
     }
     assert_eq!((parts.len(), number(&parts[0], "drawn"), number(&parts[3], "drawn")), (5, 5, 0));
     let before = fs::read_to_string(&sheet).unwrap();
-    host(&draw).bad("exists, and may hold labels");
+    transcript.add_failure(&host(&draw));
     assert_eq!(fs::read_to_string(&sheet).unwrap(), before);
     let other = run.join("other.csv");
     let answers = [run.join("answers_raw.jsonl"), run.join("answers_trained.jsonl")];
     let from_answers =
         ["calibrate", "draw", answers[0].to_str().unwrap(), answers[1].to_str().unwrap(), "--out"];
-    let said = host(&[&from_answers[..], &[other.to_str().unwrap()]].concat()).good().stdout;
-    assert!(
-        said.contains("instead of 100; there are no more") && said.contains("label them, then:"),
-        "{said}"
+    transcript.add(
+        &host(&[&from_answers[..], &[other.to_str().unwrap()]].concat()).good().without_figures(),
     );
 
-    host(&["calibrate", "read", sheet.to_str().unwrap()])
-        .bad("is labelled correct or incorrect; write one of the two");
+    transcript
+        .add_failure(&host(&["calibrate", "read", sheet.to_str().unwrap()]).without_figures());
     let bad = labelled(&sheet, |_| "corect");
-    host(&["calibrate", "read", bad.to_str().unwrap()])
-        .bad("sheet.labelled.csv:2: \"corect\" is no label; write correct");
+    let three: Vec<String> =
+        fs::read_to_string(&bad).unwrap().lines().take(3).map(str::to_owned).collect();
+    fs::write(&bad, three.join("\n")).unwrap();
+    transcript.add_failure(&host(&["calibrate", "read", bad.to_str().unwrap()]));
     let good = labelled(&sheet, |count| if count == 0 { "i" } else { "C" });
     let read = host(&["calibrate", "read", good.to_str().unwrap(), "--json"]).good().json();
     assert_eq!(read["buckets"][0]["correct"], 0);
@@ -195,44 +193,41 @@ fn calibrate_draws_reads_and_audits_run_sentences() {
     assert_eq!(first["by_reward"][0]["label"], "-0.300");
     let two = first_of_each(&good);
     let audit = ["calibrate", "audit", "--sheet", two.to_str().unwrap(), "--plugin", "first.wasm"];
-    let shown = host(&[&audit[..], &unused].concat()).good().stdout;
-    assert!(
-        shown.contains("1.000 (too few)")
-            && shown.contains("and there are 1 and 1, of 1 and 1 questions"),
-        "{shown}"
-    );
+    transcript.add(&host(&[&audit[..], &unused].concat()).good());
     let one_sided = labelled(&sheet, |_| "correct");
     let audit = ["calibrate", "audit", "--sheet", one_sided.to_str().unwrap()];
-    host(&[&audit[..], &["--index", "demo"]].concat()).bad("needs true and false sentences");
-    host(&audit).bad("`corpus.index`: not set; --index DIR|URL#NAME names one");
+    transcript.add_failure(&host(&[&audit[..], &["--index", "demo"]].concat()));
+    transcript.add_failure(&host(&audit));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn invalid_calibrate_arguments_fail_before_computing() {
+    let mut transcript = Transcript::default();
     let sheet = papers_sheet("not-calibrated");
     let sheet = sheet.to_str().unwrap();
     let out = run_dir("not-drawn").with_extension("csv");
     let draw = |more: &[&str]| {
         host(&[&["calibrate", "draw", "--out", out.to_str().unwrap()], more].concat())
     };
-    draw(&[]).usage("required");
-    draw(&["nowhere"]).bad("cannot read nowhere");
-    draw(&[sheet]).bad("sheet.csv:1: expected value");
-    draw(&[sheet, "--buckets", "5,1"])
-        .bad("buckets begin at counts that ascend, the first above 0; got [5, 1]");
-    host(&["calibrate", "read", "nowhere.csv"]).bad("cannot read the sheet nowhere.csv");
+    transcript.add_usage_error(&draw(&[]));
+    transcript.add_failure(&draw(&["nowhere"]));
+    transcript.add_failure(&draw(&[sheet]));
+    transcript.add_failure(&draw(&[sheet, "--buckets", "5,1"]));
+    transcript.add_failure(&host(&["calibrate", "read", "nowhere.csv"]));
     let audit = |more: &[&str]| host(&[&["calibrate", "audit"], more].concat());
-    audit(&["--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
-    audit(&["--index", "demo", "--sheet", "nowhere.csv"]).bad("cannot read the sheet nowhere.csv");
-    audit(&["--config", "demo", "--questions", sheet])
-        .bad("the truth of answers to these questions is unknown; label sentences");
-    audit(&["--samples", "0"]).usage("--samples");
+    transcript.add_failure(&audit(&["--plugin", "frist.wasm"]));
+    transcript.add_failure(&audit(&["--index", "demo", "--sheet", "nowhere.csv"]));
+    transcript.add_failure(&audit(&["--config", "demo", "--questions", sheet]));
+    transcript.add_usage_error(&audit(&["--samples", "0"]));
     assert!(!out.exists());
+    insta::assert_snapshot!(transcript);
 }
 
 #[cfg(feature = "torch")]
 #[test]
 fn calibrate_audits_rules_on_demo_truth() {
+    let mut transcript = Transcript::default();
     let out = run_dir("audited");
     fs::create_dir_all(out.parent().unwrap()).unwrap();
     let constant = [
@@ -271,14 +266,10 @@ fn calibrate_audits_rules_on_demo_truth() {
             < 1e-12
     );
     assert!(out.join("audit.json").is_file() && out.join("audit.html").is_file());
-    host(&audit).bad("is there already");
+    transcript.add_failure(&host(&audit));
 
-    let shown = host(&[&["calibrate", "audit"], &small[..], &["--plugin", "first.wasm"]].concat())
-        .good()
-        .stdout;
-    for said in
-        ["first: a higher reward means a truer sentence;", "P(true) at a count of", "AUC", "-0.300"]
-    {
-        assert!(shown.contains(said), "no {said:?} in\n{shown}");
-    }
+    let shown = host(&[&["calibrate", "audit"], &small[..], &["--plugin", "first.wasm"]].concat());
+    let verdict = shown.good().without_figures().stdout;
+    transcript.add_text("verdict", verdict.lines().last().unwrap());
+    insta::assert_snapshot!(transcript);
 }

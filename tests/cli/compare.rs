@@ -3,9 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use regex::Regex;
 use serde_json::Value;
 
-use crate::host::{host, run_dir, signal_when};
+use crate::host::{Finished, host, run_dir, signal_when};
+use crate::transcript::{Transcript, normalise, without_figures};
 
 const SMALL: [&str; 8] = [
     "--steps",
@@ -22,8 +24,14 @@ fn comparison(out: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(out.join("comparison.json")).unwrap()).unwrap()
 }
 
+/// What a comparison printed, without figures and verdicts.
+fn figures_masked(compared: &Finished) -> String {
+    compared.without_figures().masked("(?m)^(\\w+ against \\w+): .*", "${1}: [VERDICT]").stdout
+}
+
 #[test]
 fn compare_pairs_seeds_and_resumes() {
+    let mut transcript = Transcript::default();
     let out = run_dir("compared");
     let folder = out.to_str().unwrap();
     let arms = [
@@ -40,33 +48,19 @@ fn compare_pairs_seeds_and_resumes() {
     let first_summary = out.join("first/seed-42/summary.json");
     let stopped =
         signal_when("-INT", &[&arms[..], &SMALL].concat(), || first_summary.exists()).good();
-    assert!(
-        stopped.stderr.contains("of 4 runs are finished; `corver-host compare --out"),
-        "{}",
-        stopped.stderr
-    );
+    let stopped = stopped.without_figures().stderr;
+    transcript.add_text("interrupted", stopped.lines().last().unwrap());
     assert!(!out.join("min/seed-43/summary.json").exists());
     let of_first = fs::read_to_string(&first_summary).unwrap();
 
-    host(&[&arms[..], &SMALL].concat()).bad("holds a comparison; resume it with --resume");
+    transcript.add_failure(&host(&[&arms[..], &SMALL].concat()));
     let resumed = host(&["compare", "--out", folder, "--resume"]).good();
     assert_eq!(
         fs::read_to_string(&first_summary).unwrap(),
         of_first,
         "what was finished is left alone"
     );
-    let said = [
-        "before training",
-        "against first",
-        "min against first: ",
-        "true sentences",
-        "s/step",
-        "reward time, s",
-    ];
-    for said in said.into_iter().chain(["counts"]) {
-        assert!(resumed.stdout.contains(said), "no {said:?} in\n{}", resumed.stdout);
-    }
-    assert!(!resumed.stdout.contains("chats "), "no arm asks a chat model:\n{}", resumed.stdout);
+    transcript.add_text("resumed", &figures_masked(&resumed));
     let arms = comparison(&out)["arms"].as_array().unwrap().clone();
     let figure = |arm: &Value, name: &str| -> Option<Vec<f64>> {
         let spread =
@@ -90,9 +84,13 @@ fn compare_pairs_seeds_and_resumes() {
     }
 
     let page = fs::read_to_string(out.join("comparison.html")).unwrap();
-    for part in ["Differences from first", "Cost of a step", "seconds of reward in a step"] {
-        assert!(page.contains(part), "no {part}");
+    let elements = Regex::new("(?s)<(h[1-3]|figcaption)[^>]*>(.*?)</(h[1-3]|figcaption)>").unwrap();
+    let tags = Regex::new("<[^>]*>").unwrap();
+    let mut headings = String::new();
+    for element in elements.captures_iter(&page) {
+        headings += &format!("{}\n", tags.replace_all(&element[2], " ").trim());
     }
+    transcript.add_text("comparison.html", &without_figures(&headings));
 
     // A rule that was built anew would be another arm.
     let manifest = out.join("min/seed-42/manifest.json");
@@ -103,17 +101,19 @@ fn compare_pairs_seeds_and_resumes() {
     other["plugin"] = "another".into();
     fs::write(&manifest, other.to_string()).unwrap();
     let resume = ["compare", "--out", folder, "--resume", "--seeds", "3", "--json"];
-    host(&resume).bad("another plugin (another, now ");
+    transcript.add_failure(&host(&resume));
     assert!(!out.join("first/seed-44").exists(), "it is said before anything is trained");
 
     fs::write(&manifest, as_trained).unwrap();
     let more = host(&resume).good().json();
     assert_eq!(more["seeds"], serde_json::json!([42, 43, 44]));
     assert_eq!(accuracy(&more["arms"][1])[..2], accuracy(&arms[1]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn incomparable_arms_are_rejected_before_training() {
+    let mut transcript = Transcript::default();
     let out = run_dir("not-compared");
     let other = out.with_extension("toml");
     fs::create_dir_all(out.parent().unwrap()).unwrap();
@@ -122,17 +122,18 @@ fn incomparable_arms_are_rejected_before_training() {
     let compare = |more: &[&str]| host(&[&["compare", "--out", folder], more].concat());
     let same = out.with_extension("same.toml");
     fs::write(&same, "[rule]\nplugin = \"first.wasm\"\n").unwrap();
-    compare(&[]).bad("there is nothing to compare base with: give rules with --plugin");
-    compare(&["--arm", same.to_str().unwrap()]).bad("changes nothing: it has the settings of base");
-    compare(&["--plugin", "first.wasm", "--plugin", "first"]).bad("two arms are called first");
-    compare(&["--plugin", "first.wasm", "--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
+    transcript.add_failure(&compare(&[]));
+    transcript.add_failure(&compare(&["--arm", same.to_str().unwrap()]));
+    transcript.add_failure(&compare(&["--plugin", "first.wasm", "--plugin", "first"]));
+    transcript.add_failure(&compare(&["--plugin", "first.wasm", "--plugin", "frist.wasm"]));
     let raw = out.with_file_name("raw.toml");
     fs::write(&raw, "[run]\nsteps = 1\n").unwrap();
-    compare(&["--arm", raw.to_str().unwrap()]).bad("an arm cannot be called raw");
-    compare(&["--arm", other]).bad("has another `question.eval_limit` than base");
-    compare(&["--plugin", "min.wasm", "--seeds", "0"]).usage("0 is not in 1..");
+    transcript.add_failure(&compare(&["--arm", raw.to_str().unwrap()]));
+    transcript.add_failure(&compare(&["--arm", other]));
+    transcript.add_usage_error(&compare(&["--plugin", "min.wasm", "--seeds", "0"]));
     assert!(!out.exists());
-    compare(&["--resume"]).bad("holds no comparison to resume");
+    transcript.add_failure(&compare(&["--resume"]));
+    insta::assert_snapshot!(transcript);
 }
 
 /// A4 in the paper: the arm's own questions, although `--set` or `--questions` names others for
@@ -175,9 +176,7 @@ fn arm_file_overrides_common_settings() {
     };
     assert_eq!((train("base"), train("a1"), train("a4")), (zone.clone(), zone, path("pool.json")));
 
-    for column in ["NA, %", "F1, %", "format, %", "samples/s", "time, A1 = 1"] {
-        assert!(compared.stdout.contains(column), "no {column:?} in\n{}", compared.stdout);
-    }
+    insta::assert_snapshot!(normalise(&figures_masked(&compared)));
     let comparison = comparison(&folder.path().join("out"));
     assert_eq!(comparison["arms"][1]["relative_time_to_a1"], 1.0);
     let sets = comparison["sets"].as_array().unwrap();

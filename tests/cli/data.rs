@@ -12,6 +12,7 @@ use parquet::schema::parser::parse_message_type;
 use serde_json::{Value, json};
 
 use crate::host::{host, host_with_cache, lines, run_dir};
+use crate::transcript::Transcript;
 
 /// A list of strings as Arrow, and with it Hugging Face, lays it out.
 const QUESTIONS: &str = "message schema {
@@ -59,6 +60,7 @@ fn write_parquet(path: &Path, questions: &[Value]) {
 
 #[test]
 fn question_files_and_dataset_splits_are_equivalent() {
+    let mut transcript = Transcript::default();
     let out = run_dir("places");
     let [_, eval] = demo_questions(&out);
     let (eval, other) = (&eval[..8], &eval[8..10]);
@@ -111,23 +113,42 @@ fn question_files_and_dataset_splits_are_equivalent() {
     assert_eq!(host(&[&questions[..], &small].concat()).good().json()["questions"], 8);
 
     let folder = dataset.to_str().unwrap();
-    host(&["eval", "--config", "demo", "--questions", folder]).bad("#nq_open/train");
-    host(&["eval", "--config", "demo", "--questions", &format!("{folder}#test")])
-        .bad("no single split");
-    host(&["train", "--dry-run", "--set", "question.train=who/knows"])
-        .bad("`hf download --repo-type dataset who/knows`");
-    host(&["train", "--dry-run", "--set", "question.train=who/knows.json"])
-        .bad("`question.train`: there is no ");
+    transcript.add_failure(&host(&["eval", "--config", "demo", "--questions", folder]));
+    transcript.add_failure(&host(&[
+        "eval",
+        "--config",
+        "demo",
+        "--questions",
+        &format!("{folder}#test"),
+    ]));
+    transcript.add_failure(&host(&["train", "--dry-run", "--set", "question.train=who/knows"]));
+    transcript.add_failure(&host(&[
+        "train",
+        "--dry-run",
+        "--set",
+        "question.train=who/knows.json",
+    ]));
 
     let shard = dataset.join("nq_open/train-00000-of-00001.parquet");
     let whole = fs::read(&shard).unwrap();
     fs::write(&shard, &whole[..whole.len() / 2]).unwrap();
-    host(&["eval", "--config", "demo", "--questions", &format!("{folder}#train")])
-        .bad("train-00000-of-00001.parquet: not a readable Parquet file");
+    transcript.add_failure(&host(&[
+        "eval",
+        "--config",
+        "demo",
+        "--questions",
+        &format!("{folder}#train"),
+    ]));
     // A row without a gold.
     write_parquet(&shard, &[json!({"question": "q", "answers": []})]);
-    host(&["eval", "--config", "demo", "--questions", shard.to_str().unwrap()])
-        .bad("question 1 (\"q\") has no gold");
+    transcript.add_failure(&host(&[
+        "eval",
+        "--config",
+        "demo",
+        "--questions",
+        shard.to_str().unwrap(),
+    ]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
@@ -162,6 +183,7 @@ fn downloaded_dataset_is_found_by_name() {
 
 #[test]
 fn pool_retains_unique_questions_known_to_corpus() {
+    let mut transcript = Transcript::default();
     let out = run_dir("pooled");
     let [train, eval] = demo_questions(&out);
     let is_asked_so = |question: &Value| {
@@ -241,11 +263,7 @@ fn pool_retains_unique_questions_known_to_corpus() {
         "--out",
         again.to_str().unwrap(),
     ];
-    let shown = host(&[&files[..], &["--not-in", eval_path]].concat()).good().stdout;
-    assert!(
-        shown.contains("100.0 %") && shown.contains("dropped.jsonl has the reasons"),
-        "{shown}"
-    );
+    transcript.add(&host(&[&files[..], &["--not-in", eval_path]].concat()).good());
     assert_eq!(lines(&again.join("questions.jsonl")), kept);
     let unasked = ["--no-grounding", "--set", "corpus.index=nowhere", "--json"];
     let unasked = host(
@@ -258,15 +276,18 @@ fn pool_retains_unique_questions_known_to_corpus() {
     );
     assert_eq!(unasked.good().json()["dropped"]["words_not_found"], Value::Null);
 
-    host(&["data", "pool", "--config", "demo", first_path, "--out", pool_path])
-        .bad("is finished; choose another folder");
-    host(&["data", "pool", "--config", "demo", first_path, first_path]).bad("is given twice");
-    host(&["data", "pool", "--config", "demo", first_path, "--near", "2"]).usage("at most 1");
-    host(&["data", "pool", "--config", "demo", "nowhere.json"]).bad("nowhere.json");
+    transcript
+        .add_failure(&host(&["data", "pool", "--config", "demo", first_path, "--out", pool_path]));
+    transcript.add_failure(&host(&["data", "pool", "--config", "demo", first_path, first_path]));
+    transcript
+        .add_usage_error(&host(&["data", "pool", "--config", "demo", first_path, "--near", "2"]));
+    transcript.add_failure(&host(&["data", "pool", "--config", "demo", "nowhere.json"]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn attached_evidence_contains_answers() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     host(&["demo", "world", &path("world")]).good();
@@ -320,7 +341,7 @@ fn attached_evidence_contains_answers() {
     }
     assert_eq!(labels, [Value::Null, json!(-1.0)]);
 
-    host(&attach).bad("is there already");
+    transcript.add_failure(&host(&attach));
     let missing = [
         "data",
         "evidence",
@@ -330,5 +351,6 @@ fn attached_evidence_contains_answers() {
         "--out",
         &path("none"),
     ];
-    host(&missing).bad("corver-host index passages --index");
+    transcript.add_failure(&host(&missing));
+    insta::assert_snapshot!(transcript);
 }

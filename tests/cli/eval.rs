@@ -5,9 +5,11 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::host::{host, lines, run_dir, short_run};
+use crate::transcript::Transcript;
 
 #[test]
 fn policies_are_evaluated_and_compared() {
+    let mut transcript = Transcript::default();
     let run = run_dir("to-evaluate");
     short_run(&run, 2, &[]).good();
     let adapter = run.join("checkpoints/step-000002");
@@ -51,13 +53,12 @@ fn policies_are_evaluated_and_compared() {
     let raw = out.join("raw.one.jsonl");
     let right = lines(&raw).iter().filter(|line| line["grade"] == "GOOD").count();
     assert_eq!(evaluated[0]["grades"]["correct"], right);
-    host(&[&both[..], &policies, &unused, &written].concat()).bad("is not empty");
+    transcript.add_failure(&host(&[&both[..], &policies, &unused, &written].concat()));
 
     let resume = |more: &[&str]| {
         host(&[&both[..], &policies, &unused, &written, &["--resume"], more].concat())
     };
-    resume(&["--set", "eval.answers.max_completion_length=50"])
-        .bad("other values of eval.answers.max_completion_length");
+    transcript.add_failure(&resume(&["--set", "eval.answers.max_completion_length=50"]));
     let mut kept = lines(&raw);
     kept[0]["length"] = json!(1_000_000);
     fs::write(&raw, kept.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
@@ -98,9 +99,17 @@ fn policies_are_evaluated_and_compared() {
         quarters.windows(2).all(|pair| pair[0]["to"].as_u64() < pair[1]["from"].as_u64()),
         "{quarters:?}"
     );
-    assert!(host(&["eval", "diff", raw, raw]).good().stdout.contains("p = 1.000"));
-    host(&["eval", "diff", raw, out.join("raw.two.jsonl").to_str().unwrap()])
-        .bad("only answers to the same questions compare");
-    host(&["eval", "diff", raw, run.join("metrics.jsonl").to_str().unwrap()])
-        .bad("metrics.jsonl:1: missing field");
+    let same = host(&["eval", "diff", raw, raw]).good();
+    assert!(same.stdout.contains("p = 1.000"), "{same}");
+    transcript.add(&same.without_figures());
+    transcript.add_failure(&host(&[
+        "eval",
+        "diff",
+        raw,
+        out.join("raw.two.jsonl").to_str().unwrap(),
+    ]));
+    let metrics = run.join("metrics.jsonl");
+    let diff = host(&["eval", "diff", raw, metrics.to_str().unwrap()]);
+    transcript.add_failure(&diff.masked(r"column \d+", "column #"));
+    insta::assert_snapshot!(transcript);
 }

@@ -5,9 +5,11 @@ use std::fs;
 use serde_json::json;
 
 use crate::host::{host, lines, run_dir, short_run_args, signal_when};
+use crate::transcript::Transcript;
 
 #[test]
 fn filtered_pool_resumes_and_trains() {
+    let mut transcript = Transcript::default();
     let out = run_dir("filtered");
     let pool = out.with_extension("pool.json");
     let world = out.with_extension("world");
@@ -38,11 +40,7 @@ fn filtered_pool_resumes_and_trains() {
             !lines(&log).is_empty()
         });
     let answered = lines(&log);
-    let said = stopped.good().stderr;
-    assert!(
-        said.contains("--resume` resumes") && said.contains("6 questions without a gold"),
-        "{said}"
-    );
+    transcript.add(&stopped.good().masked(r"after \d+ of", "after # of"));
     assert!(
         !out.join("summary.json").exists() && answered.len() < 48,
         "{} answered",
@@ -60,17 +58,17 @@ fn filtered_pool_resumes_and_trains() {
     assert!(kept.len() > 2, "{filtered}");
 
     let none_drawn = host(&[&resume[..], &["--anchors", "1000"]].concat()).good();
-    assert!(none_drawn.stderr.contains("warning:"), "{}", none_drawn.stderr);
+    transcript.add(&none_drawn.without_figures());
     assert_eq!(
         lines(&out.join("questions.jsonl")).len() as u64,
         by_num_correct[1..].iter().sum::<u64>()
     );
-    host(&[&resume[..], &["--set", "filter.temperature=1.0"]].concat())
-        .bad("other values of filter.temperature");
+    transcript.add_failure(&host(&[&resume[..], &["--set", "filter.temperature=1.0"]].concat()));
 
     let (run, questions) = (
         run_dir("on-a-filtered-pool"),
         format!("question.train={}", out.join("questions.jsonl").display()),
     );
     host(&short_run_args(&run, "1", &["--config", "demo", "--set", &questions])).good();
+    insta::assert_snapshot!(transcript);
 }

@@ -5,9 +5,11 @@ use std::fs;
 use crate::host::{
     OTHER_INDEX, Server, host, host_with_token, run_dir, short_run, small_index, small_index_again,
 };
+use crate::transcript::Transcript;
 
 #[test]
 fn index_is_built_counted_and_verified() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");
     small_index(&index);
@@ -21,8 +23,7 @@ fn index_is_built_counted_and_verified() {
     );
     let shown =
         host(&["index", "count", "Paris AND France", "--index", path, "--show", "1"]).good();
-    assert!(shown.stdout.contains("The city of **Paris** lies in **France**."), "{}", shown.stdout);
-    assert!(shown.stdout.contains("articles.jsonl, line 2"), "{}", shown.stdout);
+    transcript.add(&shown);
     let shown =
         host(&["index", "count", "Paris AND France", "--index", path, "--show", "9", "--json"])
             .good()
@@ -40,11 +41,13 @@ fn index_is_built_counted_and_verified() {
     assert_eq!(info["documents"], 3);
     host(&["index", "verify", "--index", path, "--full"]).good();
     // The folder is taken now.
-    small_index_again(&index).bad("index");
+    transcript.add_failure(&small_index_again(&index));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn passages_are_made_and_searched() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");
     small_index(&index);
@@ -52,7 +55,7 @@ fn passages_are_made_and_searched() {
     let search = |more: &[&str]| {
         host(&[&["index", "search", "Is Paris (in) AND: France?", "--index", path], more].concat())
     };
-    search(&[]).bad(&format!("corver-host index passages --index {path}"));
+    transcript.add_failure(&search(&[]));
     let made =
         host(&["index", "passages", "--index", path, "--words", "6", "--json"]).good().json();
     assert_eq!(
@@ -67,9 +70,7 @@ fn passages_are_made_and_searched() {
         .map(|one| one["text"].as_str().unwrap())
         .collect();
     assert_eq!(texts, ["France. All of France loves Paris.", "The city of Paris lies in"]);
-    assert!(
-        search(&["-k", "1"]).good().stdout.contains("    France. All of France loves Paris.\n")
-    );
+    transcript.add(&search(&["-k", "1"]).good());
     search(&["--title", "Paris"]).good(); // nothing has a title
     // Passages of another index do not stand for these.
     fs::remove_dir_all(&index).unwrap();
@@ -81,16 +82,18 @@ fn passages_are_made_and_searched() {
     let tokenizer = format!("{}/../demo/assets/policy/tokenizer.json", env!("CARGO_MANIFEST_DIR"));
     let articles = articles.to_str().unwrap();
     host(&["index", "build", articles, "--tokenizer", &tokenizer, "--out", path]).good();
-    search(&[]).bad("made from another index");
+    transcript.add_failure(&search(&[]));
     host(&["index", "passages", "--index", path]).good();
     let found = host(&["index", "search", "lima", "--index", path, "--title", "PERU", "--json"])
         .good()
         .json();
     assert_eq!(found["passages"][0]["title"], "Peru");
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn counts_come_from_several_indexes_and_from_servers() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let [first, second, copy] = ["first", "second", "copy"].map(|name| folder.path().join(name));
     small_index(&first);
@@ -112,24 +115,24 @@ fn counts_come_from_several_indexes_and_from_servers() {
     assert_eq!(count(&[]).good().json()["count"], 4);
     assert_eq!(count(&["--show", "9"]).good().json()["passages"].as_array().unwrap().len(), 2);
 
-    count(&["--index", first]).bad(&format!("the index {first} would be counted twice"));
-    count(&["--index", copy])
-        .bad(&format!("the index {copy} both count shard 0 of the same index"));
+    transcript.add_failure(&count(&["--index", first]));
+    transcript.add_failure(&count(&["--index", copy]));
 
     // No server listens there.
     let server = "http://127.0.0.1:1/#wiki";
-    count(&["--index", server, "--show", "9"]).bad("has no text to --show");
-    count(&["--index", "http://127.0.0.1:1/"]).bad("http://127.0.0.1:1/#NAME");
+    transcript.add_failure(&count(&["--index", server, "--show", "9"]));
+    transcript.add_failure(&count(&["--index", "http://127.0.0.1:1/"]));
     let list = format!("corpus.index=[{first:?}, {server:?}]");
     let run = run_dir("no-server");
     let impatient = ["--set", &list, "--set", "corpus.remote.patience_s=0.2"];
-    short_run(&run, 1, &[&OTHER_INDEX[..], &impatient].concat())
-        .bad("http://127.0.0.1:1/ did not answer");
+    transcript.add_failure(&short_run(&run, 1, &[&OTHER_INDEX[..], &impatient].concat()));
     assert!(!run.exists(), "said before the run has a folder");
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn token_reaches_server_without_leaking() {
+    let mut transcript = Transcript::default();
     const SECRET: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("token");
@@ -138,7 +141,7 @@ fn token_reaches_server_without_leaking() {
     let server =
         Server::start(&[&["--name", "demo-world"], &token_file[..]].concat(), "127.0.0.1:0");
     let count = ["index", "count", "Philadelphia AND Flyers", "--json", "--index", &server.url];
-    host(&count).bad("requires a bearer token");
+    transcript.add_failure(&host(&count));
     assert_eq!(host(&[&count[..], &token_file].concat()).good().json()["count"], 0);
     let logged = host_with_token(SECRET, &count).good();
     // A library that dumps what it sends would do so in lines of some bytes, as text in the last
@@ -150,12 +153,11 @@ fn token_reaches_server_without_leaking() {
         "{}",
         logged.stderr
     );
-    host_with_token("two words", &count)
-        .bad("the environment variable CORVER_TOKEN does not hold a key or token");
-    host_with_token("short", &["index", "serve", "--listen", "127.0.0.1:0"])
-        .bad("the token has 5 characters");
+    transcript.add_failure(&host_with_token("two words", &count));
+    transcript
+        .add_failure(&host_with_token("short", &["index", "serve", "--listen", "127.0.0.1:0"]));
     let two = [&count[..], &["--index", "http://127.0.0.1:1/#wiki"]].concat();
-    host_with_token(SECRET, &two).bad("two servers would see it");
+    transcript.add_failure(&host_with_token(SECRET, &two));
 
     let run = run_dir("counted-with-a-token");
     let set = [
@@ -179,6 +181,7 @@ fn token_reaches_server_without_leaking() {
             }
         }
     }
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use served::{Response, Server};
 
 use crate::host::{host, host_with_cache, kill_when_with_cache, lines, run_dir};
+use crate::transcript::Transcript;
 
 /// A model: prompt → reply.
 type Model = fn(&str) -> &'static str;
@@ -45,6 +46,7 @@ fn grader(prompt: &str) -> &'static str {
 
 #[test]
 fn chat_judge_regrades_string_match_answers() {
+    let mut transcript = Transcript::default();
     let out = run_dir("judged");
     fs::create_dir_all(&out).unwrap();
     let answer = |n: usize, grade: &str, said: &str| {
@@ -99,25 +101,19 @@ fn chat_judge_regrades_string_match_answers() {
 
     let asked = server.num_requests();
     let again = out.join("again");
-    let shown =
-        host_with_cache(cache.path(), &[&judge[..], &["--out", again.to_str().unwrap()]].concat())
-            .good()
-            .stdout;
-    assert!(
-        shown.contains("Cohen's κ 0.6") && shown.contains("neither reply had a valid label: 1"),
-        "{shown}"
-    );
+    let again_args = [&judge[..], &["--out", again.to_str().unwrap()]].concat();
+    transcript.add(&host_with_cache(cache.path(), &again_args).good());
     assert_eq!(server.num_requests(), asked, "everything was known");
 
     let run = |more: &[&str]| host_with_cache(cache.path(), &[&judge[..], more].concat());
-    run(&["--out", &folder]).bad("is finished; choose another folder");
-    run(&["--max-cost", "1"]).bad("chat.prices");
-    run(&["--judge", &questions]).bad("is not a judge");
+    transcript.add_failure(&run(&["--out", &folder]));
+    transcript.add_failure(&run(&["--max-cost", "1"]));
+    let for_sheets = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/judge/sentence.toml");
+    transcript.add_failure(&run(&["--judge", for_sheets]));
     let missing =
         ["judge", &answers_path, "--questions", "demo", "--endpoint", &url, "--chat-model", "m"];
-    host_with_cache(cache.path(), &missing).bad("no gold is known for \"q0?\"");
-    host_with_cache(cache.path(), &["judge", &answers_path])
-        .bad("name the question file with --questions");
+    transcript.add_failure(&host_with_cache(cache.path(), &missing));
+    transcript.add_failure(&host_with_cache(cache.path(), &["judge", &answers_path]));
 
     let priced = out.join("priced.toml");
     let text =
@@ -136,18 +132,19 @@ fn chat_judge_regrades_string_match_answers() {
     ]
     .map(str::to_owned);
     let args: Vec<&str> = judge.iter().copied().chain(ceiling.iter().map(String::as_str)).collect();
-    host_with_cache(fresh.path(), &args).bad("a higher ceiling goes on");
+    transcript.add_failure(&host_with_cache(fresh.path(), &args).without_figures());
     assert!(
         fs::read_to_string(fresh.path().join("corver/chat/replies.jsonl")).unwrap().lines().count()
             >= 10
     );
     let asked = server.num_requests();
-    host_with_cache(fresh.path(), &args).bad("of at most 0.5 (chat.max_cost)");
+    transcript.add_failure(&host_with_cache(fresh.path(), &args).without_figures());
     assert_eq!(
         server.num_requests(),
         asked,
         "another process with the same ceiling pays for nothing more"
     );
+    insta::assert_snapshot!(transcript);
 }
 
 /// Affirms what a sentence says of itself; of one it says nothing. It must not be shown more than
@@ -177,6 +174,7 @@ fn sheet(path: &Path, parts: &[(usize, &str, u64, &str, &str)]) {
 
 #[test]
 fn chat_judge_labels_sheet_sentences() {
+    let mut transcript = Transcript::default();
     let out = run_dir("sentences");
     fs::create_dir_all(&out).unwrap();
     let at = |name: &str| out.join(name).to_str().unwrap().to_owned();
@@ -228,18 +226,8 @@ fn chat_judge_labels_sheet_sentences() {
     assert_eq!(lines(&out.join("judge/judged.jsonl"))[42]["reply"], "That depends.");
 
     let asked = server.num_requests();
-    let shown = run(&[&labelled, "--out", &at("again")]).good().stdout;
+    transcript.add(&run(&[&labelled, "--out", &at("again")]).good());
     assert_eq!(server.num_requests(), asked, "everything was known");
-    for said in [
-        "affirms 23 and rejects 21 of 45",
-        "Cohen's κ 0.658",
-        "of 22 sentences that people found wrong, it affirms 4: 18.2 % (95 %: 7.3 to 38.5)",
-        "people labelled 1 sentences unclear",
-        "4 of 20",
-        "count 0, people: incorrect, model: correct: It sounds right 16.",
-    ] {
-        assert!(shown.contains(said), "no {said:?} in\n{shown}");
-    }
 
     // A sheet without labels has the model's, which a person checks.
     let bare = at("bare.csv");
@@ -254,8 +242,7 @@ fn chat_judge_labels_sheet_sentences() {
     let read = host(&["calibrate", "read", &by_model, "--json"]).good().json();
     assert_eq!((&read["by_model"], &read["unlabelled"]), (&json!(44), &json!(1)));
     assert_eq!(read["buckets"], first["affirmed_by_count"]["buckets"]);
-    let shown = host(&["calibrate", "read", &by_model]).good().stdout;
-    assert!(shown.contains("a model labelled 44 of the sentences"), "{shown}");
+    transcript.add(&host(&["calibrate", "read", &by_model]).good());
 
     // Its own labels are nobody's second opinion; the one that a person has checked is.
     let text = fs::read_to_string(&by_model).unwrap();
@@ -265,9 +252,10 @@ fn chat_judge_labels_sheet_sentences() {
     let audited = run(&[&at("checked.csv"), "--out", &at("audited"), "--json"]).good().json();
     assert_eq!(audited["table"], json!([[0, 0], [1, 0]]));
 
-    run(&[&labelled, "--questions", "demo"]).bad("omit --questions");
-    run(&[&labelled, &at("judge/judged.jsonl")]).bad("give one kind at a time");
+    transcript.add_failure(&run(&[&labelled, "--questions", "demo"]));
+    transcript.add_failure(&run(&[&labelled, &at("judge/judged.jsonl")]));
     let answers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/judge/answer.toml");
-    run(&[&labelled, "--judge", answers]).bad("is not a judge for this kind of file");
-    run(&[&at("absent.csv")]).bad("cannot read");
+    transcript.add_failure(&run(&[&labelled, "--judge", answers]));
+    transcript.add_failure(&run(&[&at("absent.csv")]));
+    insta::assert_snapshot!(transcript);
 }

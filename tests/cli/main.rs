@@ -28,3 +28,4 @@ mod score;
 mod serve;
 mod shards;
 mod train;
+mod transcript;

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::host::{Finished, demo_policy, host_with_cache};
+use crate::transcript::Transcript;
 
 /// Evaluates one question with these settings.
 fn evaluate(cache: &Path, set: &[&str]) -> Finished {
@@ -18,20 +19,22 @@ fn evaluate(cache: &Path, set: &[&str]) -> Finished {
 
 #[test]
 fn downloaded_model_is_found_by_name() {
+    let mut transcript = Transcript::default();
     let cache = tempfile::tempdir().unwrap();
     let repository = cache.path().join("huggingface/hub/models--some-one--Demo-1.0");
-    evaluate(cache.path(), &["policy.model=some-one/Demo-1.0"])
-        .bad("`hf download some-one/Demo-1.0` gets it");
+    transcript.add_failure(&evaluate(cache.path(), &["policy.model=some-one/Demo-1.0"]));
     demo_policy(cache.path(), &repository.join("snapshots/abc"));
     fs::create_dir(repository.join("refs")).unwrap();
     fs::write(repository.join("refs/main"), "abc\n").unwrap();
     let named = evaluate(cache.path(), &["policy.model=some-one/Demo-1.0"]).good().json();
     assert_eq!(named, evaluate(cache.path(), &[]).good().json());
-    evaluate(cache.path(), &["policy.model=some-one/Other"]).bad("there is no ");
+    transcript.add_failure(&evaluate(cache.path(), &["policy.model=some-one/Other"]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn switches_reach_the_chat_template() {
+    let mut transcript = Transcript::default();
     let cache = tempfile::tempdir().unwrap();
     let model = cache.path().join("model");
     demo_policy(cache.path(), &model);
@@ -39,11 +42,14 @@ fn switches_reach_the_chat_template() {
     fs::write(model.join("chat_template.jinja"), template).unwrap();
     let model = format!("policy.model={}", model.display());
     evaluate(cache.path(), &[&model]).good();
-    evaluate(cache.path(), &[&model, "policy.chat={ enable_thinking = false }"]).bad("no thinking");
+    transcript
+        .add_failure(&evaluate(cache.path(), &[&model, "policy.chat={ enable_thinking = false }"]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn merged_model_answers_like_adapter() {
+    let mut transcript = Transcript::default();
     let cache = tempfile::tempdir().unwrap();
     let (run, merged) = (cache.path().join("run"), cache.path().join("merged"));
     let train = [
@@ -63,8 +69,10 @@ fn merged_model_answers_like_adapter() {
     let (adapter, out) = (adapter.to_str().unwrap(), merged.to_str().unwrap());
     host_with_cache(cache.path(), &["merge", "--config", "demo", "--device", "cpu", adapter, out])
         .good();
-    host_with_cache(cache.path(), &["merge", "--config", "demo", "--device", "cpu", adapter, out])
-        .bad("a folder that does not exist yet");
+    transcript.add_failure(&host_with_cache(
+        cache.path(),
+        &["merge", "--config", "demo", "--device", "cpu", adapter, out],
+    ));
     let answers = |more: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("answers");
@@ -103,10 +111,12 @@ fn merged_model_answers_like_adapter() {
     ] {
         assert!(files.iter().any(|file| file == name), "{name} is missing: {files:?}");
     }
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn long_prompts_are_rejected_early_or_truncated() {
+    let mut transcript = Transcript::default();
     let cache = tempfile::tempdir().unwrap();
     let out = cache.path().join("run");
     let train = |more: &[&str]| {
@@ -116,8 +126,8 @@ fn long_prompts_are_rejected_early_or_truncated() {
         let set: Vec<&str> = short.iter().chain(more).flat_map(|set| ["--set", set]).collect();
         host_with_cache(cache.path(), &[&args[..], &set[..]].concat())
     };
-    train(&[]).bad("rollout.max_prompt_length is 5");
+    transcript.add_failure(&train(&[]));
     assert!(!out.exists(), "nothing had begun");
-    let cut = train(&["rollout.long_prompts=cut"]).good();
-    assert!(cut.stderr.contains("prompts lose their first tokens"), "{}", cut.stderr);
+    transcript.add(&train(&["rollout.long_prompts=cut"]).good().without_figures());
+    insta::assert_snapshot!(transcript);
 }

@@ -8,6 +8,7 @@ use corver_settings::{Settings, TrainQuestions};
 use serde_json::Value;
 
 use crate::host::host;
+use crate::transcript::Transcript;
 
 const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/assets");
 
@@ -102,55 +103,49 @@ fn own_parts_run_uses_paper_settings() {
 
 #[test]
 fn missing_parts_are_listed_with_flag() {
-    let missing = |args: &[&str], flags: &[&str]| {
-        let finished = host(args);
-        finished.bad(flags[0]);
-        for flag in flags {
-            assert!(finished.stderr.contains(flag), "{flag} in {}", finished.stderr);
-        }
-        assert!(!finished.stderr.contains("built-in demo\n"), "{}", finished.stderr);
-    };
-    let policy = Own::asset("policy");
-    missing(
-        &["train", "--model", &policy],
-        &["--questions FILE", "--extractor DIR|NAME", "--index DIR|URL#NAME"],
-    );
-    missing(&["filter", "--questions", "nowhere.json"], &["--model DIR|NAME", "there is no "]);
-    missing(&["eval", "--adapter", "nowhere"], &["--model DIR|NAME", "--questions FILE"]);
-    missing(&["sft", "nowhere.jsonl"], &["--model DIR|NAME"]);
-    missing(&["merge", "nowhere", "out"], &["--model DIR|NAME"]);
-    missing(&["data", "pool", "nowhere.jsonl"], &["--index DIR|URL#NAME"]);
-    missing(
-        &["check", "--text", "x", "--extractor", &Own::asset("extractor")],
-        &["--index DIR|URL#NAME"],
-    );
-    missing(&["serve", "--index", ASSETS], &["--extractor DIR|NAME"]);
-    missing(
+    let mut transcript = Transcript::default();
+    let (policy, extractor) = (Own::asset("policy"), Own::asset("extractor"));
+    for args in [
+        &["train", "--model", &policy][..],
+        &["filter", "--questions", "nowhere.json"],
+        &["eval", "--adapter", "nowhere"],
+        &["sft", "nowhere.jsonl"],
+        &["merge", "nowhere", "out"],
+        &["data", "pool", "nowhere.jsonl"],
+        &["check", "--text", "x", "--extractor", &extractor],
+        &["serve", "--index", ASSETS],
         &["train", "--config", "/dev/null"],
-        &["--model DIR|NAME", "--questions FILE", "--extractor", "--index"],
-    );
+    ] {
+        transcript.add_failure(&host(args));
+    }
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn ignored_arguments_are_rejected() {
-    host(&["eval", "--plugin", "min.wasm"])
-        .bad("--plugin, --extractor and --index are for --supported");
+    let mut transcript = Transcript::default();
+    transcript.add_failure(&host(&["eval", "--plugin", "min.wasm"]));
     let engine =
         ["train", "--dry-run", "--config", "demo", "--set", "engine.url=http://localhost:8000"];
-    host(&engine).bad("`engine.kind`: not set, but other settings of an engine are");
+    transcript.add_failure(&host(&engine));
     let chat = ["train", "--dry-run", "--config", "demo", "--set", "verify.chat.model=gpt"];
-    host(&chat).bad("`verify.chat.endpoint`: not set, but `verify.chat.model` is");
+    transcript.add_failure(&host(&chat));
     let budget =
         ["--set", "verify.chat.endpoint=http://localhost:1", "--set", "verify.chat.max_cost=1"];
-    host(&[&chat[..], &budget].concat())
-        .bad("`verify.chat.prices`: not set, but `verify.chat.max_cost` is");
-    host(&["train", "--dry-run", "--config", "demo", "--set", "question.train=[[]]"])
-        .bad("with at least one of each");
+    transcript.add_failure(&host(&[&chat[..], &budget].concat()));
+    transcript.add_failure(&host(&[
+        "train",
+        "--dry-run",
+        "--config",
+        "demo",
+        "--set",
+        "question.train=[[]]",
+    ]));
     let run = tempfile::tempdir().unwrap();
     fs::write(run.path().join("adapter_config.json"), "{}").unwrap();
     let adapter = format!("policy.adapter={}", run.path().display());
-    host(&["eval", "--config", "demo", "--set", &adapter])
-        .bad("an evaluation needs --adapter for it");
+    transcript.add_failure(&host(&["eval", "--config", "demo", "--set", &adapter]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
@@ -166,10 +161,10 @@ fn demo_may_be_named_as_part() {
 
 #[test]
 fn demo_extractor_rejects_other_corpus() {
+    let mut transcript = Transcript::default();
     let text = ["check", "--config", "demo", "--text", "x", "--index", ASSETS];
-    host(&text).bad(
-        "the demo's extractor reads the demo's sentences alone; --extractor DIR|NAME names one",
-    );
+    transcript.add_failure(&host(&text));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
@@ -249,10 +244,12 @@ fn own_model_pipeline_runs_from_pool_to_merge() {
 
 #[test]
 fn filter_without_remaining_questions_fails() {
+    let mut transcript = Transcript::default();
     let own = Own::new();
     let (model, few, out) =
         (Own::asset("policy"), own.few("world/train.json", 2), own.path("zone"));
     let filter = ["filter", "--model", &model, "--questions", &few, "--out", &out];
     let none = ["--set", "filter.max_completion_length=1", "--set", "filter.num_generations=2"];
-    host(&[&filter[..], &TINY, &none].concat()).bad("nothing is left to train on");
+    transcript.add_failure(&host(&[&filter[..], &TINY, &none].concat()));
+    insta::assert_snapshot!(transcript);
 }

@@ -1,5 +1,6 @@
 //! Reports and explanations of a real run, as a browser shows them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::browser::Browser;
 use crate::host::{host, lines, run_dir, short_run, small_index};
+use crate::transcript::{Transcript, normalise, without_figures};
 
 /// Widths of a desk and of a phone, in the light and in the dark.
 const WINDOWS: [(u32, bool); 4] = [(1200, false), (1200, true), (360, false), (360, true)];
@@ -60,6 +62,13 @@ fn browser_detects_page_errors_and_requests() {
 
 fn shown(browser: &mut Browser) -> String {
     browser.look("document.body.innerText").as_str().unwrap().replace('\u{a0}', " ")
+}
+
+/// Headings, captions and what is folded, one a line.
+fn headings(browser: &mut Browser) -> String {
+    let all = "[...document.querySelectorAll('h1, h2, h3, figcaption, summary')]";
+    let lines = browser.look(&format!("{all}.map(one => one.innerText).join('\\n')"));
+    normalise(&lines.as_str().unwrap().replace('\u{a0}', " "))
 }
 
 /// Red, green and blue of a computed colour; transparent is `None`.
@@ -174,14 +183,7 @@ fn report_page_renders_run_in_browser() {
             let percent = format!("{:.1} %", 100.0 * summary[when][name].as_f64().unwrap());
             assert!(shown.contains(&percent), "no {name} = {percent} in\n{shown}");
         }
-        for part in [
-            "rule first (1), judge string-match (1)",
-            "seed 42",
-            "6 steps",
-            "Known hacks",
-            "collapsing length",
-            "Curves",
-        ] {
+        for part in ["rule first (1), judge string-match (1)", "seed 42", "6 steps"] {
             assert!(shown.contains(part), "no {part:?} in\n{shown}");
         }
         charts_are_drawn(browser, 12);
@@ -198,6 +200,7 @@ fn report_page_renders_run_in_browser() {
     // Settings and hashes are folded, and there.
     let mut browser = Browser::start();
     browser.open(&page, 360, false);
+    insta::assert_snapshot!(without_figures(&headings(&mut browser)));
     browser.look("document.querySelectorAll('details').forEach(one => one.open = true)");
     let manifest: Value =
         serde_json::from_str(&fs::read_to_string(out.join("manifest.json")).unwrap()).unwrap();
@@ -229,6 +232,7 @@ fn report_page_compares_several_runs() {
 
 #[test]
 fn explain_page_escapes_quoted_content() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");
     small_index(&index);
@@ -246,32 +250,27 @@ fn explain_page_escapes_quoted_content() {
     fs::write(&file, format!("\n{line}\n")).unwrap();
     let set = format!("corpus.index={}", index.display());
     let explained = host(&["explain", text(&file), "--line", "2", "--set", &set]).good();
-    assert!(
-        explained.stdout.contains("Paris AND France = 2") && !explained.stdout.contains('\u{202e}'),
-        "{}",
-        explained.stdout
-    );
+    assert!(!explained.stdout.contains('\u{202e}'), "{explained}");
+    transcript.add(&explained);
 
+    let mut texts = BTreeSet::new();
     in_every_window(&folder.path().join("explain.html"), |browser, _| {
-        let shown = shown(browser);
+        texts.insert(shown(browser));
         assert_eq!(browser.look("document.title"), "line 2 of completions.jsonl");
-        for part in [
-            "<img src=http://127.0.0.1:9/ onerror=alert(1)>",
-            "occurs 2 times",
-            "All of France loves Paris.",
-        ] {
-            assert!(shown.contains(part), "no {part:?} in\n{shown}");
-        }
         assert_eq!(sentences_have_the_colour_of_their_reward(browser), 3);
         assert_eq!(browser.look("document.querySelectorAll('[onclick], [onerror]').length"), 0);
     });
-    host(&["explain", text(&file), "--line", "1", "--set", &set])
-        .bad("has no completion in line 1");
-    host(&["explain", text(&file)]).bad("--line N");
+    assert_eq!(texts.len(), 1, "every window shows the same: {texts:#?}");
+    let text = texts.first().unwrap().replace('\u{202e}', "[U+202E]");
+    transcript.add_text("explain.html", &text);
+    transcript.add_failure(&host(&["explain", text(&file), "--line", "1", "--set", &set]));
+    transcript.add_failure(&host(&["explain", text(&file)]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn explain_reproduces_training_returns_and_advantages() {
+    let mut transcript = Transcript::default();
     let out = run_dir("explained");
     short_run(&out, 2, &["--plugin", "relcheck.wasm", "--set", "reward.lambda_corver=0.7"]).good();
     let explain = |completion: usize| {
@@ -319,12 +318,12 @@ fn explain_reproduces_training_returns_and_advantages() {
         of_step.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
     assert_eq!(means, [bounds.1, bounds.0]);
 
-    host(&["explain", text(&out), "--step", "3"]).bad("has no step 3: it has steps 1 to 2");
-    host(&["explain", text(&out), "--completion", "32"]).bad("has no completion 32: it has 32");
-    host(&["explain", text(&out), "--set", "reward.lambda_judge=2"])
-        .bad("the settings of its training");
+    transcript.add_failure(&host(&["explain", text(&out), "--step", "3"]));
+    transcript.add_failure(&host(&["explain", text(&out), "--completion", "32"]));
+    transcript.add_failure(&host(&["explain", text(&out), "--set", "reward.lambda_judge=2"]));
     fs::write(out.join("traces.jsonl"), "{\"step\": 1}\n").unwrap();
-    host(&["report", text(&out)]).bad("traces.jsonl:1 is damaged");
+    transcript.add_failure(&host(&["report", text(&out)]));
     fs::remove_file(out.join("manifest.json")).unwrap();
-    host(&["report", text(&out)]).bad("holds no run: it has no manifest.json");
+    transcript.add_failure(&host(&["report", text(&out)]));
+    insta::assert_snapshot!(transcript);
 }

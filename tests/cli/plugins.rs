@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::host::{Finished, host, lines, small_index};
+use crate::transcript::Transcript;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -89,6 +90,7 @@ fn every_configuration_suits_its_rule() {
 
 #[test]
 fn plugin_check_reports_identity_and_conformance() {
+    let mut transcript = Transcript::default();
     let check = host(&["plugin", "check", "first.wasm", "--json"]).good().json();
     assert_eq!(check["name"], "first");
     assert_eq!(check["imports"], json!(["corver:reward/diagnostics@0.1.0"]));
@@ -96,31 +98,34 @@ fn plugin_check_reports_identity_and_conformance() {
     assert_eq!(check["bytes"], fs::metadata(check["path"].as_str().unwrap()).unwrap().len());
     assert!(check["conformance"]["scored"].as_u64().unwrap() > 20, "{check}");
     assert_eq!(check["settings"]["properties"]["tiers"]["default"]["thresholds"], json!([5, 20]));
-    let shown = host(&["plugin", "check", "first.wasm"]).good().stdout;
-    assert!(
-        shown.contains("conforms:") && shown.contains("imports corver:reward/diagnostics"),
-        "{shown}"
-    );
-    host(&["plugin", "check", "first.wasm", "--set", "rule.settings.tires=1"]).bad("tires");
-    host(&["plugin", "check", "nowhere.wasm"]).bad("there is no plugin nowhere.wasm");
+    transcript.add(&host(&["plugin", "check", "first.wasm"]).good());
+    transcript.add_failure(&host(&[
+        "plugin",
+        "check",
+        "first.wasm",
+        "--set",
+        "rule.settings.tires=1",
+    ]));
+    transcript.add_failure(&host(&["plugin", "check", "nowhere.wasm"]));
     let set = "rule.settings.repeated=-0.5";
-    let tried = host(&["plugin", "check", "anti-repeat", "--set", set]).good().stdout;
-    assert!(tried.contains("repeated = -0.5 (default 0.0)"), "{tried}");
+    transcript.add(&host(&["plugin", "check", "anti-repeat", "--set", set]).good());
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn mistyped_plugin_gets_suggestion() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let wasm = folder.path().join("coherent.wasm");
     fs::write(&wasm, "").unwrap();
     let mistyped = folder.path().join("coherant.wasm");
     for path in [mistyped.as_path(), folder.path()] {
-        host(&["plugin", "check", text(path)]).bad(&format!("did you mean {}?", wasm.display()));
+        transcript.add_failure(&host(&["plugin", "check", text(path)]));
     }
-    host(&["plugin", "check", "frist"]).bad("did you mean first.wasm?");
-    host(&["train", "--plugin", "first.wasm:x"])
-        .bad("the weight of first.wasm is \"x\"; it must be a number");
-    host(&["train", "--plugin", "first.wasm:inf"]).bad("must be a finite number");
+    transcript.add_failure(&host(&["plugin", "check", "frist"]));
+    transcript.add_failure(&host(&["train", "--plugin", "first.wasm:x"]));
+    transcript.add_failure(&host(&["train", "--plugin", "first.wasm:inf"]));
+    insta::assert_snapshot!(transcript);
 }
 
 /// A completion whose answer holds the gold and more; the demo's index has nothing of its one fact.
@@ -139,6 +144,7 @@ fn completion(folder: &Path) -> PathBuf {
 
 #[test]
 fn several_rules_sum_with_separate_channels() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let file = completion(folder.path());
     let score = |more: &[&str]| host(&[&["score", text(&file), "--json"], more].concat());
@@ -162,18 +168,30 @@ fn several_rules_sum_with_separate_channels() {
     let alone =
         score(&["--plugin", "first.wasm:0.5"]).good().json()["sentences"][0]["verdict"].take();
     assert!((alone["reward"].as_f64().unwrap() + 0.15).abs() < 1e-6, "{alone}");
-    score(&["--plugin", "first", "--plugin", "first:2"]).bad("two of the rules are called first");
-    score(&["--plugin", "first", "--plugin", "min", "--set", "rule.settings.tiers.x=1"])
-        .bad("`rule.settings.tiers`");
-    score(&["--plugin", "first", "--set", "rule.settings.first.tiers.x=1"])
-        .bad("not `rule.settings.first`");
-    score(&["--plugin", "first:1e300"]).bad("makes a sentence's reward -inf");
-    score(&["--plugin", "first:nan"]).bad("finite");
-    score(&["--plugin", "frist"]).bad("did you mean first.wasm?");
+    transcript.add_failure(&score(&["--plugin", "first", "--plugin", "first:2"]));
+    transcript.add_failure(&score(&[
+        "--plugin",
+        "first",
+        "--plugin",
+        "min",
+        "--set",
+        "rule.settings.tiers.x=1",
+    ]));
+    transcript.add_failure(&score(&[
+        "--plugin",
+        "first",
+        "--set",
+        "rule.settings.first.tiers.x=1",
+    ]));
+    transcript.add_failure(&score(&["--plugin", "first:1e300"]));
+    transcript.add_failure(&score(&["--plugin", "first:nan"]));
+    transcript.add_failure(&score(&["--plugin", "frist"]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn response_rules_replace_judge_and_format() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let file = completion(folder.path());
     let response = |more: &[&str]| {
@@ -217,38 +235,39 @@ fn response_rules_replace_judge_and_format() {
     );
 
     let score = |more: &[&str]| host(&[&["score", text(&file)], more].concat());
-    score(&["--judge", "first.wasm"]).bad("is a sentence rule, and a response rule is needed here");
-    score(&["--plugin", "brief.wasm"]).bad("given with --judge or --format");
-    score(&["--set", "judge.settings.x=1"])
-        .bad("`judge.plugin`: not set, but there are `judge.settings`");
-    score(&["--judge", "brief", "--set", "judge.settings.limit=0"])
-        .bad("`limit` must be at least 1");
+    transcript.add_failure(&score(&["--judge", "first.wasm"]));
+    transcript.add_failure(&score(&["--plugin", "brief.wasm"]));
+    transcript.add_failure(&score(&["--set", "judge.settings.x=1"]));
+    transcript.add_failure(&score(&["--judge", "brief", "--set", "judge.settings.limit=0"]));
+    insta::assert_snapshot!(transcript);
 }
 
 /// KnowRL asks a chat model, NLI and passages: here the demo's world, then the recording of what it
 /// said.
 #[test]
 fn model_querying_judge_needs_grants_and_replays() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let file = completion(folder.path());
     let answers = folder.path().join("answers.jsonl");
     let grants = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/demo-verifiers.toml");
     let run =
         |more: &[&str]| host(&[&["plugin", "run", "knowrl", text(&file), "--json"], more].concat());
-    run(&[]).bad("chat is not granted");
+    transcript.add_failure(&run(&[]));
     let graded = |more: &[&str]| run(more).good().json()["grade"].take();
     let recorded = graded(&["--config", "demo", "--config", grants, "--record", text(&answers)]);
     assert!(recorded["exchanges"].as_array().is_some_and(|asked| asked.len() >= 2), "{recorded}");
     assert_eq!(graded(&["--replay", text(&answers)]), recorded);
 
     let refused = |more: &[&str]| host(&[&["train", "--steps", "1"], more].concat());
-    refused(&["--plugin", "fspo"])
-        .bad("the rule fspo requires nli, which is not granted: add `verify.nli.model");
-    refused(&["--judge", "knowrl"]).bad("the judge asks");
+    transcript.add_failure(&refused(&["--plugin", "fspo"]));
+    transcript.add_failure(&refused(&["--judge", "knowrl"]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn recording_replaces_index_on_replay() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, lines: &[Value]| {
         let path = folder.path().join(name);
@@ -284,8 +303,7 @@ fn recording_replaces_index_on_replay() {
     };
     let recorded = run(&[text(&facts), "--set", &set, "--record", text(&counts), "--json"]).good();
     assert_eq!(rewards(&recorded), [Some(-0.1), None]);
-    run(&[text(&facts), "--set", &set, "--record", text(&counts)])
-        .bad("exists already: delete it, or take its answers with --replay");
+    transcript.add_failure(&run(&[text(&facts), "--set", &set, "--record", text(&counts)]));
 
     // From here on there is no index. A threshold may change all the same: the recording holds full
     // counts.
@@ -298,26 +316,29 @@ fn recording_replaces_index_on_replay() {
         rewards(&run(&[&[text(&facts)], &replay[..], &steeper[..]].concat()).good()),
         [Some(1.0), None]
     );
-    run(&[&[text(&more)], &replay[..]].concat()).bad("does not hold the query \"Paris AND Peru\"");
-    run(&[&[text(&facts), "--record", "x"], &replay[..]].concat()).usage("--record");
-    let shown = run(&[&[text(&completions)], &replay[..]].concat()).good().stdout;
-    assert!(shown.contains("judge") && shown.contains("Paris AND France = 2"), "{shown}");
+    transcript.add_failure(&run(&[&[text(&more)], &replay[..]].concat()));
+    transcript.add_usage_error(&run(&[&[text(&facts), "--record", "x"], &replay[..]].concat()));
+    let shown = run(&[&[text(&completions)], &replay[..]].concat()).good();
+    transcript.add(&shown);
     let scored = host(&[&["score", text(&completions)], &replay[..]].concat()).good().stdout;
-    assert_eq!(scored, shown);
+    assert_eq!(scored, shown.stdout);
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn invalid_sentence_lines_are_named() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("facts.jsonl");
     let run = |lines: &str| {
         fs::write(&file, lines).unwrap();
         host(&["plugin", "run", "first.wasm", text(&file)])
     };
-    run("").bad("holds no sentence");
-    run("{\"sentence\": \"A.\", \"triplets\": []}\n{\"sentence\": 3}\n").bad("facts.jsonl:2");
-    run("{\"sentence\": \"A.\", \"triplet\": []}\n").bad("unknown field `triplet`");
-    host(&["plugin", "run", "first.wasm", "nowhere.jsonl"]).bad("nowhere.jsonl");
+    transcript.add_failure(&run(""));
+    transcript.add_failure(&run("{\"sentence\": \"A.\", \"triplets\": []}\n{\"sentence\": 3}\n"));
+    transcript.add_failure(&run("{\"sentence\": \"A.\", \"triplet\": []}\n"));
+    transcript.add_failure(&host(&["plugin", "run", "first.wasm", "nowhere.jsonl"]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
@@ -356,8 +377,13 @@ fn plugin_bench_reports_all_figures() {
 }
 
 /// The names of the files of a new project of this kind in this language, whose rule holds all
-/// these texts.
-fn project_in(language: &str, kind: &str, rule: &str, holds: &[&str]) -> BTreeSet<String> {
+/// these texts; and how a project fails that names an SDK.
+fn project_in(
+    language: &str,
+    kind: &str,
+    rule: &str,
+    holds: &[&str],
+) -> (BTreeSet<String>, Finished) {
     let folder = tempfile::tempdir().unwrap();
     let project = folder.path().join("well-attested");
     let new = |project: &Path, more: &[&str]| {
@@ -373,23 +399,28 @@ fn project_in(language: &str, kind: &str, rule: &str, holds: &[&str]) -> BTreeSe
     let rule = fs::read_to_string(project.join(rule)).unwrap();
     assert!(holds.iter().all(|part| rule.contains(part)) && !rule.contains("{{"), "{rule}");
     let other = folder.path().join("other");
-    new(&other, &["--sdk", text(&project)]).bad("--sdk is for Rust");
+    let refused = new(&other, &["--sdk", text(&project)]);
     assert!(!other.exists());
-    names
+    (names, refused)
 }
 
 #[test]
 fn new_plugin_project_supports_python_and_javascript() {
+    let mut transcript = Transcript::default();
     for (kind, module) in [("sentence", "rule"), ("response", "response")] {
         let rule = format!("{module}.py");
-        let files =
+        let (files, refused) =
             project_in("python", kind, &rule, &["class WellAttested:", "name=\"well-attested\""]);
+        transcript.add_failure(&refused);
         assert_eq!(files, [".gitignore".to_owned(), format!("test_{rule}"), rule].into());
         let rule = format!("{module}.js");
-        let files = project_in("js", kind, &rule, &["/** WellAttested:", "name: 'well-attested'"]);
+        let (files, refused) =
+            project_in("js", kind, &rule, &["/** WellAttested:", "name: 'well-attested'"]);
+        transcript.add_failure(&refused);
         let tests = format!("{module}.test.js");
         assert_eq!(files, [".gitignore".to_owned(), "package.json".to_owned(), tests, rule].into());
     }
+    insta::assert_snapshot!(transcript);
 }
 
 /// Starts a project and follows what is said to come next, up to building.
@@ -461,15 +492,15 @@ fn new_project_in_javascript_builds_and_conforms() {
 
 #[test]
 fn invalid_plugin_projects_are_rejected() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    host(&["plugin", "new", &path("My Rule")]).bad("lower-case letters, digits and hyphens");
-    host(&["plugin", "new", &path("taken")]).good();
-    host(&["plugin", "new", &path("taken")]).bad("exists already");
-    host(&["plugin", "new", &path("other"), "--sdk", &path("nowhere")]).bad("--sdk");
+    transcript.add_failure(&host(&["plugin", "new", &path("My Rule")]));
+    transcript.add(&host(&["plugin", "new", &path("taken")]).good());
+    transcript.add_failure(&host(&["plugin", "new", &path("taken")]));
+    transcript.add_failure(&host(&["plugin", "new", &path("other"), "--sdk", &path("nowhere")]));
     assert!(!folder.path().join("other").exists(), "nothing is left behind");
-    host(&["plugin", "build", &path("nowhere")])
-        .bad("has no Cargo.toml, and no rule or response in Python or JavaScript");
+    transcript.add_failure(&host(&["plugin", "build", &path("nowhere")]));
     fs::write(folder.path().join("taken/src/lib.rs"), "compile_error!(\"on purpose\");").unwrap();
     let failed = host(&["plugin", "build", &path("taken")]);
     assert!(
@@ -478,4 +509,5 @@ fn invalid_plugin_projects_are_rejected() {
         failed.stderr
     );
     assert!(!folder.path().join("taken/taken.wasm").exists());
+    insta::assert_snapshot!(transcript);
 }

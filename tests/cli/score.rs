@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::host::{host, lines, small_index};
+use crate::transcript::Transcript;
 
 #[test]
 fn completions_are_scored_with_their_own_triplets() {
@@ -31,8 +32,8 @@ fn completions_are_scored_with_their_own_triplets() {
     assert_eq!(trace["sentences"][1]["verdict"]["reward"], Value::Null);
     assert_eq!(trace["response"]["judge"]["label"], "GOOD");
     let shown = host(&["score", file.to_str().unwrap(), "--set", &set]).good();
-    assert!(shown.stdout.contains("Paris AND France = 2"), "{}", shown.stdout);
-    assert_eq!(shown.stderr, "", "quiet without -v");
+    let mut transcript = Transcript::default();
+    transcript.add(&shown);
     let timed = host(&["-v", "score", file.to_str().unwrap(), "--set", &set]).good().stderr;
     for stage in ["split", "extract", "score_sentences", "count", "grade_responses"] {
         assert!(
@@ -51,13 +52,9 @@ fn completions_are_scored_with_their_own_triplets() {
         let sum: f64 = parts.values().map(|part| part.as_f64().unwrap()).sum();
         assert!(parts["sentences"].as_f64().unwrap() < 0.0, "{trace}");
         assert!((sum - trace["mean_return"].as_f64().unwrap()).abs() < 1e-6, "{trace}");
-        let shown = host(&args).good().stdout;
-        let line = format!("judge {:+.3} (GOOD)", parts["judge"].as_f64().unwrap());
-        assert!(
-            shown.contains(&line) && shown.contains("sentences -0."),
-            "no {line:?} in\n{shown}"
-        );
+        transcript.add(&host(&args).good());
     }
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
@@ -108,6 +105,7 @@ fn extract_reads_demo_sentences() {
 
 #[test]
 fn extract_eval_measures_gold_sentences() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let gold = folder.path().join("gold.jsonl");
     let fact = r#"{"sentence": "Silent Brava was directed by Dora Fenn.", "triplets": [["Silent Brava", "was directed by", "Dora Fenn"]]}"#;
@@ -121,17 +119,12 @@ fn extract_eval_measures_gold_sentences() {
         serde_json::json!({"right": 1, "found": 2, "gold": 2})
     );
     assert_eq!(quality["quality"]["pairs"], serde_json::json!({"right": 2, "found": 2, "gold": 2}));
-    let shown = host(&args).good().stdout;
-    assert!(
-        shown.contains("triplets: precision 50.0 %")
-            && shown.contains("head and tail: precision 100.0 %"),
-        "{shown}"
-    );
+    transcript.add(&host(&args).good());
 
-    host(&["extract", "--eval", gold.to_str().unwrap()])
-        .bad("`extract.model`: not set; --extractor");
-    host(&["extract", "--prompt", "prompt.txt"]).bad("`extract.model`: not set; --extractor");
+    transcript.add_failure(&host(&["extract", "--eval", gold.to_str().unwrap()]));
+    transcript.add_failure(&host(&["extract", "--prompt", "prompt.txt"]));
 
     fs::write(&gold, "{\"sentence\": 1}\n").unwrap();
-    host(&args).bad("gold.jsonl:1:");
+    transcript.add_failure(&host(&args));
+    insta::assert_snapshot!(transcript);
 }

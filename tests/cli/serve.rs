@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::host::{OTHER_INDEX, Server, host, lines};
+use crate::transcript::Transcript;
 
 fn start(args: &[&str]) -> Server {
     Server::run(&[&["serve", "--json", "--listen", "127.0.0.1:0"], args].concat())
@@ -230,14 +231,15 @@ fn token_guards_all_but_health_and_ready() {
 
 #[test]
 fn invalid_serve_settings_fail_at_start() {
-    host(&["serve", "--plugin", "nowhere.wasm"]).bad("nowhere");
-    host(&["serve", "--max-batch", "9", "--queue", "8"])
-        .bad("room for 8 completions, and a batch may have 9");
-    host(&["serve", "--connections", "0"]).bad("connections is 0");
-    host(&["serve", "--queue-bytes", "much"]).usage("write 500M or 8G");
+    let mut transcript = Transcript::default();
+    transcript.add_failure(&host(&["serve", "--plugin", "nowhere.wasm"]));
+    transcript.add_failure(&host(&["serve", "--max-batch", "9", "--queue", "8"]));
+    transcript.add_failure(&host(&["serve", "--connections", "0"]));
+    transcript.add_usage_error(&host(&["serve", "--queue-bytes", "much"]));
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    host(&["serve", "--listen", &address]).bad(&format!("cannot listen on {address}"));
+    transcript.add_failure(&host(&["serve", "--listen", &address]));
+    insta::assert_snapshot!(transcript);
 }
 
 /// Asks `address` for rewards from so many connections that are kept, until `enough` or the server

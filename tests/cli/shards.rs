@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::host::{OTHER_INDEX, Server, host, lines, run_dir, short_run};
+use crate::transcript::Transcript;
 
 const SHARDS: usize = 3;
 
@@ -66,6 +67,7 @@ fn list(servers: &[Server]) -> String {
 
 #[test]
 fn three_shard_servers_count_like_one_index() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let index = world(folder.path());
     let mut servers = servers(&index, folder.path());
@@ -102,30 +104,34 @@ fn three_shard_servers_count_like_one_index() {
     assert!(found > 0);
 
     // A shard that two of them count would be counted twice, here and there.
-    let twice = |sources: &[&str], names: &str| {
+    let mut twice = |sources: &[&str], names: &str| {
         let finished = host(&[&["index", "count", "the", "--mode", "exact"], sources].concat());
-        finished.bad("both count shard 0 of the same index: name each shard once");
-        assert!(finished.stderr.contains(names), "{}", finished.stderr);
+        assert!(finished.stderr.contains(names), "{finished}");
+        transcript.add_failure(&finished);
     };
     twice(&[&there[..], &here].concat(), here[1]);
     twice(&[&here, &there[..2]].concat(), &servers[0].address);
     let set = format!("corpus.index={:?}", [&urls[0], index.to_str().unwrap()]);
-    short_run(&run_dir("shards-twice"), 1, &[&OTHER_INDEX[..], &["--set", &set]].concat())
-        .bad("both count shard 0 of the same index");
-    let warned = |sources: &[&str]| {
-        host(&[&["index", "count", "the", "--mode", "exact"], sources].concat()).good().stderr
-    };
-    assert!(!warned(&there).contains("not counted"));
-    let warning = warned(&there[2..]);
-    assert!(warning.contains("missing=[0..=0]") && warning.contains("not counted"), "{warning}");
+    transcript.add_failure(&short_run(
+        &run_dir("shards-twice"),
+        1,
+        &[&OTHER_INDEX[..], &["--set", &set]].concat(),
+    ));
+    for sources in [&there[..], &there[2..]] {
+        let count = host(&[&["index", "count", "the", "--mode", "exact"], sources].concat());
+        transcript.add(&count.good());
+    }
 
     servers[1].signal("-KILL");
-    let gone = format!("http://{}/ did not answer", servers[1].address);
-    host(&[&["index", "count", &queries[0]], &there[..]].concat()).bad(&gone);
+    let lost = host(&[&["index", "count", &queries[0]], &there[..]].concat());
+    assert!(lost.stderr.contains(&servers[1].address), "{lost}");
+    transcript.add_failure(&lost);
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn run_counts_on_shard_servers_and_names_lost() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let index = world(folder.path());
     let mut servers = servers(&index, folder.path());
@@ -174,14 +180,16 @@ fn run_counts_on_shard_servers_and_names_lost() {
         (servers[2].url.clone(), run.join().unwrap())
     });
     let (server, name) = url.split_once('#').unwrap();
-    stopped.bad(&format!("{server} did not answer"));
-    assert!(stopped.stderr.contains(&format!("on its index {name} ")), "{}", stopped.stderr);
+    assert!(stopped.stderr.contains(server) && stopped.stderr.contains(name), "{stopped}");
+    transcript.add_failure(&stopped.without_figures());
     let error = stopped.stderr.lines().find(|line| line.starts_with("error")).unwrap();
     assert!(servers[..2].iter().all(|other| !error.contains(&other.address)), "{error}");
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn index_part_is_verified_alone() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let index = world(folder.path());
     let part = folder.path().join("part");
@@ -191,16 +199,16 @@ fn index_part_is_verified_alone() {
     };
     verify(&index, &["--shards", "0-2"]).good();
     verify(&part, &["--shards", "1", "--full"]).good();
-    verify(&part, &[]).bad("tokenized.0 is missing");
-    verify(&part, &["--shards", "1-2"]).bad("tokenized.2 is missing");
-    verify(&part, &["--shards", "0-3"]).bad("has no shards 0 to 3");
-    verify(&part, &["--shards", "one"]).usage("write 3 or 0-3");
+    transcript.add_failure(&verify(&part, &[]));
+    transcript.add_failure(&verify(&part, &["--shards", "1-2"]));
+    transcript.add_failure(&verify(&part, &["--shards", "0-3"]));
+    transcript.add_usage_error(&verify(&part, &["--shards", "one"]));
 
     // A server says which part it has, and is not taken for another.
     let server =
         Server::start(&["--index", index.to_str().unwrap(), "--shards", "0-1"], "127.0.0.1:0");
     assert!(server.url.ends_with("/#index-0-1"), "{}", server.url);
     let other = server.url.replace("#index-0-1", "#index-0-2");
-    host(&["index", "count", "the", "--index", &other])
-        .bad("has the index index-0-1, not index-0-2");
+    transcript.add_failure(&host(&["index", "count", "the", "--index", &other]));
+    insta::assert_snapshot!(transcript);
 }

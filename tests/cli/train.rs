@@ -12,9 +12,11 @@ use crate::host::{
     EXTRACTOR, Server, host, host_with_files_of, kill_after, kill_when, lines, run_dir, short_run,
     short_run_args, signal_when,
 };
+use crate::transcript::{Transcript, without_figures};
 
 #[test]
 fn demo_training_writes_finished_run() {
+    let mut transcript = Transcript::default();
     let out = run_dir("finished");
     let finished = short_run(&out, 2, &[]).good();
     let summary: Map<String, Value> = serde_json::from_str(&finished.stdout).unwrap();
@@ -54,11 +56,7 @@ fn demo_training_writes_finished_run() {
         assert!(metrics[0][name].is_number(), "no {name} in {}", metrics[0]);
     }
     assert_eq!(lines(&out.join("traces.jsonl")).len(), 2 * 2 * 16);
-    assert!(
-        finished.stderr.contains("step   1/2") && finished.stderr.contains("step   2/2"),
-        "{}",
-        finished.stderr
-    );
+    transcript.add_text("training", &without_figures(&finished.stderr));
     let manifest: Map<String, Value> =
         serde_json::from_str(&fs::read_to_string(out.join("manifest.json")).unwrap()).unwrap();
     for what in ["plugin", "index", "extractor", "model"] {
@@ -70,26 +68,23 @@ fn demo_training_writes_finished_run() {
     let again = host(&["train", "--config", config.to_str().unwrap(), "--dry-run"]).good();
     let (resolved, plan) = again.stdout.split_once("# memory: ").expect("the plan of the memory");
     assert_eq!(resolved.trim(), fs::read_to_string(&config).unwrap().trim());
-    assert!(
-        plan.contains("\n# decoding 512 rows together")
-            && plan.contains("\n# learning from 16384 tokens"),
-        "{plan}"
-    );
+    transcript.add_text("dry run", &without_figures(plan));
 
     // A finished run is neither overwritten nor resumed.
-    short_run(&out, 2, &[]).bad("not empty");
-    short_run(&out, 2, &["--resume"])
-        .bad("has finished its 2 steps; --steps with a larger number extends it");
+    transcript.add_failure(&short_run(&out, 2, &[]));
+    transcript.add_failure(&short_run(&out, 2, &["--resume"]));
     // It can go on, and what it had logged stays.
     let extended = short_run(&out, 4, &["--resume"]).good().json();
     assert_eq!(extended["steps"], 4);
     assert_eq!(lines(&out.join("metrics.jsonl"))[..2], metrics);
     assert_eq!(lines(&out.join("metrics.jsonl")).len(), 4);
-    short_run(&out, 3, &["--resume"]).bad("has finished its 4 steps");
+    transcript.add_failure(&short_run(&out, 3, &["--resume"]));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn run_plan_respects_memory_limit() {
+    let mut transcript = Transcript::default();
     let plan = |device: &str, gib: f64| {
         host(&[
             "train",
@@ -109,13 +104,14 @@ fn run_plan_respects_memory_limit() {
     );
     assert_eq!(ample["settings"]["policy"]["max_rows"], 512);
     assert_eq!(ample["memory"]["weights"], scarce["memory"]["weights"]);
-    plan("cpu", 0.02).bad("lower rollout.max_completion_length");
+    transcript.add_failure(&plan("cpu", 0.02));
     // For a GPU that is elsewhere, in the precision that it would have there.
     let elsewhere = plan("cuda:0", 80.0).good().json();
     assert_eq!(
         2 * elsewhere["memory"]["weights"].as_u64().unwrap(),
         ample["memory"]["weights"].as_u64().unwrap()
     );
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
@@ -186,13 +182,14 @@ fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
 
 #[test]
 fn recorded_run_replays_without_index() {
+    let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("answers.jsonl");
     let record = ["--record", recording.to_str().unwrap()];
     let run = run_dir("recorded");
     kill_when(&short_run_args(&run, "8", &record), || lines(&run.join("metrics.jsonl")).len() >= 3);
     let other = run_dir("recorded-again");
-    short_run(&other, 8, &record).bad("exists already");
+    transcript.add_failure(&short_run(&other, 8, &record));
     assert!(!other.exists(), "said before the run has a folder");
     host(&[&["train", "--out", run.to_str().unwrap(), "--resume"], &record[..]].concat()).good();
 
@@ -209,15 +206,23 @@ fn recorded_run_replays_without_index() {
     assert_eq!(without_times(&replayed), without_times(&run));
     // It stays a replayed run: there is no index to go on with.
     let resume = ["train", "--out", replayed.to_str().unwrap(), "--resume", "--steps", "9"];
-    host(&resume).bad("/nowhere");
-    host(&[&resume[..], &replay[..2]].concat()).bad("does not hold the query");
-    short_run(&run_dir("both"), 1, &[&record[..], &replay[..]].concat()).usage("--replay");
+    transcript.add_failure(&host(&resume));
+    let unanswered = host(&[&resume[..], &replay[..2]].concat());
+    transcript.add_failure(&unanswered.masked("the query \".*?\"", "the query [QUERY]"));
+    transcript.add_usage_error(&short_run(
+        &run_dir("both"),
+        1,
+        &[&record[..], &replay[..]].concat(),
+    ));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn resume_after_kill_matches_uninterrupted_run() {
+    let mut transcript = Transcript::default();
     let killed = resumes_to_the_same_end("straight", &[]);
-    short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]).bad("this run began with other");
+    transcript.add_failure(&short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]));
+    insta::assert_snapshot!(transcript);
 }
 
 /// `make kills` does it 50 times; CORVER_KILLS is how often.
@@ -274,6 +279,7 @@ fn run_killed_at_random_ends_bit_identical() {
 
 #[test]
 fn resume_after_interrupt_matches_uninterrupted_run() {
+    let mut transcript = Transcript::default();
     let straight = run_dir("not-interrupted");
     short_run(&straight, 6, &[]).good();
     for (name, signal, lines_before) in [("in-evaluation", "-INT", 0), ("in-training", "-TERM", 2)]
@@ -284,18 +290,25 @@ fn resume_after_interrupt_matches_uninterrupted_run() {
                 && lines(&out.join("metrics.jsonl")).len() >= lines_before
         };
         let stopped = signal_when(signal, &short_run_args(&out, "6", &[]), begun).good();
-        assert!(stopped.stderr.contains("interrupted; writing a checkpoint"), "{}", stopped.stderr);
-        assert!(stopped.stderr.contains("--resume` resumes"), "{}", stopped.stderr);
+        let mut end = String::new();
+        for line in stopped.stderr.lines() {
+            if line.starts_with("interrupted") || line.starts_with("stopped") {
+                end += &format!("{line}\n");
+            }
+        }
+        transcript.add_text(name, &without_figures(&end));
         assert!(stopped.stdout.is_empty() && !out.join("summary.json").exists());
         short_run(&out, 6, &["--resume"]).good();
         assert_eq!(without_times(&out), without_times(&straight), "{name}");
     }
+    insta::assert_snapshot!(transcript);
 }
 
 /// A limit on the size of files gives the same error to the same calls as a disk that takes no
 /// more.
 #[test]
 fn resume_after_full_disk_matches_uninterrupted_run() {
+    let mut transcript = Transcript::default();
     let once = ["--set", "checkpoint.every=6"]; // so that the traces come to their limit first
     let resumed = ["--set", "checkpoint.every=6", "--resume"];
     let straight = run_dir("room");
@@ -305,7 +318,7 @@ fn resume_after_full_disk_matches_uninterrupted_run() {
         [(150, "traces.jsonl", once.as_slice()), (600, "optimizer.safetensors", &resumed)]
     {
         let start = Instant::now();
-        host_with_files_of(kib, &short_run_args(&full, "6", more)).bad(file);
+        transcript.add_failure(&host_with_files_of(kib, &short_run_args(&full, "6", more)));
         let seconds = start.elapsed().as_secs_f64();
         eprintln!(
             "| disk full while {file} is written | named after {seconds:.1} s; the run resumes to the same end |"
@@ -313,10 +326,12 @@ fn resume_after_full_disk_matches_uninterrupted_run() {
     }
     short_run(&full, 6, &resumed).good();
     assert_eq!(without_times(&full), without_times(&straight));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
 fn damaged_checkpoint_is_named_with_fallback() {
+    let mut transcript = Transcript::default();
     let out = run_dir("damaged");
     let checkpoint = |step: usize| out.join(format!("checkpoints/step-{step:06}"));
     kill_when(&short_run_args(&out, "60", &[]), || checkpoint(4).exists());
@@ -326,10 +341,11 @@ fn damaged_checkpoint_is_named_with_fallback() {
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&adapter, bytes).unwrap();
     let resumed = host(&["train", "--resume", "--out", out.to_str().unwrap(), "--json"]);
-    resumed.bad("adapter_model.safetensors is damaged");
-    resumed.bad("delete it, and --resume takes");
-    host(&["eval", "--config", "demo", "--adapter", newest.to_str().unwrap(), "--limit", "1"])
-        .bad("adapter_model.safetensors is damaged");
+    transcript.add_failure(&resumed.masked(r"step-\d{6}", "[STEP]"));
+    let adapter = newest.to_str().unwrap();
+    let evaluated = host(&["eval", "--config", "demo", "--adapter", adapter, "--limit", "1"]);
+    transcript.add_failure(&evaluated.masked(r"step-\d{6}", "[STEP]"));
+    insta::assert_snapshot!(transcript);
 }
 
 #[test]
@@ -348,6 +364,7 @@ fn several_rules_run_resumes_identically_after_kill() {
 
 #[test]
 fn run_resumes_after_count_server_loss() {
+    let mut transcript = Transcript::default();
     let mut server = Server::start(&["--name", "demo-world"], "127.0.0.1:0");
     let count =
         host(&["index", "count", "Philadelphia AND Flyers", "--index", &server.url, "--json"])
@@ -381,7 +398,7 @@ fn run_resumes_after_count_server_loss() {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         server.stop();
-        run.join().unwrap().bad("did not answer");
+        transcript.add_failure(&run.join().unwrap().without_figures());
     });
     // It comes back, and the run goes on to where it would have got with an index of its own.
     let _server = Server::start(&["--name", "demo-world"], &server.address);
@@ -390,4 +407,5 @@ fn run_resumes_after_count_server_loss() {
         lines(&run.join("metrics.jsonl")).iter().map(|line| line["reward"].clone()).collect()
     };
     assert_eq!(rewards(&out), rewards(&local));
+    insta::assert_snapshot!(transcript);
 }
