@@ -261,8 +261,8 @@ fn explain_page_escapes_quoted_content() {
         assert_eq!(browser.look("document.querySelectorAll('[onclick], [onerror]').length"), 0);
     });
     assert_eq!(texts.len(), 1, "every window shows the same: {texts:#?}");
-    let text = texts.first().unwrap().replace('\u{202e}', "[U+202E]");
-    transcript.add_text("explain.html", &text);
+    let page = texts.first().unwrap().replace('\u{202e}', "[U+202E]");
+    transcript.add_text("explain.html", &page);
     transcript.add_failure(&host(&["explain", text(&file), "--line", "1", "--set", &set]));
     transcript.add_failure(&host(&["explain", text(&file)]));
     insta::assert_snapshot!(transcript);

@@ -16,7 +16,7 @@ const CONFIDENCE: f64 = 0.95;
 type Cost = Figure<RunSummary>;
 
 /// Costs of a step, in the order of columns in tables.
-pub const COSTS: &[Figure<Summary>] = &[
+pub const COSTS: &[Figure<RunSummary>] = &[
     Cost::new("reward_seconds_per_step", "reward time", Seconds, |run| {
         Some(run.reward_seconds_per_step)
     })
@@ -160,7 +160,7 @@ pub fn compare(names: &[String], summaries: &[Vec<RunSummary>], a1: Option<usize
     arms
 }
 
-fn mean_seconds(runs: &[Summary]) -> f64 {
+fn mean_seconds(runs: &[RunSummary]) -> f64 {
     let seconds: Vec<f64> = runs.iter().map(|run| run.seconds_per_step).collect();
     mean(&seconds)
 }
@@ -174,7 +174,7 @@ fn spreads<T>(
 ) -> Vec<Spread> {
     let mut spreads = Vec::new();
     for figure in figures {
-        let values = |arm: &[Summary]| -> Option<Vec<f64>> {
+        let values = |arm: &[RunSummary]| -> Option<Vec<f64>> {
             arm.iter().map(|run| (figure.get)(part(run)?)).collect()
         };
         if let Some(arm_values) = values(runs) {

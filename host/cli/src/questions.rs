@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use corver_core::Question;
 use corver_data::{Curriculum, PhaseShare, QuestionLocation};
 use corver_demo::demo_world;
-use corver_eval::Truth;
+use corver_eval::FactChecker;
 use corver_reward::config::{DemoOr, DemoOrPath, Problems, Resolve};
 use corver_settings::{DEMO, Settings, TrainQuestions};
 
@@ -64,7 +64,7 @@ impl TrainSets {
             Self::Phases(phases) => phases,
         };
         let mut places: Vec<&DemoOrPath> = Vec::new();
-        let mut all: Vec<Vec<Share>> = Vec::new();
+        let mut all: Vec<Vec<PhaseShare>> = Vec::new();
         for phase in phases {
             let mut shares = Vec::new();
             for (place, take) in phase {
@@ -126,7 +126,7 @@ impl EvalSet {
 }
 
 fn demo_truth() -> Arc<dyn FactChecker> {
-    Arc::new(DemoTruth(corver_demo::Truth::of(&demo_world())))
+    Arc::new(DemoTruth(corver_demo::WorldTruth::new(&demo_world())))
 }
 
 /// An oracle for sentences about the demo's world.

@@ -17,7 +17,7 @@ pub enum Origin {
     /// A corpus, with models and passages.
     Corpus {
         /// Indexes that counts come from.
-        sources: Vec<Source>,
+        sources: Vec<CorpusSource>,
         /// Name and hash of each model and of the passages.
         others: Vec<(&'static str, String)>,
     },

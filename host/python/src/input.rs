@@ -65,8 +65,8 @@ pub enum GoldsArg {
 impl GoldsArg {
     fn golds(self) -> Result<Vec<String>, String> {
         match self {
-            Self::Listed(golds) => Answers::Listed(golds).golds(),
-            Self::Separated(golds) => Answers::Separated(golds).golds(),
+            Self::Listed(golds) => GoldsField::Listed(golds).golds(),
+            Self::Separated(golds) => GoldsField::Separated(golds).golds(),
         }
     }
 }

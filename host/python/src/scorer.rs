@@ -223,7 +223,7 @@ fn score_rollouts(
     let settings = scorer.settings();
     let mut scores = Vec::with_capacity(scored.completions.len());
     for ScoredCompletion { returns, advantage_signs, trace, .. } in scored.completions {
-        let parts = ReturnParts::of(&trace, settings);
+        let parts = ReturnParts::new(&trace, settings);
         scores.push(Score::new(parts, trace, TokenSeries { returns, advantage_signs }));
     }
     Ok(scores)

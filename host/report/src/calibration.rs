@@ -63,10 +63,10 @@ pub fn audit(rules: &[RuleAudit]) -> String {
     page("Rule audit", &body)
 }
 
-fn plot(title: &str, x: &str, points: &[Point]) -> Markup {
+fn plot(title: &str, x: &str, points: &[ReliabilityPoint]) -> Markup {
     let mut buckets = Vec::new();
     for point in points {
-        let Share { n, share, low, high, .. } = point.share;
+        let CorrectShare { n, share, low, high, .. } = point.share;
         buckets.push(ReliabilityBucket {
             name: point.label.replace('-', "−"),
             count: n as usize,
@@ -76,9 +76,9 @@ fn plot(title: &str, x: &str, points: &[Point]) -> Markup {
     reliability(ChartLabels { title, x, y: "with 95 % intervals" }, &buckets)
 }
 
-fn shares(what: &str, points: &[Point]) -> Markup {
+fn shares(what: &str, points: &[ReliabilityPoint]) -> Markup {
     let mut rows = Vec::new();
-    for Point { label, share } in points {
+    for ReliabilityPoint { label, share } in points {
         rows.push(vec![
             label.replace('-', "−"),
             share.correct.to_string(),

@@ -303,7 +303,7 @@ pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<LoadedRun>]) -> Str
                     @let (title, y) = (figure.title, figure.meaning);
                     @let labels = ChartLabels { title, x: cost.meaning, y };
                     @let unit = match figure.unit {
-                        Unit::Percent => chart::AxisUnit::Share,
+                        FigureUnit::Percent => chart::AxisUnit::Share,
                         _ => chart::AxisUnit::Number,
                     };
                     @if marks.iter().any(|mark| mark.x.0 > 0.0) { (scatter(labels, unit, &marks)) }

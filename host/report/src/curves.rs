@@ -159,7 +159,7 @@ fn groups(runs: &[Reported]) -> [CurveGroup; 4] {
 /// # Panics
 /// Panics if the metric is not declared.
 pub(crate) fn axis(metric: &str) -> (&'static str, AxisUnit) {
-    let unit = Metric::of(metric).expect("a metric that is declared").unit;
+    let unit = Metric::find(metric).expect("a metric that is declared").unit;
     (unit, if unit == SHARE { AxisUnit::Share } else { AxisUnit::Number })
 }
 

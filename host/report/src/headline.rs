@@ -53,7 +53,7 @@ fn state(run: &LoadedRun) -> Markup {
 }
 
 /// Describes the requests of a step by kind, and their cost.
-fn asks(summary: &Summary) -> String {
+fn asks(summary: &RunSummary) -> String {
     let mut parts = Vec::new();
     for cost in COSTS {
         match (cost.get)(summary).filter(|value| *value > 0.0) {
@@ -94,7 +94,7 @@ fn written(figure: &Figure<Evaluation>, evaluation: Option<&Evaluation>) -> Stri
 }
 
 /// Formats a difference in the figure's unit, with its sign.
-fn change(difference: f64, unit: Unit) -> String {
+fn change(difference: f64, unit: FigureUnit) -> String {
     let size = unit.written(difference.abs()).replace(' ', "\u{a0}");
     let is_none = size.chars().all(|c| !matches!(c, '1'..='9'));
     match difference {

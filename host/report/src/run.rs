@@ -38,7 +38,7 @@ pub struct LoadedRun {
     /// Evaluation after training. `None` if the run has none, or not yet.
     pub after: Option<Evaluation>,
     /// Summary of the run. `None` if it is not finished.
-    pub summary: Option<Summary>,
+    pub summary: Option<RunSummary>,
 }
 
 /// Returns the rules that reward the completions, by the names of their files.

@@ -26,7 +26,7 @@ impl CorpusPassages {
     pub fn new(config: &CorpusConfig) -> Result<Self> {
         let mut folders = Vec::new();
         for source in parts::resolve_sources(&config.sources)? {
-            if let Source::Folder(folder) = source {
+            if let CorpusSource::Folder(folder) = source {
                 folders.push(folder);
             }
         }
@@ -38,11 +38,11 @@ impl CorpusPassages {
     ///
     /// # Errors
     /// If an index is missing or damaged.
-    pub fn open(&self) -> Result<&[Corpus]> {
+    pub fn open(&self) -> Result<&[TextIndex]> {
         if let Some(corpora) = self.corpora.get() {
             return Ok(corpora);
         }
-        let corpora = self.folders.iter().map(Corpus::open).collect::<Result<_, _>>()?;
+        let corpora = self.folders.iter().map(TextIndex::open).collect::<Result<_, _>>()?;
         Ok(self.corpora.get_or_init(|| corpora))
     }
 
@@ -57,7 +57,7 @@ impl CorpusPassages {
     ///
     /// # Errors
     /// If every index is on a server, or an index is damaged.
-    pub fn find(&self, all_of: &[Vec<String>], limit: usize) -> Result<Vec<Passage>> {
+    pub fn find(&self, all_of: &[Vec<String>], limit: usize) -> Result<Vec<MatchPassage>> {
         let mut passages = Vec::new();
         ensure!(
             !self.is_empty(),

@@ -144,7 +144,7 @@ impl Service {
     fn authorize(&self, request: &Request<Incoming>) -> Result<(), HttpError> {
         let Some(token) = &self.token else { return Ok(()) };
         let message = match request.headers().get(AUTHORIZATION) {
-            Some(header) if token.is_shown_by(header.as_bytes()) => return Ok(()),
+            Some(header) if token.is_in_header(header.as_bytes()) => return Ok(()),
             Some(_) => "the bearer token is not the one of this server",
             None => "this server requires a bearer token",
         };

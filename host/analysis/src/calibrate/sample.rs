@@ -11,7 +11,7 @@ use corver_core::{
 
 use super::annotated::Annotated;
 use super::label::TruthLabel;
-use corver_eval::Truth;
+use corver_eval::FactChecker;
 use corver_runs::data_order::seed_of_step;
 
 /// Number of completions that a rule scores in one batch.
@@ -42,7 +42,7 @@ pub struct SamplePlan<'a> {
     /// Version of the split into sentences.
     pub compatibility: Compatibility,
     /// Source of the truth of sentences.
-    pub truth: &'a dyn Truth,
+    pub truth: &'a dyn FactChecker,
     /// Seed of the sampling.
     pub seed: u64,
 }

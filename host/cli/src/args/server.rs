@@ -18,7 +18,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Largest number of open connections. At the limit, a new one replaces the longest idle one.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    #[arg(long, value_name = "N", default_value_t = ServerLimits::default().connections)]
     pub connections: usize,
     /// Largest number of open connections from one address; behind a proxy, all clients share one.
     /// Default: 64 for counts, --connections for rewards.
@@ -28,7 +28,7 @@ pub struct ServerArgs {
     #[arg(
         long,
         value_name = "SECONDS",
-        default_value_t = Limits::default().grace.as_secs(),
+        default_value_t = ServerLimits::default().grace.as_secs(),
         value_parser = clap::value_parser!(u64).range(..=86_400)
     )]
     pub grace: u64,
@@ -36,7 +36,7 @@ pub struct ServerArgs {
 
 impl ServerArgs {
     /// Returns the server's limits.
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> ServerLimits {
         let Self { connections, grace, .. } = *self;
         let connections_per_peer =
             self.connections_per_peer.unwrap_or(ServerLimits::default().connections_per_peer);

@@ -90,7 +90,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     if seeds.is_empty() {
         return Ok(());
     }
-    let mut summaries: Vec<Vec<Summary>> = Vec::new();
+    let mut summaries: Vec<Vec<RunSummary>> = Vec::new();
     let mut finished_runs: Vec<Vec<LoadedRun>> = Vec::new();
     for arm in &plan.arms {
         let mut arm_summaries = Vec::new();
@@ -348,7 +348,7 @@ fn run_folder(out: &Path, arm: &str, seed: u64) -> PathBuf {
 }
 
 /// Returns a run's summary; `None` if the run is not finished.
-fn read_summary(run: &Path) -> Result<Option<Summary>> {
+fn read_summary(run: &Path) -> Result<Option<RunSummary>> {
     let path = run.join(folder::SUMMARY);
     match std::fs::read_to_string(&path) {
         Ok(text) => serde_json::from_str(&text)

@@ -8,7 +8,7 @@ use corver_core::{ReturnParts, RewardSettings};
 use corver_eval::read_completions;
 use corver_report::explain::{ExplainedCompletion, MatchedPassage, Piece, QueryEvidence};
 use corver_report::{LoadedRun, explain, page};
-use corver_reward::Passages;
+use corver_reward::CorpusPassages;
 use corver_reward::config::{self, CorpusConfig};
 use corver_reward::parts::Loader;
 use corver_runs::folder;
@@ -159,7 +159,7 @@ fn open(config: &CorpusConfig) -> Result<CorpusPassages> {
     Ok(passages)
 }
 
-fn passage(passage: &corver_corpus::Passage) -> MatchedPassage {
+fn passage(passage: &corver_corpus::MatchPassage) -> MatchedPassage {
     let pieces =
         passage.spans.iter().map(|span| Piece { text: span.text.clone(), matched: span.matched });
     MatchedPassage { origin: origin(passage), pieces: pieces.collect() }

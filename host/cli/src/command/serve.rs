@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use corver_core::error_chain;
 use corver_core::sentence::split_sentences;
 use corver_corpus::OpenOptions;
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_reward::check::{CheckedText, Text};
 use corver_reward::config::{self, DemoOr, RewardConfig};
 use corver_reward::{Scorer, parts};
@@ -53,7 +53,8 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         CHECK,
         check,
     )]);
-    if let [Source::Folder(path)] = parts::resolve_sources(&config.corpus.sources)?.as_slice() {
+    if let [CorpusSource::Folder(path)] = parts::resolve_sources(&config.corpus.sources)?.as_slice()
+    {
         let corpus = open_folder(path, None, OpenOptions::default())?;
         let is_demo = matches!(config.corpus.sources[..], [DemoOr::Demo]);
         server.add_routes(count_routes(
@@ -96,7 +97,7 @@ struct CheckReply {
 }
 
 /// Checks the texts of a request, as `corver-host check --json` does.
-fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, Refusal> {
+fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, HttpError> {
     let CheckRequest { texts, passages } = request;
     let passages = passages.unwrap_or(usize::from(scorer.has_passages()));
     if passages > MAX_PASSAGES {

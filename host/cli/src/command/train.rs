@@ -163,12 +163,12 @@ pub struct SweepContext<'a> {
 /// A run with every part open except the policy, so that errors surface before it is loaded.
 struct OpenedRun {
     prepared: PreparedRun,
-    plan: Plan,
+    plan: TrainPlan,
     rules: SentenceRules,
     graders: Graders,
     /// Backends without a recorder, which is added once the run's folder exists.
     backends: Backends<'static>,
-    extractor: Extractor,
+    extractor: OnnxExtractor,
     /// Fingerprints of everything that decides the run's result.
     manifest: RunManifest,
 }
@@ -255,7 +255,7 @@ pub fn train_once(
     };
     let (run, steps_done) =
         open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
-    let mut verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
+    let mut backends = recording::recorded(&args.recording, args.resume, backends)?;
     policy.dump_failed_batches_to(run.path());
     let mut scorers = Scorers {
         extractor: &mut extractor,

@@ -158,7 +158,7 @@ mod tests {
     }
 
     /// Opens the shipped extractor in ONNX Runtime.
-    fn shipped() -> corver_inference::extract::Extractor {
+    fn shipped() -> corver_inference::extract::OnnxExtractor {
         let cache = tempfile::tempdir().unwrap();
         let folder = materialise(cache.path()).unwrap().extractor;
         let runtime = RuntimeLibrary::find(None).unwrap();

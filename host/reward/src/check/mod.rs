@@ -82,7 +82,7 @@ pub struct CheckedClaim {
     /// True if the count reaches its threshold; `None` if the corpus has no count.
     pub supported: Option<bool>,
     /// Passages that match a supported claim, or else passages about its head.
-    pub passages: Vec<Passage>,
+    pub passages: Vec<MatchPassage>,
 }
 
 impl Scorer {

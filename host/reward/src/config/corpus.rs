@@ -13,7 +13,7 @@ use super::{DemoOr, Problems, Resolve};
 #[derive(Debug, Clone)]
 pub struct CorpusConfig {
     /// Indexes whose counts are added; at least one.
-    pub sources: Vec<DemoOr<Source>>,
+    pub sources: Vec<DemoOr<CorpusSource>>,
     /// Definition of a match.
     pub counting: CnfOptions,
     /// Memory for the positions of frequent words, in MiB.
@@ -34,12 +34,12 @@ impl Resolve for CorpusConfig {
         for text in &mut corpus.index {
             let source = problems.record("corpus.index", parse_source(text));
             let Some(source) = source else { continue };
-            if let DemoOr::Own(Source::Folder(folder)) = &source {
+            if let DemoOr::Own(CorpusSource::Folder(folder)) = &source {
                 problems.require_path("corpus.index", folder);
             }
             *text = source.to_setting(|own| match own {
-                Source::Folder(folder) => folder.display().to_string(),
-                Source::Remote { url, index } => format!("{url}#{index}"),
+                CorpusSource::Folder(folder) => folder.display().to_string(),
+                CorpusSource::Remote { url, index } => format!("{url}#{index}"),
             });
             sources.push(source);
         }

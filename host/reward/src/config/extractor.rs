@@ -17,7 +17,7 @@ pub struct ExtractorConfig {
     /// True if the prompt is rendered with the model's chat template.
     pub chat: bool,
     /// Settings that override those in the model's folder.
-    pub settings: corver_inference::extract::Settings,
+    pub settings: corver_inference::extract::ExtractorSettings,
     /// Device that the model runs on.
     pub device: Device,
 }
@@ -31,7 +31,8 @@ impl Resolve for ExtractorConfig {
         }
         let text =
             problems.required("extract.model", section.model.as_mut(), "--extractor DIR|NAME")?;
-        let model = problems.record("extract.model", resolve_hub_path(hub::Kind::Model, text))?;
+        let model =
+            problems.record("extract.model", resolve_hub_path(hub::RepoKind::Model, text))?;
         *text = model.to_setting(|path| path.display().to_string());
         Some(Self {
             model,

@@ -35,7 +35,7 @@ impl<T> DemoOr<T> {
 ///
 /// # Errors
 /// If a URL names no index.
-pub fn parse_sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
+pub fn parse_sources(texts: &[String]) -> Result<Vec<DemoOr<CorpusSource>>> {
     if texts.is_empty() {
         return Ok(vec![DemoOr::Demo]);
     }
@@ -43,7 +43,7 @@ pub fn parse_sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
 }
 
 /// Returns the index folder, the index on a server, or the demo's index, that a text names.
-pub(super) fn parse_source(text: &str) -> Result<DemoOr<Source>> {
+pub(super) fn parse_source(text: &str) -> Result<DemoOr<CorpusSource>> {
     if text == DEMO {
         return Ok(DemoOr::Demo);
     }
@@ -57,7 +57,7 @@ pub(super) fn parse_source(text: &str) -> Result<DemoOr<Source>> {
 ///
 /// # Errors
 /// If there is no such folder.
-pub fn resolve_hub_path(kind: hub::Kind, text: &str) -> Result<DemoOrPath> {
+pub fn resolve_hub_path(kind: hub::RepoKind, text: &str) -> Result<DemoOrPath> {
     if text == DEMO {
         return Ok(DemoOr::Demo);
     }

@@ -38,7 +38,8 @@ impl Resolve for PolicyConfig {
             problems.require_path("policy.adapter", &adapter.join("adapter_config.json"));
         }
         let text = problems.required("policy.model", policy.model.as_mut(), "--model DIR|NAME")?;
-        let model = problems.record("policy.model", resolve_hub_path(hub::Kind::Model, text))?;
+        let model =
+            problems.record("policy.model", resolve_hub_path(hub::RepoKind::Model, text))?;
         *text = model.to_setting(|path| path.display().to_string());
         Some(Self { model, adapter: policy.adapter.clone(), engine: engine? })
     }

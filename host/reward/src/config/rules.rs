@@ -81,8 +81,8 @@ impl RulesConfig {
 }
 
 /// Parses `PLUGIN` or `PLUGIN:WEIGHT`, and checks that the plugin exists.
-fn parse_weighted(text: &str) -> Result<Plugin> {
-    let Plugin { path, weight } = text.parse()?;
+fn parse_weighted(text: &str) -> Result<WeightedPlugin> {
+    let WeightedPlugin { path, weight } = text.parse()?;
     plugin::find(&path)?;
     Ok(WeightedPlugin { path: plugin_path(&path)?, weight })
 }

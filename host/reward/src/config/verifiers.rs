@@ -16,7 +16,7 @@ pub struct VerifierConfig {
     /// Chat model. `None`: not granted.
     pub chat: Option<DemoOr<ChatSettings>>,
     /// Indexes whose passages are searched. Empty: not granted.
-    pub passages: Vec<DemoOr<PassagePlace>>,
+    pub passages: Vec<DemoOr<PassageLocation>>,
     /// Share of NLI and chat requests that the demo's world answers wrongly, 0 to 1.
     pub error_rate: f64,
     /// Seed that selects the wrong answers.
@@ -30,7 +30,7 @@ impl Resolve for VerifierConfig {
         let mut nli = Some(None);
         if let Some(text) = &mut verify.nli.model {
             let place =
-                problems.record("verify.nli.model", resolve_hub_path(hub::Kind::Model, text));
+                problems.record("verify.nli.model", resolve_hub_path(hub::RepoKind::Model, text));
             if let Some(place) = &place {
                 *text = place.to_setting(|path| path.display().to_string());
             }

@@ -8,7 +8,7 @@ use corver_backends::passages::{
     PassageError, PassageIndex, PassageLocation, PassageOptions, build,
 };
 use corver_core::{Backends, Capability, Graders, SentenceScorer as _};
-use corver_counts::Source;
+use corver_counts::CorpusSource;
 use corver_demo::{DemoChat, DemoNli, InjectedErrors, demo_world};
 use corver_inference::nli::Nli;
 
@@ -27,7 +27,7 @@ const CHAT: &str = "verify.chat";
 pub fn open_backends(
     corpus: &CorpusConfig,
     others: &VerifierConfig,
-) -> Result<(Vec<Source>, Backends<'static>)> {
+) -> Result<(Vec<CorpusSource>, Backends<'static>)> {
     let (sources, counter) = super::open_corpus(corpus)?;
     Ok((sources, with_models(Backends::counting(counter), others)?))
 }
@@ -65,7 +65,7 @@ fn with_models(
 ///
 /// # Errors
 /// If an index has no passages; the message has the command that makes them.
-pub fn open_passages(places: &[DemoOr<PassagePlace>]) -> Result<Passages> {
+pub fn open_passages(places: &[DemoOr<PassageLocation>]) -> Result<PassageIndex> {
     let mut resolved = Vec::with_capacity(places.len());
     for place in places {
         resolved.push(match place {
@@ -73,12 +73,12 @@ pub fn open_passages(places: &[DemoOr<PassagePlace>]) -> Result<Passages> {
             DemoOr::Own(place) => place.clone(),
         });
     }
-    Ok(Passages::open(&resolved)?)
+    Ok(PassageIndex::open(&resolved)?)
 }
 
 /// Returns the passages of the demo's articles, cut on first use.
-fn demo_passages() -> Result<PassagePlace> {
-    let place = PassagePlace::new(&demo_index()?, None)?;
+fn demo_passages() -> Result<PassageLocation> {
+    let place = PassageLocation::new(&demo_index()?, None)?;
     // Another process may be cutting the same passages: wait for it.
     for attempt in 0.. {
         if place.folder().exists() {

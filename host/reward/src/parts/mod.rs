@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use corver_core::Counter;
 use corver_corpus::OpenOptions;
-use corver_counts::{Memo, OpenSettings, Source};
+use corver_counts::{CachedCounter, CorpusSource, OpenSettings};
 use corver_inference::extract::{OnnxExtractor, RuntimeLibrary};
 
 use crate::config::{CorpusConfig, DemoOr, ExtractorConfig, PolicyConfig};
@@ -24,7 +24,7 @@ pub use rules::{AnyRule, Loader, SentenceRules};
 ///
 /// # Errors
 /// If the prompt or the model cannot be used.
-pub fn open_extractor(config: &ExtractorConfig) -> Result<(PathBuf, Extractor)> {
+pub fn open_extractor(config: &ExtractorConfig) -> Result<(PathBuf, OnnxExtractor)> {
     let folder = match &config.model {
         DemoOr::Demo => unpack_demo()?.extractor,
         DemoOr::Own(path) => path.clone(),
@@ -35,7 +35,7 @@ pub fn open_extractor(config: &ExtractorConfig) -> Result<(PathBuf, Extractor)> 
             .with_context(|| format!("cannot read the prompt {}", path.display()))?;
         prompt = Some(text);
     }
-    let options = corver_inference::extract::Options {
+    let options = corver_inference::extract::ExtractOptions {
         settings: config.settings.clone(),
         prompt,
         chat: config.chat,
@@ -73,11 +73,11 @@ pub fn renderer() -> Result<Command> {
 ///
 /// # Errors
 /// If the demo's index cannot be built.
-pub fn resolve_sources(sources: &[DemoOr<Source>]) -> Result<Vec<Source>> {
+pub fn resolve_sources(sources: &[DemoOr<CorpusSource>]) -> Result<Vec<CorpusSource>> {
     let mut resolved = Vec::with_capacity(sources.len());
     for source in sources {
         resolved.push(match source {
-            DemoOr::Demo => Source::Folder(demo_index()?),
+            DemoOr::Demo => CorpusSource::Folder(demo_index()?),
             DemoOr::Own(source) => source.clone(),
         });
     }
@@ -88,7 +88,7 @@ pub fn resolve_sources(sources: &[DemoOr<Source>]) -> Result<Vec<Source>> {
 ///
 /// # Errors
 /// If an index cannot be opened.
-pub fn open_corpus(config: &CorpusConfig) -> Result<(Vec<Source>, Box<dyn Counter>)> {
+pub fn open_corpus(config: &CorpusConfig) -> Result<(Vec<CorpusSource>, Box<dyn Counter>)> {
     let sources = resolve_sources(&config.sources)?;
     let settings = OpenSettings {
         options: config.counting,

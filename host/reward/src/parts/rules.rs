@@ -196,7 +196,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Loads each rule with the table of `rule.settings` that has its name.
-    fn with_own_settings(&self, plugins: &[Plugin]) -> Result<Vec<Rule>> {
+    fn with_own_settings(&self, plugins: &[WeightedPlugin]) -> Result<Vec<Rule>> {
         let mut settings = self.config.settings.clone();
         let mut rules: Vec<Rule> = Vec::new();
         for WeightedPlugin { path, .. } in plugins {

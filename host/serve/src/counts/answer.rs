@@ -32,7 +32,7 @@ fn num_tokens(ids: &TokenIds) -> usize {
 }
 
 /// Returns the piece of the vocabulary for every id; `None` for an unknown id.
-fn pieces(ids: &TokenIds, corpus: &Corpus) -> Nested<Option<String>> {
+fn pieces(ids: &TokenIds, corpus: &TextIndex) -> Nested<Option<String>> {
     let pieces_of = |term: &Vec<u32>| term.iter().map(|&id| corpus.tokenizer().piece(id)).collect();
     match ids {
         Nested::Ngram(ids) => Nested::Ngram(pieces_of(ids)),
@@ -48,7 +48,7 @@ fn pieces(ids: &TokenIds, corpus: &Corpus) -> Nested<Option<String>> {
 
 /// Index that is served, with its name and limits.
 pub(super) struct ServedIndex {
-    pub(super) corpus: Corpus,
+    pub(super) corpus: TextIndex,
     /// Name of the index in requests.
     pub(super) name: String,
     pub(super) limits: CountLimits,
@@ -59,7 +59,7 @@ pub(super) struct ServedIndex {
 /// # Errors
 /// If the request is invalid or beyond the limits, or counting fails.
 pub(super) fn answer(served: &ServedIndex, body: &[u8]) -> Result<HttpReply, HttpError> {
-    let mut request: Request = serde_json::from_slice(body)
+    let mut request: CountRequest = serde_json::from_slice(body)
         .map_err(|error| HttpError::bad_request(format!("Invalid request: {error}")))?;
     if ![COUNT, COUNTS].contains(&request.query_type.as_str()) {
         return Err(HttpError::bad_request(format!(
@@ -82,14 +82,14 @@ pub(super) fn answer(served: &ServedIndex, body: &[u8]) -> Result<HttpReply, Htt
             let query_ids = served.tokenize(&text)?.ok_or_else(|| {
                 HttpError::bad_request(format!("a word of {text:?} has no tokens"))
             })?;
-            Ok(HttpReply::json(&served.count(query_ids, &options, request.enough)?))
+            Ok(HttpReply::json(&served.count(query_ids, &options, request.limit)?))
         }
         (false, None, Some(query_ids), None) => {
             served.check(&query_ids)?;
-            Ok(HttpReply::json(&served.count(query_ids, &options, request.enough)?))
+            Ok(HttpReply::json(&served.count(query_ids, &options, request.limit)?))
         }
         (true, None, None, Some(queries)) => {
-            Ok(HttpReply::json(&served.count_many(&queries, &options, request.enough)?))
+            Ok(HttpReply::json(&served.count_many(&queries, &options, request.limit)?))
         }
         (false, ..) => {
             Err(HttpError::bad_request("Exactly one of query and query_ids must be present"))
@@ -106,7 +106,7 @@ impl ServedIndex {
         ids: TokenIds,
         options: &CnfOptions,
         enough: Option<u64>,
-    ) -> Result<Answer, HttpError> {
+    ) -> Result<CountReply, HttpError> {
         let start = Instant::now();
         let index = self.corpus.index();
         let found = match &ids {
@@ -116,7 +116,7 @@ impl ServedIndex {
             }
         };
         index.check_sizes()?;
-        Ok(Answer {
+        Ok(CountReply {
             count: found.count,
             approx: found.approx,
             exact: Some(found.is_exact()),
@@ -170,7 +170,7 @@ impl ServedIndex {
         index.check_sizes()?;
         let mut counted = Vec::with_capacity(found.len());
         for result in found {
-            counted.push(result.map(|found| Counted {
+            counted.push(result.map(|found| CountResult {
                 count: found.count,
                 approx: found.approx,
                 exact: found.is_exact(),
@@ -230,7 +230,7 @@ fn millis(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }
 
-fn options(request: &Request, limits: &CountLimits) -> Result<CnfOptions, HttpError> {
+fn options(request: &CountRequest, limits: &CountLimits) -> Result<CnfOptions, HttpError> {
     let max_clause_freq = request.max_clause_freq.unwrap_or(DEFAULT_CLAUSE_FREQ);
     check_range("max_clause_freq", max_clause_freq, limits.max_clause_freq)?;
     let max_diff_tokens = request.max_diff_tokens.unwrap_or(DEFAULT_DIFF_TOKENS);
@@ -264,8 +264,11 @@ mod tests {
         let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
         build_from_documents(["red fox"], &tokenizer, &path, &BuildOptions::default()).unwrap();
         let limits = CountLimits { time: Duration::ZERO, ..CountLimits::default() };
-        let served =
-            ServedIndex { corpus: Corpus::open(&path).unwrap(), name: "wiki".to_owned(), limits };
+        let served = ServedIndex {
+            corpus: TextIndex::open(&path).unwrap(),
+            name: "wiki".to_owned(),
+            limits,
+        };
         let status = |queries: &str| {
             let body = format!(r#"{{"index":"wiki","query_type":"counts","queries":{queries}}}"#);
             answer(&served, body.as_bytes()).map(|_| ()).unwrap_err().status

@@ -58,7 +58,7 @@ impl Default for CountLimits {
 
 /// Returns the routes of an index that clients call `name`: `POST /` counts, `GET /` describes it.
 #[must_use]
-pub fn count_routes(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Route> {
+pub fn count_routes(corpus: TextIndex, name: &str, limits: CountLimits) -> Vec<Route> {
     let about = about(&corpus, name, &limits);
     let pool = BlockingPool::new(limits.time);
     let served = Arc::new(ServedIndex { corpus, name: name.to_owned(), limits });
@@ -71,7 +71,7 @@ pub fn count_routes(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Rout
 }
 
 /// Describes the index and the limits.
-fn about(corpus: &Corpus, name: &str, limits: &CountLimits) -> About {
+fn about(corpus: &TextIndex, name: &str, limits: &CountLimits) -> ServerInfo {
     let info = corpus.index().info();
     ServerInfo {
         index: name.to_owned(),

@@ -156,7 +156,7 @@ impl RewardRequest {
         let label = self.labels.as_ref().map_or(&Value::Null, |labels| &labels[index]);
         let golds = golds(label)
             .map_err(|problem| HttpError::bad_request(format!("labels[{index}]: {problem}")))?;
-        let question = match asked(label) {
+        let question = match question_in(label) {
             Some(text) => text.to_owned(),
             None => transcript::question(prompt.unwrap_or_default()),
         };
@@ -175,7 +175,7 @@ impl RewardRequest {
 
 impl Figures {
     fn new(ScoredCompletion { trace, .. }: &ScoredCompletion, settings: &RewardSettings) -> Self {
-        let parts = ReturnParts::of(trace, settings);
+        let parts = ReturnParts::new(trace, settings);
         let num_counted = trace.sentences.iter().filter(|sentence| sentence.is_counted()).count();
         Self {
             reward: trace.mean_return,

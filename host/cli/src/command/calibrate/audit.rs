@@ -103,7 +103,7 @@ enum SentenceSource<'a> {
     /// Sheets that people labelled.
     Sheets(Annotated),
     /// The policy's answers to questions about a world with known facts.
-    World(&'a WorldConfig, Arc<dyn Truth>),
+    World(&'a WorldConfig, Arc<dyn FactChecker>),
 }
 
 pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
@@ -223,7 +223,7 @@ fn write(
     };
     write(AUDIT, serde_json::to_string_pretty(audited)? + "\n")?;
     let mut lines = String::new();
-    for (n, Judged { question, sentence, is_true, .. }) in all[0].1.iter().enumerate() {
+    for (n, ScoredSentence { question, sentence, is_true, .. }) in all[0].1.iter().enumerate() {
         let mut line = AuditedSentence {
             question: sampled.question(*question),
             sentence,

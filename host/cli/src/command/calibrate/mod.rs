@@ -19,7 +19,7 @@ pub fn run(args: &CalibrateArgs, json: bool) -> Result<()> {
 }
 
 /// Returns number, share and confidence interval as table cells.
-pub fn cells(share: &Share) -> [String; 3] {
-    let Share { n, share, low, high, .. } = *share;
+pub fn cells(share: &CorrectShare) -> [String; 3] {
+    let CorrectShare { n, share, low, high, .. } = *share;
     [n.to_string(), output::percent(share), format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high)]
 }

@@ -64,10 +64,10 @@ fn places(corpus: &CorpusConfig, args: &EvidenceArgs) -> Result<Vec<DemoOr<Passa
     for source in &corpus.sources {
         places.push(match source {
             DemoOr::Demo => DemoOr::Demo,
-            DemoOr::Own(Source::Folder(folder)) => {
+            DemoOr::Own(CorpusSource::Folder(folder)) => {
                 DemoOr::Own(PassageLocation::new(folder, args.dir.as_deref())?)
             }
-            DemoOr::Own(server @ Source::Remote { .. }) => {
+            DemoOr::Own(server @ CorpusSource::Remote { .. }) => {
                 bail!("{server} only counts; passages need an index folder")
             }
         });

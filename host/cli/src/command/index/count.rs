@@ -32,7 +32,7 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
         max_clause_freq: *max_clause_freq,
         max_diff_tokens: max_diff_tokens.unwrap_or_else(|| window(&sources)),
     };
-    let sources = parts::sources(&sources)?;
+    let sources = parts::resolve_sources(&sources)?;
     // An interactive count bypasses the cache, and fails soon instead of retrying for minutes.
     let remote = RemoteSettings {
         cache: false,
@@ -140,7 +140,7 @@ fn show_passage(passage: &MatchPassage) {
 
 /// Describes a passage's origin: its document number, with title, file and line if the index has
 /// metadata.
-pub fn origin(passage: &Passage) -> String {
+pub fn origin(passage: &MatchPassage) -> String {
     let number = format!("document {} of shard {}", passage.document, passage.shard);
     let Some(metadata) = &passage.metadata else { return number };
     let mut parts = Vec::new();

@@ -30,7 +30,7 @@ pub fn run(args: &PassagesArgs, json: bool) -> Result<()> {
     output::line(format_args!(
         "{}: {} passages of at most {} words from {} documents, {} of them with a title, \
          {:.1} MB in {seconds:.1} s",
-        place.folder().display(),
+        location.folder().display(),
         manifest.passages,
         manifest.words,
         manifest.documents,

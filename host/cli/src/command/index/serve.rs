@@ -23,7 +23,7 @@ pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     }
     let info = corpus.index().info();
     let mut server = bind(&args.server, args.server.limits(), Metrics::default())?;
-    server.route(counts(corpus, &name, CountLimits::default()));
+    server.add_routes(count_routes(corpus, &name, CountLimits::default()));
     // A client may stop the server as soon as it knows the address.
     let interrupted = server.interrupted()?;
     let url = format!("http://{}/#{name}", server.address());

@@ -82,7 +82,7 @@ struct Bill {
 
 /// Requests the model's label of every subject; cached replies are not requested again. `built_in`
 /// is the judge's configuration if --judge names none.
-fn request_labels<S: Subject>(
+fn request_labels<S: JudgeSubject>(
     args: &JudgeArgs,
     built_in: &str,
     subjects: &[S],
@@ -129,7 +129,7 @@ fn request_labels<S: Subject>(
 
 impl<L: Copy + PartialEq + Display> JudgeRun<L> {
     /// Pairs each subject with the model's label, and writes the pairs to the folder.
-    fn judged<'a, S: Subject<Label = L>>(
+    fn judged<'a, S: JudgeSubject<Label = L>>(
         &'a self,
         subjects: &'a [S],
     ) -> Result<Vec<JudgedSubject<'a, S>>> {
@@ -143,7 +143,7 @@ impl<L: Copy + PartialEq + Display> JudgeRun<L> {
             })
             .collect();
         self.run.write_lines(JUDGED, &judged)?;
-        let disputed: Vec<&Judged<'_, S>> =
+        let disputed: Vec<&JudgedSubject<'_, S>> =
             judged.iter().filter(|item| item.is_disputed()).collect();
         self.run.write_lines(DISPUTED, &disputed)?;
         Ok(judged)

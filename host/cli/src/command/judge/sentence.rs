@@ -44,9 +44,9 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     let judge_run = request_labels(args, BUILT_IN, &rows)?;
     let judged = judge_run.judged(&rows)?;
     let model = &judge_run.bill.model;
-    let by_model: Vec<Row> =
+    let by_model: Vec<SheetRow> =
         judged.iter().map(|item| item.subject.labelled_by(model, item.model)).collect();
-    judge_run.run.write(SHEET, sheet::as_csv(&by_model).as_bytes())?;
+    judge_run.run.write(SHEET, sheet::to_csv(&by_model).as_bytes())?;
     let summary = SentenceSummary {
         sentences: rows.len(),
         findings: SentenceFindings::of(&judged)?,
@@ -67,7 +67,7 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn show(summary: &SentenceSummary<'_>, rows: &[Row]) {
+fn show(summary: &SentenceSummary<'_>, rows: &[SheetRow]) {
     let SentenceFindings { affirmed, rejected, agreement, unclear, .. } = &summary.findings;
     show_by_count(&summary.findings, rows);
     output::line(format_args!(
@@ -96,13 +96,13 @@ fn show(summary: &SentenceSummary<'_>, rows: &[Row]) {
 }
 
 /// Prints the table by count; the columns of people's labels only if there are any.
-fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
+fn show_by_count(findings: &SentenceFindings, rows: &[SheetRow]) {
     let SentenceFindings { affirmed_by_count, correct_by_count, missed_by_count, .. } = findings;
     let share = |calibration: &Option<Calibration>, bucket: CountBucket| {
         let buckets = calibration.iter().flat_map(|calibration| &calibration.buckets);
         buckets.into_iter().find(|own| own.bucket == bucket).map(|own| own.share)
     };
-    let share_cells = |shown: Option<Share>| match shown.as_ref().map(cells) {
+    let share_cells = |shown: Option<CorrectShare>| match shown.as_ref().map(cells) {
         Some([n, part, interval]) => [format!("{part} of {n}"), interval],
         None => ["–".to_owned(), String::new()],
     };
@@ -123,11 +123,13 @@ fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
 
 /// Prints disputed sentences, those that people found wrong first, by count. Returns the number of
 /// all disputed ones.
-fn show_disputed(judged: &[Judged<'_, Row>]) -> usize {
-    let mut disputed: Vec<&Judged<'_, Row>> =
+fn show_disputed(judged: &[JudgedSubject<'_, SheetRow>]) -> usize {
+    let mut disputed: Vec<&JudgedSubject<'_, SheetRow>> =
         judged.iter().filter(|item| item.is_disputed()).collect();
-    disputed.sort_by_key(|item| (item.subject.label != Some(Label::Incorrect), item.subject.count));
-    for Judged { subject: Row { count, sentence, label, .. }, model, .. } in
+    disputed.sort_by_key(|item| {
+        (item.subject.label != Some(TruthLabel::Incorrect), item.subject.count)
+    });
+    for JudgedSubject { subject: SheetRow { count, sentence, label, .. }, model, .. } in
         disputed.iter().take(SHOWN)
     {
         let [people, model] = [label, model].map(|label| label.map_or("", TruthLabel::word));

@@ -126,7 +126,7 @@ fn is_completion(line: &str) -> bool {
 /// Input of a rule.
 enum RuleInput {
     /// Completions in the format of `score`.
-    Completions(Completions),
+    Completions(CompletionSet),
     /// Sentences of one completion; true if the file has a sentence's triplets.
     Sentences(Vec<(Sentence, bool)>),
 }
