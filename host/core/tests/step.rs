@@ -344,7 +344,10 @@ fn sign_labels_are_rejected_with_preference_pairs() {
     let Err(error) = run_with(&mut policy, &mut IsIn::default(), &mut Labels, settings) else {
         panic!("it is refused")
     };
-    assert!(corver_core::error_chain(&error).contains("the rule labels sentences"), "{error:?}");
+    assert!(
+        corver_core::error_chain(&error).contains("the rule sets signs of advantages"),
+        "{error:?}"
+    );
     assert!(policy.signal.is_none());
 }
 

@@ -157,7 +157,7 @@ fn plan(steps: usize) -> TrainPlan {
         ..Question::default()
     };
     TrainPlan {
-        train: Curriculum::of_one((0..5).map(question).collect()),
+        train: Curriculum::single_phase((0..5).map(question).collect()),
         eval: (0..4).map(question).collect(),
         steps,
         prompts_per_step: 2,
