@@ -140,7 +140,7 @@ impl FactChecker for DemoTruth {
 }
 
 /// Returns the oracle for a question set of a command line; only the demo has one.
-pub fn truth_of(path: &Path) -> Option<Arc<dyn Truth>> {
+pub fn truth_of(path: &Path) -> Option<Arc<dyn FactChecker>> {
     (path.as_os_str() == DEMO).then(demo_truth)
 }
 

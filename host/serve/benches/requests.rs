@@ -29,8 +29,8 @@ fn requests(c: &mut Criterion) {
     )
     .expect("an index");
     let options = CnfOptions::default();
-    let mut local = Local::new(Corpus::open(&path).expect("an index"), options);
-    let served_corpus = Corpus::open(&path).expect("an index");
+    let mut local = Local::new(TextIndex::open(&path).expect("an index"), options);
+    let served_corpus = TextIndex::open(&path).expect("an index");
     let address = "127.0.0.1:0".parse().expect("an address");
     let mut server = HttpServer::bind(address, ServerLimits::default(), None, Metrics::default())
         .expect("a free port");

@@ -263,7 +263,7 @@ fn distributed_shards_count_like_one_index() {
             let mut server =
                 HttpServer::bind(address, ServerLimits::default(), None, Metrics::default())
                     .unwrap();
-            let corpus = Corpus::open_with(&path, part).unwrap();
+            let corpus = TextIndex::open_with(&path, part).unwrap();
             server.add_routes(count_routes(
                 corpus,
                 &format!("wiki-{shard}"),

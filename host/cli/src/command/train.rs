@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use corver_core::{Backends, Decoding, Estimator, Graders, Learner, Scorers, StepSettings};
+use corver_core::{
+    Backends, Decoding, Estimator, Graders, Learner, Scorers, SentenceScorer as _, StepSettings,
+};
 use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
 use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
@@ -234,7 +236,7 @@ pub fn check_like(args: &TrainArgs, like: &Path) -> Result<()> {
 pub fn train_once(
     args: &TrainArgs,
     sweep: &SweepContext<'_>,
-) -> Result<Option<(Summary, PathBuf)>> {
+) -> Result<Option<(RunSummary, PathBuf)>> {
     let opened = OpenedRun::of(args)?;
     if let Some(like) = sweep.like {
         opened.check_like(like)?;

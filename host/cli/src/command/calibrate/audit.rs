@@ -128,7 +128,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let rules = Loader::new(&config.rules)?.each_sentence_rule()?;
     let mut backends = recording::backends(&config.answers, &args.recording)?;
     let sampled = match source {
-        SentenceSource::Sheets(annotated) => Sampled::labelled(&annotated),
+        SentenceSource::Sheets(annotated) => Sampled::from_labels(&annotated),
         SentenceSource::World(world, truth) => sample(args, &mut settings, world, truth.as_ref())?,
     };
 

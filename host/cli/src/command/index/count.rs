@@ -18,7 +18,7 @@ use crate::output;
 const PATIENCE_S: f64 = 5.0;
 
 /// Returns the default window: the paper's, or a shorter one for the demo's short articles.
-fn window(sources: &[DemoOr<Source>]) -> u64 {
+fn window(sources: &[DemoOr<CorpusSource>]) -> u64 {
     if sources == [DemoOr::Demo] { corver_demo::WINDOW } else { 1_000 }
 }
 

@@ -41,7 +41,7 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     let judged = judge_run.judged(&items)?;
     let summary = AnswerSummary {
         answers: items.len(),
-        agreement: JudgeAgreement::new(LABELS, &judged),
+        agreement: JudgeAgreement::count(LABELS, &judged),
         bill: &judge_run.bill,
     };
     judge_run.run.finish(&summary)?;

@@ -119,7 +119,7 @@ fn request_labels<S: JudgeSubject>(
     let replies = replies.context("replies received so far are cached, and cost nothing again")?;
     let replies: Vec<String> =
         replies.into_iter().map(|ChatReply { content, .. }| content).collect();
-    let unlabelled = replies.iter().filter(|reply| judge.read(reply).is_none()).count();
+    let unlabelled = replies.iter().filter(|reply| judge.parse_reply(reply).is_none()).count();
     let spent = chat.spending();
     let cost = spent.now.cost(chat_settings.prices);
     let cost_in_all = spent.cost(chat_settings.prices);

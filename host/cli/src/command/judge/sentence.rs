@@ -49,7 +49,7 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     judge_run.run.write(SHEET, sheet::to_csv(&by_model).as_bytes())?;
     let summary = SentenceSummary {
         sentences: rows.len(),
-        findings: SentenceFindings::of(&judged)?,
+        findings: SentenceFindings::new(&judged)?,
         bill: &judge_run.bill,
     };
     judge_run.run.finish(&summary)?;
