@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use corver_backends::passages::{PassageIndex, PassageLocation, PassageOptions, build};
 use corver_core::{Retriever, Search};
-use corver_corpus::{BuildOptions, Corpus, Tokenizer, build_from_documents};
+use corver_corpus::{BuildOptions, TextIndex, Tokenizer, build_from_documents};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use serde_json::{Map, json};
 
