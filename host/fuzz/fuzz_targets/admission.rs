@@ -1,20 +1,21 @@
-//! Loads the input as a plugin: it is refused with an error, or is a rule. What a module says of
-//! its contract is left alone: wit-parser 0.254 follows packages that need each other until its
-//! stack is full, which in the product ends the child that compiles, and no more
-//! (`tests/cli/attack.rs`).
+//! Loads the input as a plugin: it is rejected with an error, or it is a rule.
+//!
+//! The contract's metadata in a module is not changed, because wit-parser 0.254 overflows its stack
+//! on packages that depend on each other. In the product this only ends the child process that
+//! compiles (`tests/cli/attack.rs`).
 #![no_main]
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use corver_rules::{Compiler, Kind, Limits, Sandbox};
+use corver_rules::{Compiler, Limits, PluginKind, Sandbox};
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 static FOLDER: LazyLock<tempfile::TempDir> =
     LazyLock::new(|| tempfile::tempdir().expect("there is a folder for temporary files"));
 static SANDBOX: LazyLock<Sandbox> = LazyLock::new(|| {
     let limits = Limits { call_ms: 100, memory_bytes: 16 << 20, ..Limits::default() };
-    Sandbox::new(limits, Compiler::Here).expect("the limits are possible")
+    Sandbox::new(limits, Compiler::InProcess).expect("the limits are possible")
 });
 
 /// The seed's last section is its contract.
@@ -31,7 +32,7 @@ fuzz_target!(|wasm: &[u8]| -> Corpus {
     }
     let path: PathBuf = FOLDER.path().join("rule.wasm");
     std::fs::write(&path, wasm).expect("the folder is writable");
-    let kind = Kind::of(&path, &Limits::default());
+    let kind = PluginKind::read(&path, &Limits::default());
     let loaded = SANDBOX.load(&path, None, &serde_json::Value::Null);
     assert!(kind.is_ok() || loaded.is_err(), "a rule of no kind");
     Corpus::Keep

@@ -1,5 +1,5 @@
-//! Splits the input as a completion and lays its sentences on tokens that are cut as the input
-//! says: every sentence's span is in the text, and every token's sentence exists.
+//! Splits the input as a completion, and aligns its sentences to tokens whose lengths the input
+//! gives: every span is within the tokens.
 #![no_main]
 
 use corver_core::Compatibility;
@@ -10,8 +10,9 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &[u8])| {
     let (text, cuts) = input;
-    // Tokens of one to eight characters, some of which stand for no text.
-    let (mut pieces, mut rest) = (Vec::new(), text);
+    // Tokens of one to eight characters, some of which have no text.
+    let mut pieces = Vec::new();
+    let mut rest = text;
     for &cut in cuts {
         let length =
             rest.char_indices().nth(usize::from(cut % 8) + 1).map_or(rest.len(), |(at, _)| at);

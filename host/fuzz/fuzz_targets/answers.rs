@@ -1,5 +1,5 @@
-//! Has a rule answer with the input, bit by bit as it lies in its memory: the host reads it, or
-//! says what is wrong with it.
+//! A rule returns the input as the raw bytes of its outcomes: the host reads them, or reports a
+//! fault.
 #![no_main]
 
 #[path = "../../rules/tests/hostile/guest.rs"]
@@ -27,8 +27,8 @@ impl Counter for Nothing {
     }
 }
 
-/// Takes the completion's text for bytes, two characters each, puts them into its memory from
-/// `ANSWER` on, and answers with them.
+/// A rule that decodes the completion's text to bytes, two characters each, writes them to its
+/// memory from address 4,096 on, and returns that address.
 static RULE: LazyLock<Rule> = LazyLock::new(|| {
     let answer = "(local $at i32) (local $from i32) (local $to i32)
         (local.set $from (i32.load offset=36 (local.get $completions)))

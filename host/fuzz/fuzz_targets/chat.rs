@@ -1,6 +1,7 @@
-//! Renders the input as a model's chat template: a prompt within its bounds, or an error. A text
-//! that asks for memory is the limit's of the process that renders it (`tests/cli/attack.rs`), not
-//! tried here.
+//! Renders the input as a model's chat template: a prompt within its bounds, or an error.
+//!
+//! Templates that allocate much memory are skipped: the limits of the rendering process stop them
+//! (`tests/cli/attack.rs`).
 #![no_main]
 
 #[path = "../../pretrained/src/chat/template.rs"]
@@ -10,8 +11,8 @@ use libfuzzer_sys::{Corpus, fuzz_target};
 use template::{Messages, TemplateSource, Switches, Template};
 
 fuzz_target!(|template: &str| -> Corpus {
-    let asks_for_memory = |digits: &[u8]| digits.len() > 3 && digits.iter().all(u8::is_ascii_digit);
-    if template.as_bytes().windows(4).any(asks_for_memory) {
+    let has_large_number = |digits: &[u8]| digits.len() > 3 && digits.iter().all(u8::is_ascii_digit);
+    if template.as_bytes().windows(4).any(has_large_number) {
         return Corpus::Reject;
     }
     let source = TemplateSource {
@@ -24,7 +25,7 @@ fuzz_target!(|template: &str| -> Corpus {
     for system in [None, Some("Be brief.".to_owned())] {
         let messages = Messages { system, user: "Who?".into() };
         let rendered = template.render(&messages);
-        assert_eq!(rendered, template.render(&messages), "the same messages, another prompt");
+        assert_eq!(rendered, template.render(&messages), "equal messages gave different prompts");
         assert!(
             rendered.is_ok_and(|prompt| prompt.len() <= 4 << 20)
                 || template.render(&messages).is_err()

@@ -1,6 +1,6 @@
-//! The first line of the input is a `--set`, unless it is empty; what follows is a configuration
-//! file. It is resolved, or every problem is told; what is resolved can be written, and means the
-//! same when it is read again, as `train --resume` does.
+//! The first line of the input is a `--set`, unless it is empty; the rest is a configuration file.
+//! It is resolved, or every problem is reported. Resolved settings can be written, and are equal
+//! when they are read again, as `train --resume` does.
 #![no_main]
 
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
-//! An input damages a small index, which is then opened, asked and verified. The fuzz target does
+//! An input damages a small index, which is then opened, queried and verified. The fuzz target does
 //! this, and a test of the crate with the inputs in `seeds/`.
 //!
-//! An input is: which index; whether the manifest stays and what is asked, by bits; and then one
-//! change after the other. Behind its end an input continues with zeros.
+//! An input has the number of the index, flags, the query, and then one change after the other.
+//! After its end an input continues with zeros.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +35,7 @@ pub struct Indexes {
     indexes: Vec<Whole>,
 }
 
-/// An index on disk, and what its files hold.
+/// An undamaged index on disk, with the contents of its files.
 struct Whole {
     path: PathBuf,
     width: TokenWidth,
@@ -72,7 +72,7 @@ impl Indexes {
         Self { _folder: folder, tokenizer, indexes }
     }
 
-    /// Does to one of the indexes what the input says, asks it, and restores it.
+    /// Damages one of the indexes, queries it, and restores it.
     pub fn damage(&self, input: &[u8]) {
         let mut input = Input(input);
         let index = &self.indexes[input.below(self.indexes.len())];
@@ -102,7 +102,7 @@ impl Indexes {
 }
 
 impl Whole {
-    /// The files that the input changes; `None` for those that it removes.
+    /// Returns the files that the input changes; `None` for those that it removes.
     fn damaged(&self, input: &mut Input<'_>) -> BTreeMap<String, Option<Vec<u8>>> {
         let mut damaged = BTreeMap::new();
         for _ in 0..MAX_CHANGES {
@@ -134,7 +134,7 @@ impl Whole {
     }
 }
 
-/// What a damaged index is asked.
+/// A query of a damaged index.
 struct Question {
     clauses: Vec<Vec<Vec<u32>>>,
     words: Vec<Vec<String>>,
@@ -160,8 +160,8 @@ impl Question {
     }
 }
 
-/// Whatever comes of it is right, but for a panic; and if the index was found whole, its counts
-/// must be.
+/// Queries an index that may be damaged. It must not panic. If the index was verified, its counts
+/// must be right.
 fn ask(path: &Path, options: OpenOptions, question: &Question, tokenizer: &Tokenizer) {
     let whole = verify(path, options.clone(), VerifyLevel::Full).is_ok();
     let Ok(index) = Index::open_with(path, options) else {
@@ -206,7 +206,7 @@ fn occurrences(index: &Index, term: &[u32]) -> u64 {
     (0..index.num_shards()).map(of_shard).sum()
 }
 
-/// What is left of an input.
+/// The rest of an input.
 struct Input<'i>(&'i [u8]);
 
 impl Input<'_> {

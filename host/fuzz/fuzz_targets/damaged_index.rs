@@ -1,5 +1,5 @@
-//! Opens, asks and verifies indexes that the input has damaged: nothing may panic, hang or leave
-//! its memory.
+//! Opens, queries and verifies indexes that the input has damaged: nothing may panic, hang or
+//! access memory out of bounds.
 #![no_main]
 
 mod damage;

@@ -34,11 +34,11 @@ static ADDRESS: LazyLock<SocketAddr> = LazyLock::new(|| {
     address
 });
 
-/// What the server says to this; a client that hangs up afterwards may get nothing.
+/// Returns the server's reply. A client that closes its side afterwards may get none.
 fn send(request: &[u8], hangs_up: bool) -> String {
     let mut stream = TcpStream::connect(*ADDRESS).expect("the server listens");
     stream.set_read_timeout(Some(Duration::from_secs(5))).expect("it is not 0");
-    // A server that has heard enough closes; what it said may then be lost.
+    // The server may close before it has read everything; its reply may then be lost.
     let _ = stream.write_all(request);
     if hangs_up {
         let _ = stream.shutdown(Shutdown::Write);

@@ -1,5 +1,5 @@
-//! Damages the files of a small model and its adapter: they are refused with an error, or all that
-//! is read are finite numbers.
+//! Damages the files of a small model and its adapter: they are rejected with an error, or all
+//! numbers read are finite.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -12,8 +12,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tch::Device;
 
-/// What is done to a file: the number of the file and the place in it are taken modulo what there
-/// is.
+/// A change of a file. Its number and the position in it are taken modulo what exists.
 #[derive(Debug, Arbitrary)]
 enum Change<'i> {
     Write { file: u8, at: u16, bytes: &'i [u8] },

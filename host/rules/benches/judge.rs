@@ -1,7 +1,7 @@
-//! What a rule costs: `first` over batches of completions, the calls, both rounds and all
-//! conversions included, with a corpus that answers at once; its code alone, natively; several
-//! cores; and a start from the cache of compiled rules. Writes `target/bench/rules.json`, each
-//! figure with its bar, and prints it as a table.
+//! Time of the rule `first`: on batches of completions, with the calls, both rounds and all
+//! conversions, and a corpus that replies immediately; its code alone, natively; on several cores;
+//! and to load it from the cache of compiled rules. Writes `target/bench/rules.json`, each figure
+//! with its bar, and prints it as a table.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -30,10 +30,10 @@ impl Counter for Instant {
     }
 }
 
-/// In a completion.
+/// Sentences per completion.
 const SENTENCES: usize = 3;
 
-/// Every one with a fact of its own.
+/// Returns `n` sentences with different facts.
 fn sentences(n: usize) -> Vec<Sentence> {
     let sentence = |i| Sentence {
         text: format!("Mario Camerini directed the film Il Seduttore Numero{i} in the year 1954."),
@@ -72,7 +72,7 @@ fn plugin() -> PathBuf {
     path
 }
 
-/// The same sentences in the types of a rule.
+/// Converts sentences to the SDK's types.
 fn native(sentences: &[Sentence]) -> Vec<corver_sdk::Sentence> {
     let triplet =
         |Triplet { head, relation, tail }: Triplet| corver_sdk::Triplet { head, relation, tail };
@@ -154,7 +154,7 @@ fn on_all_cores(c: &mut Criterion) {
     group.finish();
 }
 
-/// 1, 2, 4 and so on.
+/// Returns the powers of two up to the number of cores.
 fn numbers_of_cores() -> impl Iterator<Item = usize> {
     std::iter::successors(Some(1), |n| Some(2 * n))
         .take_while(|&n| n <= rayon::current_num_threads())
@@ -177,8 +177,8 @@ struct Figure {
     bar: Option<f64>,
 }
 
-/// Nanoseconds of one iteration, the median of a benchmark's samples; `None` where it has not run
-/// since `start`.
+/// Returns the median time of an iteration, nanoseconds; `None` if the benchmark has not run since
+/// `start`.
 fn median(folder: &Path, benchmark: &str, start: SystemTime) -> Option<f64> {
     let path = folder.join(benchmark).join("new/sample.json");
     path.metadata().and_then(|file| file.modified()).ok().filter(|&written| written >= start)?;
@@ -196,7 +196,7 @@ fn median(folder: &Path, benchmark: &str, start: SystemTime) -> Option<f64> {
     each.get(each.len() / 2).copied()
 }
 
-/// What the benchmarks that have run since `start` came to.
+/// Returns the figures of the benchmarks that have run since `start`.
 fn figures(criterion: &Path, start: SystemTime) -> Vec<Figure> {
     let median = |benchmark: &str| median(criterion, benchmark, start);
     let mut figures = Vec::new();

@@ -1,4 +1,4 @@
-//! Which files are rules. Everything here reads bytes; nothing runs.
+//! Checks of plugin files. Everything here reads bytes; no code of the plugin runs.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,20 +11,20 @@ use wasmparser::{Encoding, Parser, Payload};
 use crate::RuleError;
 use crate::bindings::VERSION;
 
-/// What a plugin rewards.
+/// The kind of rule in a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Sentences, by counts.
+pub enum PluginKind {
+    /// A rule that rewards single sentences.
     Sentence,
-    /// Whole completions.
+    /// A rule that rewards completions.
     Response,
 }
 
-impl Kind {
+impl PluginKind {
     const ALL: [Self; 2] = [Self::Sentence, Self::Response];
 
-    /// The interface that such a rule exports.
+    /// Returns the interface that such a rule exports.
     fn export(self) -> &'static str {
         match self {
             Self::Sentence => "corver:reward/sentence-scoring",
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// Where such a rule is put to use.
+    /// Returns the advice that names the option for such a rule.
     pub(crate) fn hint(self) -> &'static str {
         match self {
             Self::Sentence => "sentence rules are given with --plugin",
@@ -41,7 +41,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for PluginKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Sentence => "sentence rule",
@@ -50,29 +50,33 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Has no functions: a component names it because its exports use the types.
+/// An interface without functions. A component imports it if its exports use the types.
 const TYPES: &str = "corver:reward/types";
 const ALLOWED_IMPORTS: [&str; 2] = ["corver:reward/diagnostics", TYPES];
 
-/// What a file says about itself at its outermost level.
+/// Imports and exports of a file, without those of nested modules and components.
 #[derive(Debug, PartialEq)]
 struct Outline {
     encoding: Encoding,
     imports: Vec<String>,
     exports: Vec<String>,
-    /// Carries the contract that a module was compiled against.
+    /// True if a module has the contract's metadata, from which it can become a component.
     has_contract: bool,
 }
 
-/// Whether `wasm` is a rule of this kind that this host can run; then the interfaces whose
-/// functions it may call.
-pub(crate) fn check(path: &Path, wasm: &[u8], wanted: Kind) -> Result<Vec<String>, RuleError> {
+/// Returns the interfaces whose functions the rule may call. Fails unless `wasm` is a rule of this
+/// kind that this host can run.
+pub(crate) fn check(
+    path: &Path,
+    wasm: &[u8],
+    expected: PluginKind,
+) -> Result<Vec<String>, RuleError> {
     let outline = read(path, wasm)?;
     let found = exported(path, &outline.exports)?;
-    if found != wanted {
+    if found != expected {
         return Err(invalid(
             path,
-            format!("is a {found}, and a {wanted} is needed here: {}", found.hint()),
+            format!("is a {found}, and a {expected} is needed here: {}", found.hint()),
         ));
     }
     check_imports(path, &outline.imports)?;
@@ -87,8 +91,8 @@ pub(crate) fn check(path: &Path, wasm: &[u8], wanted: Kind) -> Result<Vec<String
     Ok(imports)
 }
 
-/// Which kind of rule `wasm` is.
-pub(crate) fn kind(path: &Path, wasm: &[u8]) -> Result<Kind, RuleError> {
+/// Returns the kind of rule in `wasm`.
+pub(crate) fn kind(path: &Path, wasm: &[u8]) -> Result<PluginKind, RuleError> {
     exported(path, &read(path, wasm)?.exports)
 }
 
@@ -96,7 +100,7 @@ fn invalid(path: &Path, problem: impl fmt::Display) -> RuleError {
     RuleError::InvalidPlugin(format!("{} {problem}", path.display()))
 }
 
-/// Returns the error of a file that breaks off or contradicts itself, in the words of its reader or
+/// Returns the error of a truncated or invalid file. `detail` is the message of the parser or the
 /// compiler.
 pub(crate) fn damaged(path: &Path, detail: impl fmt::Display) -> RuleError {
     invalid(path, format!("is damaged or no valid WebAssembly: {detail:#}; build it again"))
@@ -122,8 +126,8 @@ fn read(path: &Path, wasm: &[u8]) -> Result<Outline, RuleError> {
     Ok(outline)
 }
 
-/// The component in a plugin file: a module is wrapped, a component stays as it is. The error says
-/// what is wrong with it.
+/// Returns the component in a plugin file. A module is converted, a component is not changed. The
+/// error describes the problem with the file.
 pub(crate) fn component(wasm: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     if Parser::is_component(wasm) {
         return Ok(wasm.into());
@@ -154,12 +158,12 @@ fn outline(wasm: &[u8]) -> wasmparser::Result<Outline> {
                 depth += 1;
             }
             Payload::End(_) => depth -= 1,
-            // What nested modules and components import is given to them inside the file.
+            // Imports of nested modules and components are resolved inside the file.
             _ if depth > 1 => {}
             Payload::ImportSection(section) => {
                 for import in section.into_imports() {
-                    let import = import?;
-                    outline.imports.push(format!("{}#{}", import.module, import.name));
+                    let wasmparser::Import { module, name, .. } = import?;
+                    outline.imports.push(format!("{module}#{name}"));
                 }
             }
             Payload::ExportSection(section) => {
@@ -192,50 +196,55 @@ fn interface_and_version(name: &str) -> (&str, &str) {
     interface.split_once('@').unwrap_or((interface, ""))
 }
 
-/// The kind of rule that these exports make, in the version that this host speaks.
-fn exported(path: &Path, exports: &[String]) -> Result<Kind, RuleError> {
-    let rule = |name: &String| {
-        let (interface, version) = interface_and_version(name);
-        let kind = Kind::ALL.into_iter().find(|kind| kind.export() == interface)?;
-        Some((kind, version.to_owned()))
-    };
-    match exports.iter().find_map(rule) {
-        Some((kind, version)) if version == VERSION => Ok(kind),
-        Some((_, found)) => Err(invalid(
+/// Returns the kind of rule with these exports. Fails if it is none, or has another version of the
+/// contract.
+fn exported(path: &Path, exports: &[String]) -> Result<PluginKind, RuleError> {
+    for export in exports {
+        let (interface, version) = interface_and_version(export);
+        let Some(kind) = PluginKind::ALL.into_iter().find(|kind| kind.export() == interface) else {
+            continue;
+        };
+        if version == VERSION {
+            return Ok(kind);
+        }
+        return Err(invalid(
             path,
             format!(
-                "speaks corver:reward@{found}; this host speaks {VERSION}. Build the plugin again \
-                 with the corver-sdk of this host (`corver-host plugin build FOLDER`), or use the \
-                 host that it was made for"
+                "implements corver:reward@{version}; this host requires {VERSION}. Build the \
+                 plugin again with the corver-sdk of this host (`corver-host plugin build \
+                 FOLDER`), or use the host that it was made for"
             ),
-        )),
-        None => Err(invalid(
-            path,
-            format!(
-                "exports neither corver:reward/sentence-scoring nor \
-                 corver:reward/response-grading, so it is no rule; it exports {exports:?}. A rule \
-                 in Rust ends with `corver_sdk::export!(YourRule);` or \
-                 `corver_sdk::export_response_rule!(YourRule);`"
-            ),
-        )),
+        ));
     }
-}
-
-fn check_imports(path: &Path, imports: &[String]) -> Result<(), RuleError> {
-    let allowed = |import: &&String| match interface_and_version(import) {
-        (interface, VERSION) => ALLOWED_IMPORTS.contains(&interface),
-        _ => false,
-    };
-    let Some(import) = imports.iter().find(|import| !allowed(import)) else { return Ok(()) };
-    let hint = if import.starts_with("wasi") {
-        "Rules have no clock, files or network: build it with `--target wasm32-unknown-unknown` instead of a WASI target"
-    } else {
-        "Take the code that needs it out of the rule"
-    };
     Err(invalid(
         path,
         format!(
-            "imports `{import}`; a rule may import nothing but corver:reward/diagnostics. {hint}"
+            "exports neither corver:reward/sentence-scoring nor corver:reward/response-grading, \
+             so it is no rule; it exports {exports:?}. A rule in Rust ends with \
+             `corver_sdk::export!(YourRule);` or `corver_sdk::export_response_rule!(YourRule);`"
         ),
     ))
+}
+
+fn check_imports(path: &Path, imports: &[String]) -> Result<(), RuleError> {
+    for import in imports {
+        let (interface, version) = interface_and_version(import);
+        if version == VERSION && ALLOWED_IMPORTS.contains(&interface) {
+            continue;
+        }
+        let hint = if import.starts_with("wasi") {
+            "Rules have no clock, files or network: build it with `--target \
+             wasm32-unknown-unknown` instead of a WASI target"
+        } else {
+            "Remove the code that needs it"
+        };
+        return Err(invalid(
+            path,
+            format!(
+                "imports `{import}`; a rule may import nothing but corver:reward/diagnostics. \
+                 {hint}"
+            ),
+        ));
+    }
+    Ok(())
 }

@@ -1,5 +1,5 @@
-//! The contract's types, generated from `wit/corver.wit`, and how the host's own become these. They
-//! borrow every text, so that calling a rule copies it once: into the rule's memory.
+//! The contract's types, generated from `wit/corver.wit`, and conversions from the host's types.
+//! They borrow every text, so that a call copies it only once: into the rule's memory.
 
 use corver_core::template::answer_block;
 use corver_core::text::strip;
@@ -7,7 +7,7 @@ use corver_core::{Completion, Section, Sentence, Triplet};
 
 #[allow(missing_docs, unused_qualifications, reason = "generated from wit/corver.wit")]
 mod generated {
-    // Both exports in one world, which no component is of, so that there is one set of types.
+    // No component has this world. It joins both exports, so that there is one set of types.
     wasmtime::component::bindgen!({
         path: "../../wit",
         inline: "
@@ -28,47 +28,66 @@ pub use generated::Rules;
 pub use generated::corver::reward::{diagnostics, types};
 pub use generated::exports::corver::reward::{response_grading, sentence_scoring};
 
-/// The version of the contract.
+/// Version of the contract that this host runs.
 pub const VERSION: &str = "0.1.0";
 
-/// Hands `completions` over in the contract's types.
-pub fn with_lowered<T>(
+/// Calls `call` with completions in the contract's types, which borrow their texts.
+pub fn with_wire_completions<T>(
     completions: &[Completion<'_>],
-    hand_over: impl FnOnce(&[types::Completion<'_>]) -> T,
+    call: impl FnOnce(&[types::Completion<'_>]) -> T,
 ) -> T {
-    let sentences = || completions.iter().flat_map(|completion| completion.sentences);
-    let triplets: Vec<types::Triplet<'_>> =
-        sentences().flat_map(|sentence| &sentence.triplets).map(triplet).collect();
-    let mut rest = &triplets[..];
-    let sentences: Vec<types::Sentence<'_>> =
-        sentences().map(|one| sentence(one, next(&mut rest, one.triplets.len()))).collect();
-    let golds: Vec<&str> =
-        completions.iter().flat_map(|completion| completion.golds).map(String::as_str).collect();
-    let evidence: Vec<&str> =
-        completions.iter().flat_map(|completion| completion.evidence).map(String::as_str).collect();
-    let (mut unassigned, mut golds, mut evidence) = (&sentences[..], &golds[..], &evidence[..]);
-    let completions = completions.iter().map(|completion| types::Completion {
-        question: completion.question,
-        golds: next(&mut golds, completion.golds.len()),
-        title: completion.title,
-        evidence: next(&mut evidence, completion.evidence.len()),
-        text: completion.text,
-        answer: answer_block(completion.text).unwrap_or(strip(completion.text)),
-        sentences: next(&mut unassigned, completion.sentences.len()),
-    });
-    hand_over(&completions.collect::<Vec<_>>())
+    // The lists of all completions are joined, so that each kind takes one allocation.
+    let mut all_triplets = Vec::new();
+    let mut all_golds = Vec::new();
+    let mut all_evidence = Vec::new();
+    for completion in completions {
+        all_golds.extend(completion.golds.iter().map(String::as_str));
+        all_evidence.extend(completion.evidence.iter().map(String::as_str));
+        for sentence in completion.sentences {
+            all_triplets.extend(sentence.triplets.iter().map(wire_triplet));
+        }
+    }
+
+    let mut triplets = &all_triplets[..];
+    let mut all_sentences = Vec::new();
+    for completion in completions {
+        for sentence in completion.sentences {
+            let own_triplets = split_front(&mut triplets, sentence.triplets.len());
+            all_sentences.push(wire_sentence(sentence, own_triplets));
+        }
+    }
+
+    let mut sentences = &all_sentences[..];
+    let mut golds = &all_golds[..];
+    let mut evidence = &all_evidence[..];
+    let mut wire_completions = Vec::with_capacity(completions.len());
+    for completion in completions {
+        wire_completions.push(types::Completion {
+            question: completion.question,
+            golds: split_front(&mut golds, completion.golds.len()),
+            title: completion.title,
+            evidence: split_front(&mut evidence, completion.evidence.len()),
+            text: completion.text,
+            answer: answer_block(completion.text).unwrap_or(strip(completion.text)),
+            sentences: split_front(&mut sentences, completion.sentences.len()),
+        });
+    }
+    call(&wire_completions)
 }
 
-/// Takes the first `number` off a list that has at least as many.
-fn next<'a, T>(list: &mut &'a [T], number: usize) -> &'a [T] {
-    list.split_off(..number).expect("the list is the concatenation of what is taken")
+/// Removes and returns the first `length` elements of a list that has at least as many.
+fn split_front<'a, T>(list: &mut &'a [T], length: usize) -> &'a [T] {
+    list.split_off(..length).expect("the list joins those of all completions")
 }
 
-fn triplet(Triplet { head, relation, tail }: &Triplet) -> types::Triplet<'_> {
+fn wire_triplet(Triplet { head, relation, tail }: &Triplet) -> types::Triplet<'_> {
     types::Triplet { head, relation, tail }
 }
 
-fn sentence<'a>(sentence: &'a Sentence, triplets: &'a [types::Triplet<'a>]) -> types::Sentence<'a> {
+fn wire_sentence<'a>(
+    sentence: &'a Sentence,
+    triplets: &'a [types::Triplet<'a>],
+) -> types::Sentence<'a> {
     let section = match sentence.section {
         Section::Think => types::Section::Think,
         Section::Answer => types::Section::Answer,

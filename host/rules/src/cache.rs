@@ -1,5 +1,5 @@
-//! Machine code of earlier runs, in a folder that this user alone can write to. A file's name is
-//! the hash of everything that decides its code.
+//! The cache of compiled rules, a folder that only this user can write to. A file's name is the
+//! hash of everything that decides its code.
 
 use std::fs::{DirBuilder, File};
 use std::hash::{Hash, Hasher};
@@ -11,19 +11,18 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use wasmtime::Engine;
 
-/// Largest file that is read, bytes. A rule that brings an interpreter of 19 MB becomes 32 MB of
-/// code.
+/// Largest file that is read, bytes. A rule with an interpreter has 19 MB, and 32 MB of code.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The folder, opened once: what is read later comes from this one, whatever has taken its path
-/// since.
+/// A cache folder. It is opened once, so that a folder that replaces it later is not read.
 pub(crate) struct Cache {
     folder: OwnedFd,
     path: PathBuf,
 }
 
 impl Cache {
-    /// Makes the folder where there is none. The error says why it cannot be trusted, or used.
+    /// Opens the folder, and creates it if necessary. The error is the reason why it cannot be used
+    /// or trusted.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         DirBuilder::new()
             .recursive(true)
@@ -35,12 +34,12 @@ impl Cache {
             rustix::fs::open(path, flags, Mode::empty()).map_err(|error| error.to_string())?;
         let stat = rustix::fs::fstat(&folder).map_err(|error| error.to_string())?;
         check_rights(&stat)?;
-        // Nobody else has written to it so far, and nobody else shall.
+        // No other user could write to it so far. From now on, none can read it either.
         rustix::fs::fchmod(&folder, Mode::RWXU).map_err(|error| error.to_string())?;
         Ok(Self { folder, path: path.to_owned() })
     }
 
-    /// The code under this key; none where there is no file of it.
+    /// Returns the code under this key; `None` if there is no file.
     pub(crate) fn read(&self, key: &blake3::Hash) -> Result<Option<Vec<u8>>, String> {
         // Without NONBLOCK, opening a pipe would wait for its writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -68,8 +67,8 @@ impl Cache {
         Ok(Some(bytes.split_off(blake3::OUT_LEN)))
     }
 
-    /// A file is a hash, then the code. The hash is of both code and key, so that a damaged file,
-    /// or one of another rule or engine, is not taken for this one's.
+    /// Writes the code under this key. A file is a hash, then the code. The hash covers the code
+    /// and the key, so that a damaged file, or one of another rule or engine, is detected.
     pub(crate) fn write(&self, key: &blake3::Hash, code: &[u8]) -> std::io::Result<()> {
         let mut unfinished = tempfile::NamedTempFile::new_in(&self.path)?;
         unfinished.write_all(blake3::keyed_hash(key.as_bytes(), code).as_bytes())?;
@@ -78,7 +77,7 @@ impl Cache {
         Ok(())
     }
 
-    /// The path of this key's file, for messages.
+    /// Returns the path of this key's file, for messages.
     pub(crate) fn file(&self, key: &blake3::Hash) -> PathBuf {
         self.path.join(name(key))
     }
@@ -88,9 +87,10 @@ fn name(key: &blake3::Hash) -> String {
     format!("{}.cwasm", key.to_hex())
 }
 
-/// That it belongs to this user, and nobody else can write to it.
+/// Fails unless the file belongs to this user and no other user can write to it.
 fn check_rights(stat: &Stat) -> Result<(), String> {
-    let (owner, user) = (stat.st_uid, rustix::process::geteuid().as_raw());
+    let owner = stat.st_uid;
+    let user = rustix::process::geteuid().as_raw();
     if owner != user {
         return Err(format!("it belongs to user {owner}, not to user {user}"));
     }
@@ -100,8 +100,8 @@ fn check_rights(stat: &Stat) -> Result<(), String> {
     Ok(())
 }
 
-/// Hash of the plugin and of everything that the engine's code depends on: its version, settings
-/// and processor.
+/// Returns the hash of the plugin and of everything else that its machine code depends on: the
+/// engine's version, settings and processor.
 pub(crate) fn key(engine: &Engine, plugin: &blake3::Hash) -> blake3::Hash {
     struct Blake3(blake3::Hasher);
     impl Hasher for Blake3 {
@@ -109,7 +109,7 @@ pub(crate) fn key(engine: &Engine, plugin: &blake3::Hash) -> blake3::Hash {
             self.0.update(bytes);
         }
         fn finish(&self) -> u64 {
-            unreachable!("only the whole hash is read")
+            unreachable!("the 32 bytes of the hasher are read instead")
         }
     }
     let mut hasher = Blake3(blake3::Hasher::new());
@@ -148,16 +148,16 @@ mod tests {
         cache.write(&theirs, b"other code").unwrap();
         assert_eq!(cache.read(&ours), Ok(Some(b"code".to_vec())));
 
-        let whole = std::fs::read(cache.file(&ours)).unwrap();
-        let mut flipped = whole.clone();
+        let file = std::fs::read(cache.file(&ours)).unwrap();
+        let mut flipped = file.clone();
         *flipped.last_mut().unwrap() ^= 1;
         let unkeyed = [blake3::hash(b"code").as_bytes(), &b"code"[..]].concat();
-        let of_another_rule = std::fs::read(cache.file(&theirs)).unwrap();
+        let other_rule = std::fs::read(cache.file(&theirs)).unwrap();
         for (poison, reason) in [
             (&flipped[..], "its hash does not match"),
             (&unkeyed[..], "its hash does not match"),
-            (&of_another_rule[..], "its hash does not match"),
-            (&whole[..20], "it is cut off"),
+            (&other_rule[..], "its hash does not match"),
+            (&file[..20], "it is cut off"),
             (&[], "it is cut off"),
         ] {
             std::fs::write(cache.file(&ours), poison).unwrap();
@@ -202,10 +202,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&cache.path).unwrap().permissions().mode() & 0o777, 0o700);
         let linked = folder.path().join("linked");
         symlink(&cache.path, &linked).unwrap();
-        assert!(
-            Cache::open(&linked).is_err(),
-            "a link to a folder is somebody's choice of a folder"
-        );
+        assert!(Cache::open(&linked).is_err(), "another user may have made the link");
         assert!(Cache::open(&elsewhere).is_err(), "a file");
     }
 

@@ -1,12 +1,13 @@
-//! Bounds of what rules answer that every kind of answer has.
+//! Checks that apply to all texts of a rule.
 
 use crate::error::Fault;
 
-pub(crate) fn check_text(what: &'static str, text: &str, limit: usize) -> Result<(), Fault> {
-    let got = text.len();
-    if got > limit {
+/// Fails if a text is longer than `limit` bytes. `name` says what it is.
+pub(crate) fn check_text(name: &'static str, text: &str, limit: usize) -> Result<(), Fault> {
+    let bytes = text.len();
+    if bytes > limit {
         return Err(Fault::Limit(format!(
-            "gave a {what} of {got} bytes; at most {limit} are allowed (limits.text_bytes)"
+            "gave a {name} of {bytes} bytes; at most {limit} are allowed (limits.text_bytes)"
         )));
     }
     Ok(())

@@ -1,6 +1,5 @@
-//! From a plugin file to machine code. How long that takes, and how much memory, is the file's
-//! choice: a few hundred bytes can ask for hours. So a process of its own does it, which the system
-//! ends at its limits.
+//! Compilation of a plugin file to machine code. A file of a few hundred bytes can take hours and
+//! all memory, so a child process compiles it, which the operating system kills at its limits.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -15,26 +14,26 @@ use wasmtime::Engine;
 use crate::limits::compile_seconds;
 use crate::{Limits, RuleError, admit, engine};
 
-/// Who compiles rules.
+/// The process that compiles rules.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Compiler {
-    /// This process, without limits: for files that are trusted.
+    /// This process, without limits. Use it for trusted files only.
     #[default]
-    Here,
-    /// A process of its own for every file, within [`Limits::compile_s`] and
-    /// [`Limits::compile_bytes`]: this program with these arguments and one more, which it hands to
+    InProcess,
+    /// A child process for every file, within [`Limits::compile_s`] and
+    /// [`Limits::compile_bytes`]. It receives one more argument, which it must pass to
     /// [`compile_as_child`].
     Child {
-        /// Its path.
+        /// Path of the program.
         program: PathBuf,
-        /// What it takes to make it a compiler.
+        /// Arguments that make the program call [`compile_as_child`].
         arguments: Vec<OsString>,
     },
 }
 
 impl Compiler {
-    /// The machine code of the plugin `wasm`, which was read from `path`, for an engine of these
-    /// limits.
+    /// Returns the machine code of the plugin `wasm` for an engine with these limits. `path` is for
+    /// messages.
     pub(crate) fn compile(
         &self,
         path: &Path,
@@ -42,7 +41,7 @@ impl Compiler {
         limits: &Limits,
     ) -> Result<Vec<u8>, RuleError> {
         match self {
-            Self::Here => compile(wasm, limits).map_err(|detail| admit::damaged(path, detail)),
+            Self::InProcess => compile(wasm, limits).map_err(|detail| admit::damaged(path, detail)),
             Self::Child { program, arguments } => {
                 let limits_as_argument = serde_json::to_string(limits).expect("numbers");
                 let output =
@@ -54,7 +53,7 @@ impl Compiler {
     }
 }
 
-/// Translates a module to a component, and that to machine code.
+/// Converts a module to a component, and compiles it.
 fn compile(wasm: &[u8], limits: &Limits) -> Result<Vec<u8>, String> {
     let component = admit::component(wasm)?;
     let engine = Engine::new(&engine::config(limits, engine::inlining(wasm.len())));
@@ -63,32 +62,33 @@ fn compile(wasm: &[u8], limits: &Limits) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("{error:#}"))
 }
 
-/// Gives the process its input while its output is read.
+/// Writes `wasm` to the child's standard input while reading its output, so that neither blocks.
 fn run(command: &mut Command, wasm: &[u8]) -> std::io::Result<Output> {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let mut input = child.stdin.take().expect("it is piped");
+    let mut input = child.stdin.take().expect("it is piped above");
     std::thread::scope(|scope| {
-        // A process that ends before it has read everything says why.
+        // If the child ends before it has read everything, its exit status has the reason.
         scope.spawn(move || drop(input.write_all(wasm)));
         child.wait_with_output()
     })
 }
 
-/// The exit code of a compiler that does not accept its file and says why on standard error.
-const REFUSED: u8 = 3;
+/// Exit code of a child that rejects the file. The reason is on standard error.
+const REJECTED: u8 = 3;
 
 fn failed(path: &Path, detail: impl Display) -> RuleError {
     RuleError::Engine(format!("the compiler of {} failed: {detail}", path.display()))
 }
 
+/// Returns the machine code that the child wrote, or the error that its status means.
 fn code(output: Output, path: &Path, bytes: usize, limits: &Limits) -> Result<Vec<u8>, RuleError> {
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if output.status.success() {
         return Ok(output.stdout);
     }
-    if output.status.code() == Some(REFUSED.into()) {
-        return Err(admit::damaged(path, said));
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    if output.status.code() == Some(REJECTED.into()) {
+        return Err(admit::damaged(path, stderr));
     }
     Err(if output.status.signal() == Some(Signal::XCPU.as_raw()) {
         RuleError::LimitExceeded(format!(
@@ -97,40 +97,41 @@ fn code(output: Output, path: &Path, bytes: usize, limits: &Limits) -> Result<Ve
             path.display(),
             compile_seconds(limits, bytes)
         ))
-    } else if OUT_OF_MEMORY.iter().any(|words| said.contains(words)) {
+    } else if OUT_OF_MEMORY.iter().any(|words| stderr.contains(words)) {
         RuleError::LimitExceeded(format!(
             "compiling {} takes more than {} bytes of memory (limits.compile_bytes)",
             path.display(),
             limits.compile_bytes
         ))
     } else {
-        failed(path, format!("{}; {said}", output.status))
+        failed(path, format!("{}; {stderr}", output.status))
     })
 }
 
-/// What a Rust program says last that gets no more memory, and what the system calls it.
+/// Messages of a Rust program, and of the operating system, if there is no memory left.
 const OUT_OF_MEMORY: [&str; 2] = ["memory allocation of", "Cannot allocate memory"];
 
-/// What the child of [`Compiler::Child`] does with its argument: reads a plugin from standard input
-/// and writes its machine code to standard output. It ends where that takes more than the limits
-/// allow.
+/// Compiles a plugin in the child process of [`Compiler::Child`], whose argument is `limits`.
+///
+/// Reads the plugin from standard input and writes its machine code to standard output. The
+/// operating system kills the process if it exceeds the limits.
 #[must_use]
 pub fn compile_as_child(limits: &str) -> ExitCode {
-    let refused = |reason: String| {
+    let rejected = |reason: String| {
         eprintln!("{reason}");
-        ExitCode::from(REFUSED)
+        ExitCode::from(REJECTED)
     };
-    let limits: Limits = match serde_json::from_str(limits) {
-        Ok(limits) => limits,
-        Err(error) => return refused(format!("not the limits of a rule: {error}")),
+    let parsed_limits: Limits = match serde_json::from_str(limits) {
+        Ok(parsed) => parsed,
+        Err(error) => return rejected(format!("not the limits of a rule: {error}")),
     };
     let mut wasm = Vec::new();
     let ready = std::io::stdin()
         .read_to_end(&mut wasm)
-        .and_then(|_| limit_this_process(&limits, wasm.len()));
-    let written = ready.map(|()| compile(&wasm, &limits)).and_then(|code| match code {
+        .and_then(|_| limit_this_process(&parsed_limits, wasm.len()));
+    let written = ready.map(|()| compile(&wasm, &parsed_limits)).and_then(|code| match code {
         Ok(code) => std::io::stdout().write_all(&code).map(|()| ExitCode::SUCCESS),
-        Err(reason) => Ok(refused(reason)),
+        Err(reason) => Ok(rejected(reason)),
     });
     written.unwrap_or_else(|error| {
         eprintln!("{error}");
@@ -139,7 +140,7 @@ pub fn compile_as_child(limits: &str) -> ExitCode {
 }
 
 fn limit_this_process(limits: &Limits, bytes: usize) -> std::io::Result<()> {
-    // The sixth figure: pages that this process alone can write to.
+    // The sixth number: private writable pages. The limit is for what compiling adds to them.
     let pages = std::fs::read_to_string("/proc/self/statm")?;
     let in_use: u64 = pages.split(' ').nth(5).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     let in_use = in_use * rustix::param::page_size() as u64;

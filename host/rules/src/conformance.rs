@@ -1,8 +1,8 @@
-//! What every rule must keep, tried on a batch of odd completions: the same verdicts whenever and
-//! with whomever a completion is judged.
+//! Conformance test: a rule's verdicts on a completion must not depend on time or on the other
+//! completions of the batch. The completions of the test are unusual.
 //!
-//! Everything else that the contract asks (finite rewards, one outcome per sentence, limits) is
-//! checked in every batch, in training too.
+//! Everything else in the contract (finite rewards, one outcome per sentence, limits) is checked in
+//! every batch, in training too.
 
 mod oracle;
 mod responses;
@@ -19,7 +19,7 @@ use crate::{Rule, RuleError};
 
 const COMPLETIONS: usize = 40;
 
-/// What a sentence may be: empty, blank, long, in any script.
+/// Texts of sentences: empty, blank, long, in any script.
 const TEXTS: [&str; 8] = [
     "",
     " \t",
@@ -31,7 +31,7 @@ const TEXTS: [&str; 8] = [
     "\u{feff}Rome.",
 ];
 
-/// What an end of a triplet may be: names, pronouns, stop words, nothing.
+/// Heads and tails of triplets: names, pronouns, stop words, nothing.
 const ENTITIES: [&str; 12] = [
     "Paris",
     "France",
@@ -47,87 +47,89 @@ const ENTITIES: [&str; 12] = [
     "İstanbul 東京 🎻",
 ];
 
-/// What was asked, by completion.
+/// Questions of the completions, in turn.
 const QUESTIONS: [&str; 5] =
     ["Where is Rome?", "", "Who directed Il Seduttore?", "東京?", "What do you know of Lima?"];
 
-/// What a rule made of the batch.
+/// Result of a sentence rule's conformance test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Conformance {
-    /// Completions judged.
+    /// Number of completions scored.
     pub completions: usize,
-    /// Their sentences.
+    /// Number of sentences in all completions.
     pub sentences: usize,
-    /// Sentences that were given a reward; the others were abstained from.
+    /// Number of sentences with a reward; the rule abstained on the others.
     pub scored: usize,
-    /// Look-ups and other questions, all sentences together.
-    pub questions: usize,
-    /// Smallest reward.
+    /// Number of requests about all sentences.
+    #[serde(rename = "questions")]
+    pub requests: usize,
+    /// Smallest reward; `None` if there is none.
     pub lowest: Option<f32>,
-    /// Largest reward.
+    /// Largest reward; `None` if there is none.
     pub highest: Option<f32>,
 }
 
-/// Why a rule does not conform.
+/// Error of a rule that does not conform.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum NotConformant {
-    /// A rule that broke the contract or a limit.
+pub enum ConformanceError {
+    /// The rule broke the contract or a limit.
     #[error(transparent)]
     Rule(#[from] RuleError),
-    /// A rule whose judgement depends on more than the completion.
+    /// The rule's decisions depend on more than the completion.
     #[error("{0}")]
-    Unsteady(String),
+    Inconsistent(String),
 }
 
 impl Rule {
-    /// Judges a fixed batch of odd completions: all at once, again, in the opposite order, one by
-    /// one, and with a corpus that stops counting where a query allows it. The verdicts must be the
-    /// same. With a corpus of unknown size they may be others, but must keep the contract.
+    /// Scores a fixed batch of unusual completions: together, again, in the opposite order, one by
+    /// one, and with a corpus that stops counting at the limit of a query. The verdicts must be
+    /// equal. With a corpus of unknown size they may differ, but must satisfy the contract.
     ///
     /// # Errors
-    /// Where they are not, or the rule breaks its contract.
-    pub fn conform(&self) -> Result<Conformance, NotConformant> {
-        conform(|completions, verifiers| self.score(completions, verifiers))
+    /// Fails if the verdicts differ, or the rule breaks its contract or a limit.
+    pub fn conform(&self) -> Result<Conformance, ConformanceError> {
+        conform(|completions, backends| self.score(completions, backends))
     }
 }
 
 fn conform(
     score: impl Fn(&[Completion<'_>], &mut Backends<'_>) -> Result<Vec<Vec<Verdict>>, RuleError>,
-) -> Result<Conformance, NotConformant> {
+) -> Result<Conformance, ConformanceError> {
     let sentences: Vec<Vec<Sentence>> = (0..COMPLETIONS).map(sentences).collect();
     let texts: Vec<String> =
-        sentences.iter().enumerate().map(|(place, sentences)| text(place, sentences)).collect();
+        sentences.iter().enumerate().map(|(index, sentences)| text(index, sentences)).collect();
     let golds = ["Rome".to_owned(), String::new()];
     let evidence = ["Rome is in Italy.".to_owned(), "Il Seduttore is a film.".to_owned()];
-    let completion = |place: usize| Completion {
-        question: QUESTIONS[place % QUESTIONS.len()],
+    let completion = |index: usize| Completion {
+        question: QUESTIONS[index % QUESTIONS.len()],
         golds: &golds,
         title: Some("Rome"),
-        evidence: &evidence[..place % 3],
-        text: &texts[place],
-        sentences: &sentences[place],
+        evidence: &evidence[..index % 3],
+        text: &texts[index],
+        sentences: &sentences[index],
     };
-    let places: Vec<usize> = (0..COMPLETIONS).collect();
-    let batch: Vec<Completion<'_>> = places.iter().copied().map(completion).collect();
-    let verdicts = score(&batch, &mut Oracle::Exact.verifiers())?;
+    let order: Vec<usize> = (0..COMPLETIONS).collect();
+    let batch: Vec<Completion<'_>> = order.iter().copied().map(completion).collect();
+    let verdicts = score(&batch, &mut Oracle::Exact.backends())?;
 
-    // These completions of the batch, judged once more, must earn what they earned.
-    let same = |when, rejudged: &[usize], oracle: Oracle| -> Result<(), NotConformant> {
-        let repeated: Vec<Completion<'_>> = rejudged.iter().map(|&place| batch[place]).collect();
-        for (&number, again) in rejudged.iter().zip(score(&repeated, &mut oracle.verifiers())?) {
+    // Scores these completions again, and fails unless their verdicts are the same.
+    let check_again = |when, indices: &[usize], oracle: Oracle| -> Result<(), ConformanceError> {
+        let repeated: Vec<Completion<'_>> = indices.iter().map(|&index| batch[index]).collect();
+        for (&number, again) in indices.iter().zip(score(&repeated, &mut oracle.backends())?) {
             for (index, (first, then)) in verdicts[number].iter().zip(&again).enumerate() {
-                // Where counting stops, another count may be the largest, but it must be worth the
-                // same.
+                // If counting stops at a limit, another count may decide, but the reward must be
+                // the same.
                 let equal = if let Oracle::Exact = oracle {
                     first == then
                 } else {
                     first.reward == then.reward
                 };
                 if !equal {
-                    let (first, then) = (shown(first), shown(then));
+                    let first = display(first);
+                    let then = display(then);
                     let text = &sentences[number][index].text;
-                    return Err(NotConformant::Unsteady(format!(
+                    return Err(ConformanceError::Inconsistent(format!(
                         "the verdict on sentence {index} of completion {number} ({text:?}) is \
                          {first}; {when} it is {then}. A rule must decide from the completion and \
                          its counts alone"
@@ -137,17 +139,17 @@ fn conform(
         }
         Ok(())
     };
-    same("judged again", &places, Oracle::Exact)?;
-    same(
+    check_again("scored again", &order, Oracle::Exact)?;
+    check_again(
         "after other completions",
-        &places.iter().copied().rev().collect::<Vec<_>>(),
+        &order.iter().copied().rev().collect::<Vec<_>>(),
         Oracle::Exact,
     )?;
-    places
-        .chunks(1)
-        .try_for_each(|place| same("without the other completions", place, Oracle::Exact))?;
-    same("where counting stops at `enough`", &places, Oracle::Stopping)?;
-    score(&batch, &mut Oracle::OfUnknownSize.verifiers())?;
+    order.chunks(1).try_for_each(|single| {
+        check_again("without the other completions", single, Oracle::Exact)
+    })?;
+    check_again("if counting stops at the limit", &order, Oracle::Stopping)?;
+    score(&batch, &mut Oracle::OfUnknownSize.backends())?;
 
     let verdicts = || verdicts.iter().flatten();
     let rewards = || verdicts().filter_map(|verdict| verdict.reward);
@@ -155,13 +157,13 @@ fn conform(
         completions: COMPLETIONS,
         sentences: verdicts().count(),
         scored: rewards().count(),
-        questions: verdicts().map(|verdict| verdict.lookups.len() + verdict.exchanges.len()).sum(),
+        requests: verdicts().map(|verdict| verdict.lookups.len() + verdict.exchanges.len()).sum(),
         lowest: rewards().min_by(f32::total_cmp),
         highest: rewards().max_by(f32::total_cmp),
     })
 }
 
-fn shown(verdict: &Verdict) -> String {
+fn display(verdict: &Verdict) -> String {
     let reward = verdict.reward.map_or("an abstention".to_owned(), |reward| format!("{reward:+}"));
     match (verdict.triplet, &verdict.note) {
         (Some(triplet), Some(note)) => format!("{reward} for triplet {triplet} ({note})"),
@@ -171,13 +173,13 @@ fn shown(verdict: &Verdict) -> String {
     }
 }
 
-/// Up to six; every tenth completion has one with many triplets.
+/// Returns one to six sentences. Every tenth completion has a sentence with many triplets.
 fn sentences(completion: usize) -> Vec<Sentence> {
     let sentence = |index: usize| {
         let draw = |what: &str, end| draw(&format!("{completion} {index} {what}"), end);
         let triplets = if completion % 10 == 9 && index == 0 { 40 } else { draw("triplets", 4) };
         let entity = |what: &str| match draw(what, 24) {
-            place if place < ENTITIES.len() => ENTITIES[place].to_owned(),
+            index if index < ENTITIES.len() => ENTITIES[index].to_owned(),
             name => format!("Name{name} {}", ENTITIES[draw(&format!("{what} 2"), ENTITIES.len())]),
         };
         let triplet = |i| Triplet {
@@ -199,7 +201,7 @@ fn sentences(completion: usize) -> Vec<Sentence> {
     (0..draw(&format!("{completion} sentences"), 6) + 1).map(sentence).collect()
 }
 
-/// Every other one has a think and an answer block.
+/// Returns the completion's text. Every second one has a think and an answer block.
 fn text(completion: usize, sentences: &[Sentence]) -> String {
     let joined = |is_part: fn(&Sentence) -> bool| {
         let part = sentences.iter().filter(|sentence| is_part(sentence));
@@ -227,22 +229,27 @@ mod tests {
 
     type Verdicts = Result<Vec<Vec<Verdict>>, RuleError>;
 
-    /// A rule that gives each sentence this reward.
-    fn each(completions: &[Completion<'_>], mut pay: impl FnMut(&Sentence) -> f32) -> Verdicts {
-        let mut one = |sentence: &Sentence| reward(pay(sentence));
+    /// Scores each sentence with `reward_of`.
+    fn each(
+        completions: &[Completion<'_>],
+        mut reward_of: impl FnMut(&Sentence) -> f32,
+    ) -> Verdicts {
+        let mut one = |sentence: &Sentence| reward(reward_of(sentence));
         Ok(completions
             .iter()
             .map(|completion| completion.sentences.iter().map(&mut one).collect())
             .collect())
     }
 
-    /// Whether the rule is found to decide otherwise then.
-    fn is_unsteady(
+    /// Returns true if the test reports that the rule decides differently in this case.
+    fn is_inconsistent(
         when: &str,
         score: impl Fn(&[Completion<'_>], &mut Backends<'_>) -> Verdicts,
     ) -> bool {
         match conform(score) {
-            Err(NotConformant::Unsteady(message)) => message.contains(&format!("; {when} it is ")),
+            Err(ConformanceError::Inconsistent(message)) => {
+                message.contains(&format!("; {when} it is "))
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -264,42 +271,42 @@ mod tests {
             calls.set(calls.get() + 1);
             each(completions, |_| calls.get() as f32)
         };
-        assert!(is_unsteady("judged again", with_memory));
-        let by_place = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
-            let mut place = 0;
+        assert!(is_inconsistent("scored again", with_memory));
+        let by_position = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
+            let mut index = 0;
             each(completions, |_| {
-                place += 1;
-                place as f32
+                index += 1;
+                index as f32
             })
         };
-        assert!(is_unsteady("after other completions", by_place));
+        assert!(is_inconsistent("after other completions", by_position));
         let by_size = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
             each(completions, |_| completions.len() as f32)
         };
-        assert!(is_unsteady("without the other completions", by_size));
+        assert!(is_inconsistent("without the other completions", by_size));
     }
 
     #[test]
-    fn too_small_enough_is_detected() {
-        let hasty = |completions: &[Completion<'_>], verifiers: &mut Backends<'_>| {
+    fn too_small_limit_is_detected() {
+        let hasty = |completions: &[Completion<'_>], backends: &mut Backends<'_>| {
             each(completions, |sentence| {
                 let query = Query::new([[&sentence.text]]).with_limit(Some(5));
-                verifiers.count(&[query]).unwrap()[0].occurrences.unwrap_or(0) as f32
+                backends.count(&[query]).unwrap()[0].occurrences.unwrap_or(0) as f32
             })
         };
-        assert!(is_unsteady("where counting stops at `enough`", hasty));
+        assert!(is_inconsistent("if counting stops at the limit", hasty));
     }
 
     #[test]
     fn rule_requiring_corpus_size_is_detected() {
         let needs_size =
-            |completions: &[Completion<'_>], verifiers: &mut Backends<'_>| match verifiers
+            |completions: &[Completion<'_>], backends: &mut Backends<'_>| match backends
                 .size()
                 .tokens
             {
                 Some(_) => each(completions, |_| 0.0),
-                None => Err(RuleError::Unanswered { plugin: "a".into(), source: "no size".into() }),
+                None => Err(RuleError::Backend { plugin: "a".into(), source: "no size".into() }),
             };
-        assert!(matches!(conform(needs_size), Err(NotConformant::Rule(_))));
+        assert!(matches!(conform(needs_size), Err(ConformanceError::Rule(_))));
     }
 }

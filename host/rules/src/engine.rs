@@ -5,17 +5,19 @@ use wasmtime::{Config, Enabled, Engine, Inlining, OptLevel, PoolingAllocationCon
 use crate::Limits;
 use crate::limits::{INSTANCES, MEMORIES, TABLES, TICK, max_instances};
 
-/// Files up to this size, in bytes, are compiled with small functions put into their callers: calls
-/// get 6 % cheaper, for 2.4 times the compile time. A rule in Rust is a third of it, one that
-/// brings an interpreter ten times larger.
-const INLINED: usize = 1 << 20;
+/// Largest file that is compiled with inlining, bytes.
+///
+/// Inlining makes calls 6 % cheaper, for 2.4 times the compile time. A rule in Rust has a third of
+/// this size; one with an interpreter is ten times larger.
+const MAX_INLINED_BYTES: usize = 1 << 20;
 
-/// Whether a file of so many bytes is compiled with inlining.
+/// Returns `Yes` if a file of this size, bytes, is compiled with inlining.
 pub(crate) fn inlining(bytes: usize) -> Inlining {
-    if bytes <= INLINED { Inlining::Yes } else { Inlining::No }
+    if bytes <= MAX_INLINED_BYTES { Inlining::Yes } else { Inlining::No }
 }
 
-/// What decides the machine code, and how it is run.
+/// Returns the settings that decide the machine code. Those of the compiler and of the engine that
+/// runs it must be equal.
 pub(crate) fn config(limits: &Limits, inlining: Inlining) -> Config {
     let mut config = Config::new();
     config
@@ -23,15 +25,15 @@ pub(crate) fn config(limits: &Limits, inlining: Inlining) -> Config {
         .compiler_inlining(inlining)
         .epoch_interruption(true)
         .max_wasm_stack(limits.stack_bytes)
-        // A fault is reported in the rule's own words. Addresses in its machine code would not
-        // help, and cost load time.
+        // The rule reports a panic's text itself. Addresses in its machine code would not help,
+        // and cost load time.
         .wasm_backtrace_max_frames(None)
         .generate_address_map(false)
         .native_unwind_info(false);
     config
 }
 
-/// An engine to run rules in, with a clock of its own, which stops with it.
+/// Creates an engine to run rules in, with a clock that stops when the engine is dropped.
 pub(crate) fn engine(limits: &Limits, inlining: Inlining) -> wasmtime::Result<Engine> {
     let engine = Engine::new(config(limits, inlining).allocation_strategy(pool()))?;
     let clock = engine.weak();
@@ -45,8 +47,8 @@ pub(crate) fn engine(limits: &Limits, inlining: Inlining) -> wasmtime::Result<En
     Ok(engine)
 }
 
-/// Memory is mapped once and then reset: what an instance wrote is undone before the next one. The
-/// sizes here are address space; what a rule may use of it is [`Limits`]' to say.
+/// Returns the settings of the instance pool. Memory is mapped once, and reset between instances.
+/// The sizes here are address space; [`Limits`] decides how much of it a rule may use.
 fn pool() -> PoolingAllocationConfig {
     let instances = max_instances();
     let mut pool = PoolingAllocationConfig::new();
@@ -59,13 +61,13 @@ fn pool() -> PoolingAllocationConfig {
         .table_elements(MAX_TABLE_ELEMENTS)
         .max_core_instance_size(16 << 20)
         .max_component_instance_size(64 << 20)
-        // The pages that a call wrote are cleared and kept, which is cheaper than new ones, as far
-        // as a call of a shipped rule reaches.
+        // Clearing the pages that a call wrote is cheaper than mapping new ones. A call of a
+        // shipped rule writes to fewer than these.
         .linear_memory_keep_resident(4 << 20)
         .pagemap_scan(Enabled::Auto)
         .table_keep_resident(1 << 12);
     pool
 }
 
-/// What a valid module can declare at most.
+/// Largest table that a valid module can declare, elements.
 const MAX_TABLE_ELEMENTS: usize = 10_000_000;

@@ -1,29 +1,29 @@
-//! Errors of rules, and who has to act.
+//! Errors of rules, by who can act on them.
 
 use std::io;
 use std::path::PathBuf;
 
 use corver_core::BoxError;
 
-/// Why a rule cannot be loaded, or why a batch has no verdicts.
+/// An error that prevents a rule from being loaded, or a batch from being scored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// A plugin file that cannot be read.
-    #[error("cannot read the plugin {path}")]
+    /// The plugin file cannot be read.
+    #[error("failed to read the plugin {path}")]
     Io {
         /// Path of the plugin file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file that is no usable rule: its author, or who gave it, has to act.
+    /// The file is no usable rule. Its author or the user has to act.
     #[error("{0}")]
     InvalidPlugin(String),
-    /// More than one of the [`Limits`](crate::Limits) allows, by the plugin or by the limit itself.
+    /// The plugin exceeds one of the [`Limits`](crate::Limits), or a limit is out of range.
     #[error("{0}")]
     LimitExceeded(String),
-    /// Settings that the rule refuses.
+    /// The rule refuses its settings.
     #[error("plugin {plugin} {version} refuses its settings: {message}")]
     InvalidSettings {
         /// Name of the rule.
@@ -33,43 +33,53 @@ pub enum RuleError {
         /// Message of the rule.
         message: String,
     },
-    /// A rule that trapped or broke the contract: its author has to act.
+    /// The rule trapped or broke the contract. Its author has to act.
     #[error("{0}")]
     Broken(String),
-    /// A verifier that failed, not the rule.
-    #[error("what plugin {plugin} asked could not be answered")]
-    Unanswered {
+    /// A backend failed to answer the rule's requests.
+    #[error("the requests of plugin {plugin} failed")]
+    Backend {
         /// Name of the rule.
         plugin: String,
-        /// Error of the verifier.
+        /// Error of the backend.
         source: BoxError,
     },
-    /// A machine that cannot compile or run WebAssembly as configured.
+    /// This machine cannot compile or run WebAssembly as configured.
     #[error("{0}")]
     Engine(String),
 }
 
-/// A breach of the contract by a rule. A sentence is named by the completion's place in the batch
-/// and its own in the completion, both counted from 0.
+/// A breach of the contract. Its text continues "plugin NAME VERSION", and names a sentence by the
+/// completion's index in the batch and its own in the completion, from 0.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
-    /// More than a limit allows.
+    /// The rule exceeded a limit.
     Limit(String),
-    /// Any other breach of the contract.
+    /// The rule broke the contract in any other way.
     Contract(String),
 }
 
-impl Fault {
-    /// Returns the error that names the rule and ends with its reports, a panic text for example.
-    pub(crate) fn into_error(self, plugin: &str, version: &str, reports: &[String]) -> RuleError {
-        let reports = match reports {
+/// A fault, with the messages that the instance had reported until then, such as a panic's text.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) fault: Fault,
+    pub(crate) reports: Vec<String>,
+}
+
+impl Failure {
+    /// Converts to the error that names the rule and ends with its reports.
+    pub(crate) fn into_error(self, plugin: &str, version: &str) -> RuleError {
+        let reports = match &self.reports[..] {
             [] => String::new(),
             reports => format!("; it reported: {}", reports.join(" | ")),
         };
-        let message = |problem| format!("plugin {plugin} {version} {problem}{reports}");
-        match self {
-            Self::Limit(problem) => RuleError::LimitExceeded(message(problem)),
-            Self::Contract(problem) => RuleError::Broken(message(problem)),
+        match self.fault {
+            Fault::Limit(problem) => {
+                RuleError::LimitExceeded(format!("plugin {plugin} {version} {problem}{reports}"))
+            }
+            Fault::Contract(problem) => {
+                RuleError::Broken(format!("plugin {plugin} {version} {problem}{reports}"))
+            }
         }
     }
 }

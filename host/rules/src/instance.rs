@@ -1,47 +1,47 @@
-//! A rule as a running component: its instances, what they may take, and how they fail.
+//! Instances of a rule's component, their limits and their faults.
 
 use corver_core::{Capability, CreditKind};
 use serde::{Deserialize, Serialize};
-use wasmtime::component::{Component, HasSelf, Instance as Running, InstancePre, Linker};
+use wasmtime::component::{Component, HasSelf, Instance as WasmInstance, InstancePre, Linker};
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
 
 use crate::Limits;
-use crate::admit::Kind;
+use crate::admit::PluginKind;
 use crate::bindings::{Rules, diagnostics, response_grading, sentence_scoring, types};
-use crate::error::Fault;
-use crate::limits::{Allowance, MEMORY, Refused, TICK, max_instances};
+use crate::error::{Failure, Fault};
+use crate::limits::{Allowance, GrowthError, MEMORY, TICK, max_instances};
 
-/// Who a rule says it is.
+/// A rule's description of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Its package's name.
+    /// Name of the rule, 1 to 64 of the characters a-z, 0-9, - and _.
     pub name: String,
-    /// Its package's version.
+    /// Version of the rule, not of the contract.
     pub version: String,
-    /// One line.
+    /// One line about the rule's purpose.
     pub summary: String,
-    /// JSON schema of its settings.
+    /// JSON schema of the rule's settings.
     pub settings_schema: String,
     /// Capabilities that its requests need, sorted.
     pub requires: Vec<Capability>,
-    /// True if it reads the sentences' triplets.
+    /// True if the rule reads the sentences' triplets.
     pub reads_triplets: bool,
-    /// Credit of its verdicts.
+    /// Kind of credit of the rule's verdicts.
     pub credit: CreditKind,
 }
 
 /// An interface that rules export.
 pub trait Interface: Sized {
-    /// Where its functions are in a component.
+    /// Positions of the interface's functions in a component.
     type Indices: Send + Sync;
-    /// Which kind of rule exports it.
-    const KIND: Kind;
+    /// The kind of rule that exports it.
+    const KIND: PluginKind;
 
     fn find(pre: &InstancePre<StoreState>) -> wasmtime::Result<Self::Indices>;
     fn load(
         indices: &Self::Indices,
         store: &mut Store<StoreState>,
-        instance: &Running,
+        instance: &WasmInstance,
     ) -> wasmtime::Result<Self>;
     fn describe(&self, store: &mut Store<StoreState>) -> wasmtime::Result<types::Manifest>;
     fn configure(
@@ -55,7 +55,7 @@ macro_rules! interface {
     ($module:ident, $kind:expr) => {
         impl Interface for $module::Guest {
             type Indices = $module::GuestIndices;
-            const KIND: Kind = $kind;
+            const KIND: PluginKind = $kind;
 
             fn find(pre: &InstancePre<StoreState>) -> wasmtime::Result<Self::Indices> {
                 $module::GuestIndices::new(pre)
@@ -64,7 +64,7 @@ macro_rules! interface {
             fn load(
                 indices: &Self::Indices,
                 store: &mut Store<StoreState>,
-                instance: &Running,
+                instance: &WasmInstance,
             ) -> wasmtime::Result<Self> {
                 indices.load(store, instance)
             }
@@ -84,10 +84,10 @@ macro_rules! interface {
     };
 }
 
-interface!(sentence_scoring, Kind::Sentence);
-interface!(response_grading, Kind::Response);
+interface!(sentence_scoring, PluginKind::Sentence);
+interface!(response_grading, PluginKind::Response);
 
-/// What the host keeps with an instance.
+/// State of the host for one instance.
 pub struct StoreState {
     allowance: Allowance,
     reports: Vec<String>,
@@ -107,7 +107,7 @@ impl diagnostics::Host for StoreState {
 }
 
 /// A compiled rule, linked and ready to be instantiated any number of times.
-pub(crate) struct Ready<I: Interface> {
+pub(crate) struct LinkedRule<I: Interface> {
     engine: Engine,
     pre: InstancePre<StoreState>,
     indices: I::Indices,
@@ -121,10 +121,7 @@ pub(crate) struct Instance<I> {
     limits: Limits,
 }
 
-/// What went wrong, and what the instance had reported until then.
-pub(crate) type Failure = (Fault, Vec<String>);
-
-impl<I: Interface> Ready<I> {
+impl<I: Interface> LinkedRule<I> {
     pub(crate) fn new(
         engine: &Engine,
         component: &Component,
@@ -136,7 +133,7 @@ impl<I: Interface> Ready<I> {
         Ok(Self { engine: engine.clone(), indices: I::find(&pre)?, pre, limits: limits.clone() })
     }
 
-    /// A fresh instance, without settings yet.
+    /// Creates an instance. It is not configured yet.
     pub(crate) fn instantiate(&self) -> Result<Instance<I>, Failure> {
         let limits = self.limits.clone();
         let state = StoreState {
@@ -146,17 +143,20 @@ impl<I: Interface> Ready<I> {
             max_report_bytes: limits.text_bytes,
         };
         let mut store = Store::new(&self.engine, state);
-        store.limiter(|held| &mut held.allowance);
+        store.limiter(|state| &mut state.allowance);
         store.set_hostcall_fuel(limits.output_bytes);
         set_deadline(&mut store, &limits);
-        let running = self.pre.instantiate(&mut store);
-        match running.and_then(|running| I::load(&self.indices, &mut store, &running)) {
+        let loaded = match self.pre.instantiate(&mut store) {
+            Ok(instance) => I::load(&self.indices, &mut store, &instance),
+            Err(error) => Err(error),
+        };
+        match loaded {
             Ok(rule) => Ok(Instance { store, rule, limits }),
             Err(error) => {
                 let fault = known_fault(&error, &limits).unwrap_or_else(|| {
                     Fault::Contract(format!("cannot be instantiated: {error:#}"))
                 });
-                Err((fault, store.into_data().reports))
+                Err(Failure { fault, reports: store.into_data().reports })
             }
         }
     }
@@ -179,15 +179,15 @@ impl<I: Interface> Instance<I> {
             ("summary", &summary),
             ("settings schema", &settings_schema),
         ];
-        for (what, text) in texts {
-            self.check_text(what, text)?;
+        for (field, text) in texts {
+            self.check_text(field, text)?;
         }
         if !is_package_name(&name) {
             let problem = format!(
-                "calls itself {name:?}; a rule's name is 1 to 64 of the characters a-z, 0-9, - \
+                "has the name {name:?}; a rule's name is 1 to 64 of the characters a-z, 0-9, - \
                  and _, and not `judge` or `format`"
             );
-            return Err((Fault::Contract(problem), Vec::new()));
+            return Err(Failure { fault: Fault::Contract(problem), reports: Vec::new() });
         }
         let mut requires: Vec<Capability> = requires.into_iter().map(capability).collect();
         requires.sort_unstable();
@@ -196,7 +196,7 @@ impl<I: Interface> Instance<I> {
         Ok(Manifest { name, version, summary, settings_schema, requires, reads_triplets, credit })
     }
 
-    /// The inner error is the rule's own complaint about the settings.
+    /// Passes the settings to the rule. The inner error is the rule's own message about them.
     pub(crate) fn configure(&mut self, settings: &str) -> Result<Result<(), String>, Failure> {
         let result = self.call(|rule, store| rule.configure(store, settings))?;
         if let Err(message) = &result {
@@ -205,32 +205,37 @@ impl<I: Interface> Instance<I> {
         Ok(result)
     }
 
-    /// Everything the rule has reported so far.
+    /// Returns the messages that the rule has reported since the last call began.
     pub(crate) fn into_reports(self) -> Vec<String> {
         self.store.into_data().reports
     }
 
+    /// Calls an export within the limits, with the engine's clock restarted.
     pub(crate) fn call<T>(
         &mut self,
-        f: impl FnOnce(&I, &mut Store<StoreState>) -> wasmtime::Result<T>,
+        export: impl FnOnce(&I, &mut Store<StoreState>) -> wasmtime::Result<T>,
     ) -> Result<T, Failure> {
         set_deadline(&mut self.store, &self.limits);
         self.store.data_mut().reports.clear();
-        f(&self.rule, &mut self.store).map_err(|error| {
+        export(&self.rule, &mut self.store).map_err(|error| {
             let fault = known_fault(&error, &self.limits).unwrap_or_else(|| {
                 Fault::Contract(format!(
-                    "gave an answer that cannot be read, with at most {} bytes \
+                    "returned a value that cannot be read, with at most {} bytes \
                      (limits.output_bytes): {error:#}",
                     self.limits.output_bytes
                 ))
             });
-            (fault, std::mem::take(&mut self.store.data_mut().reports))
+            self.fail(fault)
         })
     }
 
-    fn check_text(&mut self, what: &'static str, text: &str) -> Result<(), Failure> {
-        crate::check::check_text(what, text, self.limits.text_bytes)
-            .map_err(|fault| (fault, std::mem::take(&mut self.store.data_mut().reports)))
+    fn check_text(&mut self, name: &'static str, text: &str) -> Result<(), Failure> {
+        crate::check::check_text(name, text, self.limits.text_bytes)
+            .map_err(|fault| self.fail(fault))
+    }
+
+    fn fail(&mut self, fault: Fault) -> Failure {
+        Failure { fault, reports: std::mem::take(&mut self.store.data_mut().reports) }
     }
 }
 
@@ -251,32 +256,34 @@ fn credit_kind(kind: types::CreditKind) -> CreditKind {
 }
 
 fn is_package_name(name: &str) -> bool {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
     (1..=64).contains(&name.len())
-        && name.chars().all(plain)
+        && name.chars().all(|c| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_'))
+        // Metrics of the response rules have these names.
         && !["judge", "format"].contains(&name)
 }
 
 fn set_deadline(store: &mut Store<StoreState>, limits: &Limits) {
-    // One more: the tick that is under way.
+    // One more, because the current tick has already begun.
     store.set_epoch_deadline(limits.call_ms.div_ceil(TICK.as_millis() as u64).saturating_add(1));
 }
 
-/// `None` where the engine refused the answer, or could not start it for a reason of its own.
+/// Returns the fault that an error of the engine means. `None`: the returned value was invalid, or
+/// the engine failed to create the instance for another reason.
 fn known_fault(error: &wasmtime::Error, limits: &Limits) -> Option<Fault> {
-    if let Some(&Refused { what, asked, .. }) = error.downcast_ref() {
-        let (limit, setting) = match what {
+    if let Some(&GrowthError { unit, requested, .. }) = error.downcast_ref() {
+        let (limit, setting) = match unit {
             MEMORY => (limits.memory_bytes, "memory_bytes"),
             _ => (limits.table_elements, "table_elements"),
         };
         return Some(Fault::Limit(format!(
-            "wanted {asked} more {what} where {limit} are allowed in all (limits.{setting})"
+            "requested {requested} more {unit}; at most {limit} are allowed in total \
+             (limits.{setting})"
         )));
     }
     if error.is::<PoolConcurrencyLimitError>() {
         return Some(Fault::Limit(format!(
-            "cannot be instantiated: {} instances are at work, which is all there is room for; \
-             judge fewer large batches at the same time",
+            "cannot be instantiated: all {} instances are in use; \
+             score fewer large batches at the same time",
             max_instances()
         )));
     }
@@ -310,13 +317,15 @@ mod tests {
         let engine = crate::engine::engine(&limits, Inlining::Yes).unwrap();
         let component =
             Component::from_binary(&engine, &crate::admit::component(&wasm).unwrap()).unwrap();
-        let ready = Ready::<sentence_scoring::Guest>::new(&engine, &component, &limits).unwrap();
-        let mut instance = ready.instantiate().unwrap();
+        let linked =
+            LinkedRule::<sentence_scoring::Guest>::new(&engine, &component, &limits).unwrap();
+        let mut instance = linked.instantiate().unwrap();
         instance.describe().unwrap();
         // The host never does this: it panics in the SDK.
-        let (fault, said) = instance.call(|rule, store| rule.call_resume(store, &[])).unwrap_err();
+        let failure = instance.call(|rule, store| rule.call_resume(store, &[])).unwrap_err();
         let trap = Trap::UnreachableCodeReached;
-        assert_eq!(fault, Fault::Contract(format!("stopped with a trap: {trap}")));
-        assert!(said[0].contains("`resume` follows pending outcomes"), "{said:?}");
+        assert_eq!(failure.fault, Fault::Contract(format!("stopped with a trap: {trap}")));
+        let reports = failure.reports;
+        assert!(reports[0].contains("`resume` follows pending outcomes"), "{reports:?}");
     }
 }

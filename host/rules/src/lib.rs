@@ -1,11 +1,13 @@
-//! Loads reward rules, checks them, limits them and runs them.
+//! Loads, checks and runs reward rules, within limits.
 //!
-//! A rule is a WebAssembly file written by someone else. [`Rule::load`] takes what `cargo build
-//! --target wasm32-unknown-unknown` made, or a ready component, and refuses everything that does
-//! not speak the contract in `wit/`. [`Rule`] then judges sentences
-//! ([`corver_core::SentenceScorer`]): in a fresh instance for every batch, within
-//! [`Limits`], answering its questions about the corpus round by round. A rule that breaks the contract ends in a
-//! [`RuleError`] that names it; never in a silent zero.
+//! A rule is an untrusted WebAssembly file. [`Rule::load`] accepts a module, as `cargo build
+//! --target wasm32-unknown-unknown` makes it, or a component. It rejects a file that does not
+//! implement the contract in `wit/`.
+//!
+//! [`Rule`] scores sentences ([`corver_core::SentenceScorer`]), and [`ResponseRule`] grades
+//! completions. Each batch runs in fresh instances within [`Limits`]. In each round the host answers
+//! the rule's requests. If a rule breaks the contract, the batch fails with a [`RuleError`] that
+//! names it; its rewards never become 0 silently.
 
 mod admit;
 mod bindings;
@@ -18,14 +20,14 @@ mod error;
 mod instance;
 mod limits;
 mod plugin;
-mod questions;
+mod requests;
 mod response;
 mod rounds;
 mod sentence;
 
-pub use admit::Kind;
+pub use admit::PluginKind;
 pub use compiler::{Compiler, compile_as_child};
-pub use conformance::{Conformance, NotConformant, ResponseConformance};
+pub use conformance::{Conformance, ConformanceError, ResponseConformance};
 pub use corver_settings::Limits;
 pub use error::RuleError;
 pub use instance::Manifest;

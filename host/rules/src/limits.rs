@@ -1,4 +1,4 @@
-//! How much of everything a rule may have.
+//! Limits of a rule that its settings do not have, and enforcement of memory and tables.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(crate) fn compile_seconds(limits: &Limits, bytes: usize) -> u64 {
     limits.compile_s.saturating_mul((bytes as u64).div_ceil(1 << 20).max(1))
 }
 
-/// The step of the clock that stops slow calls.
+/// Period of the clock that stops slow calls.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// Core instances, memories and tables of one rule. A Rust rule that became a component has four,
@@ -20,34 +20,38 @@ pub(crate) const INSTANCES: usize = 64;
 pub(crate) const MEMORIES: usize = 2;
 pub(crate) const TABLES: usize = 8;
 
-/// So many instances may wait for counts at the same time: one for every core, and enough to look
-/// up much at once.
+/// Returns the number of a batch's instances that may wait for replies at the same time.
+///
+/// There is at least one per core. 16 make each request to a backend large enough.
 pub(crate) fn max_waiting() -> usize {
-    // Asked once: the answer takes a dozen system calls.
+    // Cached, because it takes a dozen system calls.
     static CORES: LazyLock<usize> =
         LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
     CORES.max(16)
 }
 
-/// Instances at the same time: those of two large batches, and as many as one's of small ones.
+/// Returns the number of instances at the same time: enough for two large batches, and as many
+/// again for small ones.
 pub(crate) fn max_instances() -> u32 {
     3 * max_waiting() as u32
 }
 
-/// What wasmtime asks before an instance grows; a refusal ends the call at once.
+/// Memory and table elements that an instance may still allocate. wasmtime consults it before each
+/// growth; an error ends the call immediately.
 #[derive(Debug)]
 pub(crate) struct Allowance {
     memory_left: usize,
     table_left: usize,
 }
 
-/// A growth that was refused.
+/// A growth beyond the limit.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("growing by {asked} {what} is {over} beyond the limit")]
-pub(crate) struct Refused {
-    pub(crate) what: &'static str,
-    pub(crate) asked: usize,
-    over: usize,
+#[error("growing by {requested} {unit} is {excess} beyond the limit")]
+pub(crate) struct GrowthError {
+    /// [`MEMORY`] or [`TABLE`].
+    pub(crate) unit: &'static str,
+    pub(crate) requested: usize,
+    excess: usize,
 }
 
 pub(crate) const MEMORY: &str = "bytes of memory";
@@ -59,17 +63,18 @@ impl Allowance {
     }
 }
 
-fn take(
+/// Subtracts a growth from `left`, or fails if it is larger.
+fn grow(
     left: &mut usize,
-    what: &'static str,
+    unit: &'static str,
     current: usize,
     desired: usize,
 ) -> wasmtime::Result<bool> {
-    let asked = desired.saturating_sub(current);
-    match left.checked_sub(asked) {
-        Some(rest) => *left = rest,
-        None => return Err(Refused { what, asked, over: asked - *left }.into()),
+    let requested = desired.saturating_sub(current);
+    if requested > *left {
+        return Err(GrowthError { unit, requested, excess: requested - *left }.into());
     }
+    *left -= requested;
     Ok(true)
 }
 
@@ -80,7 +85,7 @@ impl ResourceLimiter for Allowance {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        take(&mut self.memory_left, MEMORY, current, desired)
+        grow(&mut self.memory_left, MEMORY, current, desired)
     }
 
     fn table_growing(
@@ -89,7 +94,7 @@ impl ResourceLimiter for Allowance {
         desired: usize,
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        take(&mut self.table_left, TABLE, current, desired)
+        grow(&mut self.table_left, TABLE, current, desired)
     }
 
     fn instances(&self) -> usize {

@@ -1,4 +1,4 @@
-//! A plugin from its file to a rule that can be called.
+//! Loading of plugin files, and the rules that they become.
 #![allow(unsafe_code, reason = "machine code is loaded, from the compiler or the cache")]
 
 use std::fs::File;
@@ -10,77 +10,75 @@ use corver_core::{Backends, Completion};
 use wasmtime::component::Component;
 use wasmtime::{Engine, Inlining};
 
-use crate::admit::{self, Kind};
+use crate::admit::{self, PluginKind};
 use crate::bindings::{response_grading, sentence_scoring};
 use crate::cache::{self, Cache};
-use crate::instance::{Failure, Instance, Interface, Manifest, Ready};
-use crate::rounds::{Allowed, Session, Stop, judge};
+use crate::error::Failure;
+use crate::instance::{Instance, Interface, LinkedRule, Manifest};
+use crate::rounds::{BatchError, Permissions, Session, run_batch};
 use crate::{Compiler, Limits, RuleError, engine};
 
-/// How to load a rule.
+/// Options of [`Plugin::load`].
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LoadOptions {
-    /// Bounds on what the rule may use and answer.
+    /// Bounds on the rule's resources and outcomes.
     pub limits: Limits,
-    /// Who compiles it.
+    /// The process that compiles the plugin.
     pub compiler: Compiler,
-    /// Where compiled rules are kept between runs; `None` compiles every time. Made where it does
-    /// not exist; nobody else may have rights to it.
+    /// Folder that caches compiled rules; created if absent. No other user may write to it. `None`:
+    /// the plugin is compiled every time.
     pub cache_dir: Option<PathBuf>,
-    /// The rule's settings, a JSON object; `null` stands for the defaults.
+    /// The rule's settings, a JSON object; `null` means the defaults.
     pub settings: serde_json::Value,
 }
 
-/// Half of what a thread has by default; the host's own calls come on top.
+/// Largest `stack_bytes`: half of a thread's default stack. The host's own frames need the rest.
 const MAX_STACK: usize = 1 << 20;
 
-/// Where rules run: engines with their clocks and instances, and the limits of every rule in them.
+/// The engines that rules run in, with the limits of every rule.
 pub struct Sandbox {
-    /// For small files and for large ones. Each is made for the first rule that needs it; or why it
-    /// could not be.
+    /// Engine for small files, created for the first one; the error is the reason why it failed.
     inlined: OnceLock<Result<Engine, String>>,
+    /// Engine for large files, likewise.
     plain: OnceLock<Result<Engine, String>>,
     limits: Limits,
     compiler: Compiler,
 }
 
 impl Sandbox {
-    /// An empty one.
+    /// Creates a sandbox without rules.
     ///
     /// # Errors
-    /// Where no thread has the stack that the limits name.
+    /// Fails if `limits.stack_bytes` exceeds the stack of a thread.
     pub fn new(limits: Limits, compiler: Compiler) -> Result<Self, RuleError> {
         if limits.stack_bytes > MAX_STACK {
             return Err(RuleError::LimitExceeded(format!(
-                "limits.stack_bytes is {}; at most {MAX_STACK} are possible",
+                "limits.stack_bytes is {}; at most {MAX_STACK} are allowed",
                 limits.stack_bytes
             )));
         }
         Ok(Self { inlined: OnceLock::new(), plain: OnceLock::new(), limits, compiler })
     }
 
-    /// The engine for a plugin of so many bytes.
+    /// Returns the engine for a plugin of this size, bytes.
     fn engine(&self, bytes: usize) -> Result<&Engine, RuleError> {
         let inlining = engine::inlining(bytes);
-        let engine = if inlining == Inlining::Yes { &self.inlined } else { &self.plain };
-        engine
-            .get_or_init(|| {
-                engine::engine(&self.limits, inlining).map_err(|error| format!("{error:#}"))
-            })
-            .as_ref()
-            .map_err(|detail| {
-                RuleError::Engine(format!("cannot set up the WebAssembly engine: {detail}"))
-            })
+        let cell = if inlining == Inlining::Yes { &self.inlined } else { &self.plain };
+        cell.get_or_init(|| {
+            engine::engine(&self.limits, inlining).map_err(|error| format!("{error:#}"))
+        })
+        .as_ref()
+        .map_err(|detail| {
+            RuleError::Engine(format!("failed to start the WebAssembly engine: {detail}"))
+        })
     }
 
-    /// Reads, checks and compiles a plugin file, asks who it is and tries its settings. `cache_dir`
-    /// and `settings` as in
-    /// [`LoadOptions`].
+    /// Reads, checks and compiles the plugin file of a sentence rule, and configures it once.
+    /// [`LoadOptions`] describes `cache_dir` and `settings`.
     ///
     /// # Errors
-    /// Where the file is no sentence rule of a version that this host speaks, or the rule refuses
-    /// its settings or misbehaves; where this machine cannot run WebAssembly, or not within the
-    /// limits.
+    /// Fails if the file is no sentence rule for this host's contract, if the rule refuses its
+    /// settings or breaks the contract or a limit, or if this machine cannot run WebAssembly.
     pub fn load(
         &self,
         path: &Path,
@@ -90,10 +88,10 @@ impl Sandbox {
         self.open(path, cache_dir, settings)
     }
 
-    /// The same for a response rule.
+    /// Loads a response rule, as [`Self::load`] does a sentence rule.
     ///
     /// # Errors
-    /// As [`Self::load`].
+    /// Fails as [`Self::load`] does.
     pub fn load_response_rule(
         &self,
         path: &Path,
@@ -119,22 +117,27 @@ impl Sandbox {
             Some(folder) => cached(folder, &cache::key(engine, &hash), compile)?,
             None => compile()?,
         };
-        // SAFETY: the bytes are what a compiler of this version and settings made of this plugin:
-        // either just now, or earlier and unchanged since (their hash), in a folder that no other
-        // user can write to. Who is this user needs no rule.
+        // SAFETY: a compiler of this version and settings made the bytes from this plugin, either
+        // now, or earlier and unchanged since (their hash), in a folder that no other user can
+        // write to. This user could run any code without a rule.
         let component = unsafe { Component::deserialize(engine, &code) }
             .map_err(|error| admit::damaged(path, error))?;
-        let ready =
-            Ready::new(engine, &component, limits).map_err(|error| admit::damaged(path, error))?;
+        let linked = LinkedRule::new(engine, &component, limits)
+            .map_err(|error| admit::damaged(path, error))?;
 
-        let unnamed = |(fault, reports): Failure| {
-            fault.into_error(&path.display().to_string(), "(unnamed)", &reports)
-        };
-        let mut instance = ready.instantiate().map_err(unnamed)?;
+        // The rule has no name until it has described itself.
+        let unnamed =
+            |failure: Failure| failure.into_error(&path.display().to_string(), "(unnamed)");
+        let mut instance = linked.instantiate().map_err(unnamed)?;
         let manifest = instance.describe().map_err(unnamed)?;
-        let settings = if settings.is_null() { "{}".to_owned() } else { settings.to_string() };
-        let hash = hash.to_hex().to_string();
-        let rule = Plugin { ready, manifest, hash, imports, settings, limits: limits.clone() };
+        let rule = Plugin {
+            linked,
+            manifest,
+            hash: hash.to_hex().to_string(),
+            imports,
+            settings: if settings.is_null() { "{}".to_owned() } else { settings.to_string() },
+            limits: limits.clone(),
+        };
         rule.configure(&mut instance)?;
         tracing::debug!(
             plugin = rule.name(),
@@ -152,20 +155,19 @@ impl std::fmt::Debug for Sandbox {
     }
 }
 
-impl Kind {
-    /// Which rule a plugin file is. Nothing of it runs.
+impl PluginKind {
+    /// Reads the kind of a plugin file, without running any of it.
     ///
     /// # Errors
-    /// Where the file cannot be read, or is none.
-    pub fn of(path: &Path, limits: &Limits) -> Result<Self, RuleError> {
+    /// Fails if the file cannot be read or is no plugin.
+    pub fn read(path: &Path, limits: &Limits) -> Result<Self, RuleError> {
         admit::kind(path, &read(path, limits.file_bytes)?)
     }
 }
 
-/// A plugin that has been checked, compiled and given its settings: a [`Rule`] or a
-/// [`ResponseRule`].
+/// A checked and compiled plugin with its settings: a [`Rule`] or a [`ResponseRule`].
 pub struct Plugin<I: Interface> {
-    ready: Ready<I>,
+    linked: LinkedRule<I>,
     manifest: Manifest,
     hash: String,
     imports: Vec<String>,
@@ -173,10 +175,10 @@ pub struct Plugin<I: Interface> {
     pub(crate) limits: Limits,
 }
 
-/// A reward for sentences.
+/// A sentence rule from a plugin.
 pub type Rule = Plugin<sentence_scoring::Guest>;
 
-/// A reward for whole completions: a judge, or a format check.
+/// A response rule from a plugin: an answer judge or a format check.
 pub type ResponseRule = Plugin<response_grading::Guest>;
 
 impl<I: Interface> std::fmt::Debug for Plugin<I> {
@@ -189,84 +191,86 @@ impl<I: Interface> std::fmt::Debug for Plugin<I> {
 }
 
 impl<I: Interface> Plugin<I> {
-    /// [`Sandbox::load`] in a sandbox of the rule's own.
+    /// Loads a plugin in its own [`Sandbox`].
     ///
     /// # Errors
-    /// As there.
+    /// Fails as [`Sandbox::new`] and [`Sandbox::load`] do.
     pub fn load(path: &Path, options: LoadOptions) -> Result<Self, RuleError> {
         let LoadOptions { limits, compiler, cache_dir, settings } = options;
         Sandbox::new(limits, compiler)?.open(path, cache_dir.as_deref(), &settings)
     }
 
-    /// Who the rule says it is.
+    /// Returns the rule's description of itself.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// The name in its manifest.
+    /// Returns the name in the manifest.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.manifest.name
     }
 
-    /// blake3 of the plugin file, in hexadecimal.
+    /// Returns the BLAKE3 hash of the plugin file, in hexadecimal.
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.hash
     }
 
-    /// The interfaces whose functions it may call: none, or `corver:reward/diagnostics`.
+    /// Returns the interfaces whose functions the rule may call: none, or `corver:reward/diagnostics`.
     #[must_use]
     pub fn imports(&self) -> &[String] {
         &self.imports
     }
 
-    /// For each completion, one judgement per subject.
-    pub(crate) fn judge(
+    /// Returns one verdict or grade per subject of each completion.
+    pub(crate) fn run(
         &self,
         completions: &[Completion<'_>],
-        verifiers: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<<Instance<I> as Session>::Judgement>>, RuleError>
+        backends: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<<Instance<I> as Session>::Decision>>, RuleError>
     where
         Instance<I>: Session,
     {
-        let allowed = Allowed {
+        let permissions = Permissions {
             limits: &self.limits,
             requires: &self.manifest.requires,
             credit: self.manifest.credit,
         };
-        judge(completions, allowed, verifiers, || self.instantiate()).map_err(|stop| match stop {
-            Stop::Start(error) => error,
-            Stop::Broken(failure) => self.broken(failure),
-            Stop::Unanswered(source) => {
-                RuleError::Unanswered { plugin: self.name().to_owned(), source }
+        run_batch(completions, permissions, backends, || self.instantiate()).map_err(|error| {
+            match error {
+                BatchError::Start(error) => error,
+                BatchError::Rule(failure) => self.broken(failure),
+                BatchError::Backend(source) => {
+                    RuleError::Backend { plugin: self.name().to_owned(), source }
+                }
             }
         })
     }
 
-    /// A fresh instance with the rule's settings.
+    /// Creates an instance with the rule's settings.
     pub(crate) fn instantiate(&self) -> Result<Instance<I>, RuleError> {
-        let mut instance = self.ready.instantiate().map_err(|failure| self.broken(failure))?;
+        let mut instance = self.linked.instantiate().map_err(|failure| self.broken(failure))?;
         self.configure(&mut instance)?;
         Ok(instance)
     }
 
     fn configure(&self, instance: &mut Instance<I>) -> Result<(), RuleError> {
-        let answer = instance.configure(&self.settings).map_err(|failure| self.broken(failure))?;
-        answer.map_err(|message| {
+        let result = instance.configure(&self.settings).map_err(|failure| self.broken(failure))?;
+        result.map_err(|message| {
             let Manifest { name, version, .. } = &self.manifest;
             RuleError::InvalidSettings { plugin: name.clone(), version: version.clone(), message }
         })
     }
 
-    pub(crate) fn broken(&self, (fault, reports): Failure) -> RuleError {
-        fault.into_error(&self.manifest.name, &self.manifest.version, &reports)
+    fn broken(&self, failure: Failure) -> RuleError {
+        failure.into_error(&self.manifest.name, &self.manifest.version)
     }
 }
 
-/// What `compile` makes, or made earlier. A cache that cannot be used costs time, not the run: it
-/// is warned about.
+/// Returns the cached code of `key`, or compiles and caches it. A cache that cannot be used costs
+/// time only, so it is a warning.
 fn cached(
     folder: &Path,
     key: &blake3::Hash,
@@ -284,7 +288,11 @@ fn cached(
         Ok(Some(code)) => return Ok(code),
         Ok(None) => {}
         Err(reason) => {
-            tracing::warn!(file = %file.display(), %reason, "compiling again: the cached code is not usable");
+            tracing::warn!(
+                file = %file.display(),
+                %reason,
+                "compiling again: the cached code is not usable"
+            );
         }
     }
     let code = compile()?;
@@ -294,6 +302,7 @@ fn cached(
     Ok(code)
 }
 
+/// Reads a regular file of at most `limit` bytes.
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, RuleError> {
     let unreadable = |source| RuleError::Io { path: path.into(), source };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
@@ -301,16 +310,17 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, RuleError> {
         let problem = format!("the plugin {} is no regular file", path.display());
         return Err(RuleError::InvalidPlugin(problem));
     }
-    let mut got = metadata.len();
+    let mut size = metadata.len();
     let mut wasm = Vec::new();
-    if got <= limit {
-        // A file that is being written to may have grown.
+    if size <= limit {
+        // The file may have grown since.
         let file = File::open(path).map_err(unreadable)?;
-        got = file.take(limit.saturating_add(1)).read_to_end(&mut wasm).map_err(unreadable)? as u64;
+        size =
+            file.take(limit.saturating_add(1)).read_to_end(&mut wasm).map_err(unreadable)? as u64;
     }
-    if got > limit {
+    if size > limit {
         return Err(RuleError::LimitExceeded(format!(
-            "the plugin {} has {got} bytes; at most {limit} are allowed (limits.file_bytes)",
+            "the plugin {} has {size} bytes; at most {limit} are allowed (limits.file_bytes)",
             path.display()
         )));
     }

@@ -1,31 +1,31 @@
-//! Response rules: completions and what is asked about them → grades.
+//! Response rules: completions and the replies about them → grades.
 
 use corver_core::{
     Backends, BoxError, Capability, Completion, CorpusSize, Exchange, Grade, Lookup,
 };
-
-use crate::bindings::{response_grading, types, with_lowered};
-use crate::check::check_text;
-use crate::error::Fault;
-use crate::instance::{Failure, Instance};
-use crate::questions::{Answered, with_replies};
-use crate::rounds::{Allowed, Judgement, Outcome, Place, Said, Session};
-use crate::{Limits, ResponseRule, RuleError};
 use corver_settings::limits::LABEL_BYTES;
 
+use crate::bindings::{response_grading, types, with_wire_completions};
+use crate::check::check_text;
+use crate::error::{Failure, Fault};
+use crate::instance::Instance;
+use crate::requests::{AnsweredRequest, with_wire_replies};
+use crate::rounds::{Decision, Outcome, Permissions, Session, SubjectIndex};
+use crate::{Limits, ResponseRule, RuleError};
+
 impl ResponseRule {
-    /// One grade per completion, in order. Fresh instances of the rule grade them, as
-    /// [`crate::Rule::score`] says.
+    /// Returns one grade per completion, in order. Fresh instances of the rule grade each batch, as
+    /// in [`crate::Rule::score`].
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial
-    /// answer.
+    /// Fails if the rule breaks its contract or a limit, or a backend fails; no grade is returned
+    /// then.
     pub fn grade(
         &self,
         completions: &[Completion<'_>],
-        verifiers: &mut Backends<'_>,
+        backends: &mut Backends<'_>,
     ) -> Result<Vec<Grade>, RuleError> {
-        Ok(self.judge(completions, verifiers)?.into_iter().flatten().collect())
+        Ok(self.run(completions, backends)?.into_iter().flatten().collect())
     }
 }
 
@@ -37,29 +37,36 @@ impl corver_core::ResponseRule for ResponseRule {
     fn grade(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Backends<'_>,
+        backends: &mut Backends<'_>,
     ) -> Result<Vec<Grade>, BoxError> {
-        Ok(Self::grade(self, completions, verifiers)?)
+        Ok(Self::grade(self, completions, backends)?)
     }
 }
 
 impl Session for Instance<response_grading::Guest> {
-    type Judgement = Grade;
+    type Decision = Grade;
 
-    fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Grade> {
+    fn start(
+        &mut self,
+        completions: &[Completion<'_>],
+        size: CorpusSize,
+    ) -> Result<Vec<Vec<Outcome<Grade>>>, Failure> {
         let CorpusSize { tokens, documents } = size;
         let wire_size = types::CorpusSize { tokens, documents };
-        let assessed = with_lowered(completions, |completions| {
-            self.call(|rule, store| rule.call_grade(store, completions, wire_size))
-        });
-        raised(assessed)
+        let outcomes = with_wire_completions(completions, |wire_completions| {
+            self.call(|rule, store| rule.call_grade(store, wire_completions, wire_size))
+        })?;
+        Ok(outcomes.into_iter().map(|outcome| vec![from_wire(outcome)]).collect())
     }
 
-    fn resume(&mut self, answered: &[Answered]) -> Said<Grade> {
-        let assessed = with_replies(answered, |replies| {
+    fn resume(
+        &mut self,
+        answered: &[AnsweredRequest],
+    ) -> Result<Vec<Vec<Outcome<Grade>>>, Failure> {
+        let outcomes = with_wire_replies(answered, |replies| {
             self.call(|rule, store| rule.call_resume(store, replies))
-        });
-        raised(assessed)
+        })?;
+        Ok(outcomes.into_iter().map(|outcome| vec![from_wire(outcome)]).collect())
     }
 
     fn into_reports(self) -> Vec<String> {
@@ -67,29 +74,26 @@ impl Session for Instance<response_grading::Guest> {
     }
 }
 
-/// A completion is its only subject.
-fn raised(assessed: Result<Vec<types::ResponseOutcome>, Failure>) -> Said<Grade> {
-    let outcome = |assessment| match assessment {
+fn from_wire(outcome: types::ResponseOutcome) -> Outcome<Grade> {
+    match outcome {
         types::ResponseOutcome::Done(types::Grade { reward, label, note }) => {
-            Outcome::Judged(Grade { reward: f64::from(reward), label, note, ..Grade::default() })
+            Outcome::Done(Grade { reward: f64::from(reward), label, note, ..Grade::default() })
         }
-        types::ResponseOutcome::Pending(requests) => Outcome::Asks(requests),
-    };
-    Ok(assessed?.into_iter().map(|assessment| vec![outcome(assessment)]).collect())
+        types::ResponseOutcome::Pending(requests) => Outcome::Pending(requests),
+    }
 }
 
-impl Judgement for Grade {
-    fn subjects(_: &Completion<'_>) -> usize {
+impl Decision for Grade {
+    fn num_subjects(_: &Completion<'_>) -> usize {
         1
     }
 
     fn check(
         &self,
         _: &Completion<'_>,
-        place: Place,
-        Allowed { limits, .. }: Allowed<'_>,
+        SubjectIndex { completion, .. }: SubjectIndex,
+        Permissions { limits, .. }: Permissions<'_>,
     ) -> Result<(), Fault> {
-        let Place { completion, .. } = place;
         let Self { reward, label, note, .. } = self;
         if !reward.is_finite() {
             return Err(Fault::Contract(format!(
@@ -99,27 +103,34 @@ impl Judgement for Grade {
         if !(1..=LABEL_BYTES).contains(&label.len())
             || label.contains(|c: char| c.is_whitespace() || c.is_control())
         {
-            let label: String = label.chars().take(LABEL_BYTES).collect();
+            let start: String = label.chars().take(LABEL_BYTES).collect();
             return Err(Fault::Contract(format!(
-                "gave completion {completion} the label {label:?}; it must be one word of at most \
+                "gave completion {completion} the label {start:?}; it must be one word of at most \
                  {LABEL_BYTES} bytes"
             )));
         }
-        note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes))
+        match note {
+            Some(note) => check_text("note", note, limits.text_bytes),
+            None => Ok(()),
+        }
     }
 
-    fn check_asked(place: Place, got: usize, limits: &Limits) -> Result<(), Fault> {
-        let (completion, limit) = (place.completion, limits.requests_per_completion);
-        if got > limit {
+    fn check_num_requests(
+        SubjectIndex { completion, .. }: SubjectIndex,
+        num_requests: usize,
+        limits: &Limits,
+    ) -> Result<(), Fault> {
+        let limit = limits.requests_per_completion;
+        if num_requests > limit {
             return Err(Fault::Limit(format!(
-                "asked {got} questions about completion {completion}; at most {limit} are allowed \
-                 (limits.requests_per_completion)"
+                "made {num_requests} requests about completion {completion}; at most {limit} are \
+                 allowed (limits.requests_per_completion)"
             )));
         }
         Ok(())
     }
 
-    fn resting_on(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self {
+    fn with_requests(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self {
         Self { lookups, exchanges, ..self }
     }
 }
@@ -133,10 +144,12 @@ mod tests {
     #[test]
     fn grades_are_finite_and_labelled() {
         let limits = Limits { text_bytes: 9, ..Limits::default() };
-        let allowed = Allowed { limits: &limits, requires: &[], credit: CreditKind::AllTokens };
+        let permissions =
+            Permissions { limits: &limits, requires: &[], credit: CreditKind::AllTokens };
+        let subject = SubjectIndex { completion: 64, sentence: 0 };
         let check = |grade: Grade| {
             grade
-                .check(&Completion::default(), Place { completion: 64, index: 0 }, allowed)
+                .check(&Completion::default(), subject, permissions)
                 .map_err(|(Fault::Limit(problem) | Fault::Contract(problem))| problem)
         };
         let fault = |grade| check(grade).unwrap_err();

@@ -1,4 +1,5 @@
-//! The rounds: have the rule judge, have answered what it asks, resume it with the replies.
+//! Rounds of requests: run a rule on a batch, send its requests to the backends, and resume it with
+//! the replies until nothing is pending.
 
 use std::ops::Range;
 
@@ -8,306 +9,352 @@ use corver_core::{
 use rayon::prelude::*;
 
 use crate::bindings::types::Request;
-use crate::error::Fault;
-use crate::instance::Failure;
+use crate::error::{Failure, Fault};
 use crate::limits::max_waiting;
-use crate::questions::{Answered, Asked, Question, answer};
+use crate::requests::{AnsweredRequest, RequestCounts, RuleRequest, send_requests};
 use crate::{Limits, RuleError};
 
-/// An instance takes completions until it has so many sentences: enough that a fresh one costs
-/// little compared with them, few enough that a training step keeps several cores busy. A constant,
-/// so that what a rule sees does not depend on the machine.
-const CALL_SENTENCES: usize = 256;
+/// Sentences after which a part of a batch is full. A fresh instance costs little compared with
+/// them, and a training step has enough parts for several cores. It is a constant, so that the
+/// completions that a rule sees together do not depend on the machine.
+const PART_SENTENCES: usize = 256;
 
-/// A fresh instance of a rule. What it says is unchecked.
+/// A fresh instance of a rule. The outcomes that it returns are not checked.
 pub(crate) trait Session: Send {
-    /// What the rule says in the end of each subject: the sentences of a completion, or the
-    /// completion itself.
-    type Judgement: Judgement;
+    /// The verdict of a sentence rule, or the grade of a response rule.
+    type Decision: Decision;
 
-    /// For each completion, what it says of each subject.
-    fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Self::Judgement>;
+    /// Scores completions. Returns one outcome per subject of each.
+    fn start(
+        &mut self,
+        completions: &[Completion<'_>],
+        size: CorpusSize,
+    ) -> Result<Vec<Vec<Outcome<Self::Decision>>>, Failure>;
 
-    /// The same for those completions in which a subject asked, given the answers in the order
-    /// asked.
-    fn resume(&mut self, answered: &[Answered]) -> Said<Self::Judgement>;
+    /// Continues with the replies to the last requests, in their order. Returns the outcomes of the
+    /// completions that had a pending subject.
+    fn resume(
+        &mut self,
+        answered: &[AnsweredRequest],
+    ) -> Result<Vec<Vec<Outcome<Self::Decision>>>, Failure>;
 
-    /// Everything that the rule has reported so far.
+    /// Returns the messages that the rule has reported.
     fn into_reports(self) -> Vec<String>;
 }
 
-/// For each completion, one outcome per subject.
-pub(crate) type Said<J> = Result<Vec<Vec<Outcome<J>>>, Failure>;
-
-/// What a rule says of one subject.
+/// A rule's outcome for one subject: a sentence, or a completion.
 #[derive(Debug, Clone)]
-pub(crate) enum Outcome<J> {
-    Judged(J),
-    Asks(Vec<Request>),
+pub(crate) enum Outcome<D> {
+    Done(D),
+    Pending(Vec<Request>),
 }
 
-/// The final word on a subject.
-pub(crate) trait Judgement: Default + Clone + Send {
-    /// How many subjects a completion has.
-    fn subjects(completion: &Completion<'_>) -> usize;
+/// A verdict or a grade.
+pub(crate) trait Decision: Default + Clone + Send {
+    /// Returns the number of subjects in a completion.
+    fn num_subjects(completion: &Completion<'_>) -> usize;
 
-    /// Whether it is acceptable.
+    /// Fails if the contract does not allow this decision.
     fn check(
         &self,
         completion: &Completion<'_>,
-        place: Place,
-        allowed: Allowed<'_>,
+        subject: SubjectIndex,
+        permissions: Permissions<'_>,
     ) -> Result<(), Fault>;
 
-    /// Whether a subject may have asked so many questions.
-    fn check_asked(place: Place, asked: usize, limits: &Limits) -> Result<(), Fault>;
+    /// Fails if `num_requests` are too many for one subject.
+    fn check_num_requests(
+        subject: SubjectIndex,
+        num_requests: usize,
+        limits: &Limits,
+    ) -> Result<(), Fault>;
 
-    /// With all that was asked for it.
-    fn resting_on(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self;
+    /// Adds the requests that led to this decision, for the trace.
+    fn with_requests(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self;
 }
 
-/// Where a subject is, both counted from 0.
+/// Position of a subject.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Place {
-    /// Which completion of the batch.
+pub(crate) struct SubjectIndex {
+    /// Index of the completion in the batch.
     pub(crate) completion: usize,
-    /// Which sentence of it.
-    pub(crate) index: usize,
+    /// Index of the sentence in the completion; 0 for a response rule.
+    pub(crate) sentence: usize,
 }
 
-/// Why there are no judgements.
+/// Reason for a batch without decisions.
 #[derive(Debug)]
-pub(crate) enum Stop {
-    /// There is no instance.
+pub(crate) enum BatchError {
+    /// No instance could be created.
     Start(RuleError),
-    /// An instance failed, or what it said is not acceptable.
-    Broken(Failure),
-    /// A verifier failed.
-    Unanswered(BoxError),
+    /// An instance failed, or returned something that the contract does not allow.
+    Rule(Failure),
+    /// A backend failed.
+    Backend(BoxError),
 }
 
-/// What a rule may do.
+/// Bounds of a rule's outcomes.
 #[derive(Clone, Copy)]
-pub(crate) struct Allowed<'a> {
+pub(crate) struct Permissions<'a> {
     pub(crate) limits: &'a Limits,
-    /// The capabilities that its manifest requires.
+    /// Capabilities that its manifest requires.
     pub(crate) requires: &'a [Capability],
-    /// The credit that its manifest declares.
+    /// Credit that its manifest declares.
     pub(crate) credit: CreditKind,
 }
 
-/// For each completion, one judgement per subject. Instances work side by side, each on some of the
-/// completions.
-pub(crate) fn judge<S: Session>(
+/// Runs a rule on a batch. Returns one decision per subject of each completion.
+///
+/// Several instances run in parallel, each on a part of the batch. `create` returns a fresh one.
+pub(crate) fn run_batch<S: Session>(
     completions: &[Completion<'_>],
-    allowed: Allowed<'_>,
-    verifiers: &mut Backends<'_>,
-    start: impl Fn() -> Result<S, RuleError> + Sync,
-) -> Result<Vec<Vec<S::Judgement>>, Stop> {
-    let size = verifiers.size();
-    let mut judged = Vec::with_capacity(completions.len());
-    let mut asked = Asked::default();
-    for parts in parts(completions).chunks(max_waiting()) {
-        let begin = |part: &Range<usize>| {
-            let session = start().map_err(Stop::Start)?;
-            Call::begin(session, part.start, &completions[part.clone()], size, allowed)
-        };
-        let mut calls: Vec<Call<'_, S>> =
-            parts.par_iter().map(begin).collect::<Result<_, Stop>>()?;
-        for round in 0.. {
-            let open: usize = calls.iter().map(|call| call.num_asking).sum();
-            if open == 0 {
-                break;
-            }
-            let limits = allowed.limits;
-            if round == limits.rounds {
-                return Err(broken(Fault::Limit(format!(
-                    "still asks about {open} of what it judges after {round} rounds of answers \
-                     (limits.rounds)"
-                ))));
-            }
-            let questions: Vec<Question> =
-                calls.iter_mut().flat_map(|call| call.questions.drain(..)).collect();
-            asked.add(&questions, limits).map_err(broken)?;
-            let mut answered = answer(questions, verifiers).map_err(Stop::Unanswered)?.into_iter();
-            calls.iter_mut().for_each(|call| call.take_answers(&mut answered));
-            calls.par_iter_mut().try_for_each(|call| call.resume(allowed))?;
+    permissions: Permissions<'_>,
+    backends: &mut Backends<'_>,
+    create: impl Fn() -> Result<S, RuleError> + Sync,
+) -> Result<Vec<Vec<S::Decision>>, BatchError> {
+    let size = backends.size();
+    let mut counts = RequestCounts::default();
+    let mut decisions = Vec::with_capacity(completions.len());
+    // Instances wait for replies, so their number is bounded: a large batch runs in several waves.
+    for wave in split_batch(completions).chunks(max_waiting()) {
+        let mut parts = wave
+            .par_iter()
+            .map(|range| {
+                let session = create().map_err(BatchError::Start)?;
+                let part = BatchPart::new(session, range.start, &completions[range.clone()]);
+                part.start(size, permissions)
+            })
+            .collect::<Result<Vec<_>, BatchError>>()?;
+        answer_requests(&mut parts, permissions, &mut counts, backends)?;
+        for part in parts {
+            part.append_decisions(&mut decisions);
         }
-        judged.extend(calls.into_iter().flat_map(Call::into_judgements));
     }
-    Ok(judged)
+    Ok(decisions)
 }
 
-fn broken(fault: Fault) -> Stop {
-    Stop::Broken((fault, Vec::new()))
-}
-
-/// Cuts a batch where a completion ends, as soon as there are enough sentences for a call.
-fn parts(completions: &[Completion<'_>]) -> Vec<Range<usize>> {
-    let (mut parts, mut start, mut sentences) = (Vec::new(), 0, 0);
-    for (i, completion) in completions.iter().enumerate() {
-        // One without sentences costs its text.
+/// Returns the range of each part. A part ends with a completion, as soon as it has enough
+/// sentences.
+fn split_batch(completions: &[Completion<'_>]) -> Vec<Range<usize>> {
+    let mut parts = Vec::new();
+    let mut start = 0;
+    let mut sentences = 0;
+    for (index, completion) in completions.iter().enumerate() {
+        // A completion without sentences still costs its text.
         sentences += completion.sentences.len().max(1);
-        if sentences >= CALL_SENTENCES || i + 1 == completions.len() {
-            parts.push(start..i + 1);
-            (start, sentences) = (i + 1, 0);
+        if sentences >= PART_SENTENCES || index + 1 == completions.len() {
+            parts.push(start..index + 1);
+            start = index + 1;
+            sentences = 0;
         }
     }
     parts
 }
 
-/// An instance and the completions that it judges.
-struct Call<'a, S: Session> {
-    /// Until all is said.
-    session: Option<S>,
-    /// The place of its first completion in the batch.
-    start: usize,
-    completions: &'a [Completion<'a>],
-    /// What the rule said last of each subject, and all that it has asked.
-    subjects: Vec<Vec<Subject<S::Judgement>>>,
-    /// The completions to judge next.
-    open: Vec<usize>,
-    /// Subjects that ask.
-    num_asking: usize,
-    /// What they ask, and each question's subject: its completion, and its place there.
-    questions: Vec<Question>,
-    askers: Vec<(usize, usize)>,
-    answered: Vec<Answered>,
+/// Answers requests and resumes the parts until nothing is pending. The requests of all parts go to
+/// a backend together.
+fn answer_requests<S: Session>(
+    parts: &mut [BatchPart<'_, S>],
+    permissions: Permissions<'_>,
+    counts: &mut RequestCounts,
+    backends: &mut Backends<'_>,
+) -> Result<(), BatchError> {
+    let limits = permissions.limits;
+    for round in 0.. {
+        let num_pending: usize = parts.iter().map(|part| part.num_pending).sum();
+        if num_pending == 0 {
+            break;
+        }
+        if round == limits.rounds {
+            return Err(without_reports(Fault::Limit(format!(
+                "still has {num_pending} pending outcomes after {round} rounds of replies \
+                 (limits.rounds)"
+            ))));
+        }
+        let mut requests = Vec::new();
+        for part in parts.iter_mut() {
+            requests.append(&mut part.requests);
+        }
+        counts.add(&requests, limits).map_err(without_reports)?;
+        let mut answered =
+            send_requests(requests, backends).map_err(BatchError::Backend)?.into_iter();
+        for part in parts.iter_mut() {
+            part.answered.extend(answered.by_ref().take(part.requesters.len()));
+        }
+        parts.par_iter_mut().try_for_each(|part| part.resume(permissions))?;
+    }
+    Ok(())
 }
 
+fn without_reports(fault: Fault) -> BatchError {
+    BatchError::Rule(Failure { fault, reports: Vec::new() })
+}
+
+/// Completions of a batch that one instance scores.
+struct BatchPart<'a, S: Session> {
+    /// The instance; `None` once nothing is pending.
+    session: Option<S>,
+    /// Index of the first completion in the batch.
+    start: usize,
+    completions: &'a [Completion<'a>],
+    /// State of each completion's subjects.
+    subjects: Vec<Vec<SubjectState<S::Decision>>>,
+    /// Completions, by index in the part, whose outcomes the instance returns next.
+    open: Vec<usize>,
+    /// Number of subjects whose last outcome was pending.
+    num_pending: usize,
+    /// Requests of the last outcomes.
+    requests: Vec<RuleRequest>,
+    /// Completion and sentence, by index in the part, of each request.
+    requesters: Vec<(usize, usize)>,
+    /// Replies to `requests`.
+    answered: Vec<AnsweredRequest>,
+}
+
+/// Last decision on a subject, and its requests in all rounds.
 #[derive(Clone, Default)]
-struct Subject<J> {
-    judgement: J,
-    asked: usize,
+struct SubjectState<D> {
+    decision: D,
+    /// Number of requests, repeated ones included.
+    num_requests: usize,
     lookups: Vec<Lookup>,
     exchanges: Vec<Exchange>,
 }
 
-impl<J> Subject<J> {
-    /// A rule may ask one thing several times; a judgement shows it once.
-    fn take(&mut self, answered: Answered) {
+impl<D> SubjectState<D> {
+    /// Adds a request to the trace, unless it is there.
+    fn add(&mut self, answered: AnsweredRequest) {
         match answered {
-            Answered::Count(lookup) if !self.lookups.contains(&lookup) => self.lookups.push(lookup),
-            Answered::Other(exchange) if !self.exchanges.contains(&exchange) => {
-                self.exchanges.push(exchange)
+            AnsweredRequest::Count(lookup) => {
+                if !self.lookups.contains(&lookup) {
+                    self.lookups.push(lookup);
+                }
             }
-            Answered::Count(_) | Answered::Other(_) => {}
+            AnsweredRequest::Other(exchange) => {
+                if !self.exchanges.contains(&exchange) {
+                    self.exchanges.push(exchange);
+                }
+            }
         }
     }
 }
 
-impl<'a, S: Session> Call<'a, S> {
-    fn begin(
-        mut session: S,
-        start: usize,
-        completions: &'a [Completion<'a>],
-        size: CorpusSize,
-        allowed: Allowed<'_>,
-    ) -> Result<Self, Stop> {
-        let outcomes = session.begin(completions, size).map_err(Stop::Broken)?;
-        let subjects = |completion| vec![Subject::default(); S::Judgement::subjects(completion)];
-        let mut call = Self {
-            session: None,
+impl<'a, S: Session> BatchPart<'a, S> {
+    fn new(session: S, start: usize, completions: &'a [Completion<'a>]) -> Self {
+        let mut subjects = Vec::with_capacity(completions.len());
+        for completion in completions {
+            subjects.push(vec![SubjectState::default(); S::Decision::num_subjects(completion)]);
+        }
+        Self {
+            session: Some(session),
             start,
             completions,
-            subjects: completions.iter().map(subjects).collect(),
+            subjects,
             open: (0..completions.len()).collect(),
-            num_asking: 0,
-            questions: Vec::new(),
-            askers: Vec::new(),
+            num_pending: 0,
+            requests: Vec::new(),
+            requesters: Vec::new(),
             answered: Vec::new(),
-        };
-        call.settle(session, outcomes, allowed)?;
-        Ok(call)
-    }
-
-    /// Takes as many as it has asked for.
-    fn take_answers(&mut self, answered: &mut impl Iterator<Item = Answered>) {
-        self.answered.extend(answered.take(self.askers.len()));
-    }
-
-    fn resume(&mut self, allowed: Allowed<'_>) -> Result<(), Stop> {
-        let Some(mut session) = self.session.take() else { return Ok(()) };
-        let outcomes = session.resume(&self.answered).map_err(Stop::Broken)?;
-        for ((completion, index), answered) in self.askers.drain(..).zip(self.answered.drain(..)) {
-            self.subjects[completion][index].take(answered);
-        }
-        self.settle(session, outcomes, allowed)
-    }
-
-    /// Takes in what the instance said about the open completions. Those in which a subject asks
-    /// stay open.
-    fn settle(
-        &mut self,
-        session: S,
-        outcomes: Vec<Vec<Outcome<S::Judgement>>>,
-        allowed: Allowed<'_>,
-    ) -> Result<(), Stop> {
-        match self.take_in(outcomes, allowed) {
-            Ok(()) => {
-                self.session = (!self.open.is_empty()).then_some(session);
-                Ok(())
-            }
-            Err(fault) => Err(Stop::Broken((fault, session.into_reports()))),
         }
     }
 
-    fn take_in(
+    /// Scores the completions for the first time.
+    fn start(mut self, size: CorpusSize, permissions: Permissions<'_>) -> Result<Self, BatchError> {
+        if let Some(session) = &mut self.session {
+            let outcomes = session.start(self.completions, size).map_err(BatchError::Rule)?;
+            self.apply(outcomes, permissions)?;
+        }
+        Ok(self)
+    }
+
+    /// Passes the replies to the instance. Does nothing if no subject is pending.
+    fn resume(&mut self, permissions: Permissions<'_>) -> Result<(), BatchError> {
+        let Some(session) = &mut self.session else { return Ok(()) };
+        let outcomes = session.resume(&self.answered).map_err(BatchError::Rule)?;
+        for ((completion, sentence), answered) in
+            self.requesters.drain(..).zip(self.answered.drain(..))
+        {
+            self.subjects[completion][sentence].add(answered);
+        }
+        self.apply(outcomes, permissions)
+    }
+
+    /// Applies the outcomes of the open completions. Drops the instance if nothing is pending, so
+    /// that another one may use its memory.
+    fn apply(
         &mut self,
-        outcomes: Vec<Vec<Outcome<S::Judgement>>>,
-        allowed: Allowed<'_>,
+        outcomes: Vec<Vec<Outcome<S::Decision>>>,
+        permissions: Permissions<'_>,
+    ) -> Result<(), BatchError> {
+        if let Err(fault) = self.apply_outcomes(outcomes, permissions) {
+            let reports = self.session.take().map_or_else(Vec::new, S::into_reports);
+            return Err(BatchError::Rule(Failure { fault, reports }));
+        }
+        if self.open.is_empty() {
+            self.session = None;
+        }
+        Ok(())
+    }
+
+    fn apply_outcomes(
+        &mut self,
+        outcomes: Vec<Vec<Outcome<S::Decision>>>,
+        permissions: Permissions<'_>,
     ) -> Result<(), Fault> {
         if outcomes.len() != self.open.len() {
             return Err(Fault::Contract(format!(
-                "answered {} completions with {} answers",
-                self.open.len(),
-                outcomes.len()
+                "returned outcomes of {} completions; there are {}",
+                outcomes.len(),
+                self.open.len()
             )));
         }
-        self.num_asking = 0;
-        for (completion, own_outcomes) in std::mem::take(&mut self.open).into_iter().zip(outcomes) {
-            let asking_before = self.num_asking;
-            self.take_in_completion(completion, own_outcomes, allowed)?;
-            if self.num_asking > asking_before {
-                self.open.push(completion);
+        self.num_pending = 0;
+        for (number, completion_outcomes) in
+            std::mem::take(&mut self.open).into_iter().zip(outcomes)
+        {
+            let num_pending_before = self.num_pending;
+            self.apply_to_completion(number, completion_outcomes, permissions)?;
+            if self.num_pending > num_pending_before {
+                self.open.push(number);
             }
         }
         Ok(())
     }
 
-    fn take_in_completion(
+    fn apply_to_completion(
         &mut self,
         number: usize,
-        outcomes: Vec<Outcome<S::Judgement>>,
-        allowed: Allowed<'_>,
+        outcomes: Vec<Outcome<S::Decision>>,
+        permissions: Permissions<'_>,
     ) -> Result<(), Fault> {
-        let Allowed { limits, requires, .. } = allowed;
-        let (completion, subjects) = (&self.completions[number], &mut self.subjects[number]);
-        let in_batch = self.start + number;
+        let Permissions { limits, requires, .. } = permissions;
+        let completion = &self.completions[number];
+        let subjects = &mut self.subjects[number];
+        let number_in_batch = self.start + number;
         if outcomes.len() != subjects.len() {
             return Err(Fault::Contract(format!(
-                "answered the {} sentences of completion {in_batch} with {} outcomes",
-                subjects.len(),
-                outcomes.len()
+                "returned {} outcomes for the {} sentences of completion {number_in_batch}",
+                outcomes.len(),
+                subjects.len()
             )));
         }
-        for (index, (outcome, subject)) in outcomes.into_iter().zip(subjects).enumerate() {
-            let place = Place { completion: in_batch, index };
+        for (sentence, (outcome, subject)) in outcomes.into_iter().zip(subjects).enumerate() {
+            let index = SubjectIndex { completion: number_in_batch, sentence };
             match outcome {
-                Outcome::Judged(judgement) => {
-                    judgement.check(completion, place, allowed)?;
-                    subject.judgement = judgement;
+                Outcome::Done(decision) => {
+                    decision.check(completion, index, permissions)?;
+                    subject.decision = decision;
                 }
-                Outcome::Asks(requests) => {
-                    subject.asked += requests.len();
-                    S::Judgement::check_asked(place, subject.asked, limits)?;
-                    subject.judgement = S::Judgement::default();
-                    self.num_asking += 1;
-                    for request in requests {
-                        let question = Question::from(request);
-                        question.check(requires, limits)?;
-                        self.questions.push(question);
-                        self.askers.push((number, index));
+                Outcome::Pending(requests) => {
+                    subject.num_requests += requests.len();
+                    S::Decision::check_num_requests(index, subject.num_requests, limits)?;
+                    subject.decision = S::Decision::default();
+                    self.num_pending += 1;
+                    for wire_request in requests {
+                        let request = RuleRequest::from(wire_request);
+                        request.check(requires, limits)?;
+                        self.requests.push(request);
+                        self.requesters.push((number, sentence));
                     }
                 }
             }
@@ -315,11 +362,14 @@ impl<'a, S: Session> Call<'a, S> {
         Ok(())
     }
 
-    fn into_judgements(self) -> impl Iterator<Item = Vec<S::Judgement>> {
-        let judgement = |Subject { judgement, lookups, exchanges, .. }: Subject<S::Judgement>| {
-            judgement.resting_on(lookups, exchanges)
-        };
-        self.subjects.into_iter().map(move |subjects| subjects.into_iter().map(judgement).collect())
+    fn append_decisions(self, decisions: &mut Vec<Vec<S::Decision>>) {
+        for subjects in self.subjects {
+            let mut completion_decisions = Vec::with_capacity(subjects.len());
+            for SubjectState { decision, lookups, exchanges, .. } in subjects {
+                completion_decisions.push(decision.with_requests(lookups, exchanges));
+            }
+            decisions.push(completion_decisions);
+        }
     }
 }
 

@@ -1,34 +1,36 @@
-//! Sentence rules: completions and what is asked about them → verdicts.
+//! Sentence rules: completions and the replies about them → verdicts.
 
 use corver_core::{
     Backends, BoxError, Capability, Completion, CorpusSize, Credit, CreditKind, Exchange, Lookup,
     SentenceScorer, TokenReward, Verdict,
 };
 
-use crate::bindings::{sentence_scoring, types, with_lowered};
+use crate::bindings::{sentence_scoring, types, with_wire_completions};
 use crate::check::check_text;
-use crate::error::Fault;
-use crate::instance::{Failure, Instance};
-use crate::questions::{Answered, with_replies};
-use crate::rounds::{Allowed, Judgement, Outcome, Place, Said, Session};
+use crate::error::{Failure, Fault};
+use crate::instance::Instance;
+use crate::requests::{AnsweredRequest, with_wire_replies};
+use crate::rounds::{Decision, Outcome, Permissions, Session, SubjectIndex};
 use crate::{Limits, Rule, RuleError};
 
-/// By how much the shares of a reward may miss it, relative to what they are made of: rounding.
-const SHARES_TOLERANCE: f32 = 1e-4;
+/// Greatest rounding error of the sum of token rewards, relative to 1 plus their absolute values.
+const SUM_TOLERANCE: f32 = 1e-4;
 
 impl Rule {
-    /// For each completion, one verdict per sentence, all in order. A fresh instance of the rule
-    /// judges them, so nothing is left of earlier ones; large batches take several, on all cores.
+    /// Returns one verdict per sentence of each completion, in order.
+    ///
+    /// A fresh instance of the rule scores them, so that no state passes between batches. A large
+    /// batch is split between several instances, which run in parallel.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial
-    /// answer.
+    /// Fails if the rule breaks its contract or a limit, or a backend fails; no verdict is returned
+    /// then.
     pub fn score(
         &self,
         completions: &[Completion<'_>],
-        verifiers: &mut Backends<'_>,
+        backends: &mut Backends<'_>,
     ) -> Result<Vec<Vec<Verdict>>, RuleError> {
-        self.judge(completions, verifiers)
+        self.run(completions, backends)
     }
 }
 
@@ -48,29 +50,36 @@ impl SentenceScorer for Rule {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        verifiers: &mut Backends<'_>,
+        backends: &mut Backends<'_>,
     ) -> Result<Vec<Vec<Verdict>>, BoxError> {
-        Ok(Self::score(self, completions, verifiers)?)
+        Ok(Self::score(self, completions, backends)?)
     }
 }
 
 impl Session for Instance<sentence_scoring::Guest> {
-    type Judgement = Verdict;
+    type Decision = Verdict;
 
-    fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Verdict> {
+    fn start(
+        &mut self,
+        completions: &[Completion<'_>],
+        size: CorpusSize,
+    ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
         let CorpusSize { tokens, documents } = size;
         let wire_size = types::CorpusSize { tokens, documents };
-        let outcomes = with_lowered(completions, |completions| {
-            self.call(|rule, store| rule.call_score(store, completions, wire_size))
-        });
-        raised(outcomes)
+        let outcomes = with_wire_completions(completions, |wire_completions| {
+            self.call(|rule, store| rule.call_score(store, wire_completions, wire_size))
+        })?;
+        Ok(from_wire(outcomes))
     }
 
-    fn resume(&mut self, answered: &[Answered]) -> Said<Verdict> {
-        let outcomes = with_replies(answered, |replies| {
+    fn resume(
+        &mut self,
+        answered: &[AnsweredRequest],
+    ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
+        let outcomes = with_wire_replies(answered, |replies| {
             self.call(|rule, store| rule.call_resume(store, replies))
-        });
-        raised(outcomes)
+        })?;
+        Ok(from_wire(outcomes))
     }
 
     fn into_reports(self) -> Vec<String> {
@@ -78,65 +87,77 @@ impl Session for Instance<sentence_scoring::Guest> {
     }
 }
 
-fn raised(outcomes: Result<Vec<Vec<types::SentenceOutcome>>, Failure>) -> Said<Verdict> {
-    let outcome = |outcome| match outcome {
-        types::SentenceOutcome::Done(scored) => Outcome::Judged(verdict(scored)),
-        types::SentenceOutcome::Abstain(note) => {
-            Outcome::Judged(Verdict { note, ..Verdict::default() })
-        }
-        types::SentenceOutcome::Pending(requests) => Outcome::Asks(requests),
-    };
-    Ok(outcomes?
+fn from_wire(outcomes: Vec<Vec<types::SentenceOutcome>>) -> Vec<Vec<Outcome<Verdict>>> {
+    outcomes
         .into_iter()
-        .map(|completion| completion.into_iter().map(outcome).collect())
-        .collect())
+        .map(|completion| completion.into_iter().map(outcome_from_wire).collect())
+        .collect()
 }
 
-fn verdict(types::Verdict { reward, credit, count, triplet, note }: types::Verdict) -> Verdict {
-    let token_reward = |types::TokenReward { character, reward }| TokenReward { character, reward };
-    let credit = match credit {
+fn outcome_from_wire(outcome: types::SentenceOutcome) -> Outcome<Verdict> {
+    match outcome {
+        types::SentenceOutcome::Done(verdict) => Outcome::Done(verdict_from_wire(verdict)),
+        types::SentenceOutcome::Abstain(note) => {
+            Outcome::Done(Verdict { note, ..Verdict::default() })
+        }
+        types::SentenceOutcome::Pending(requests) => Outcome::Pending(requests),
+    }
+}
+
+fn verdict_from_wire(verdict: types::Verdict) -> Verdict {
+    let types::Verdict { reward, credit: wire_credit, count, triplet, note } = verdict;
+    let credit = match wire_credit {
         None => Credit::Sentence,
         Some(types::Credit::TokenRewards(parts)) => {
-            Credit::TokenRewards(parts.into_iter().map(token_reward).collect())
+            let mut token_rewards = Vec::with_capacity(parts.len());
+            for types::TokenReward { character, reward } in parts {
+                token_rewards.push(TokenReward { character, reward });
+            }
+            Credit::TokenRewards(token_rewards)
         }
         Some(types::Credit::AdvantageSign) => Credit::AdvantageSign,
     };
     Verdict { reward: Some(reward), credit, count, triplet, note, ..Verdict::default() }
 }
 
-impl Judgement for Verdict {
-    fn subjects(completion: &Completion<'_>) -> usize {
+impl Decision for Verdict {
+    fn num_subjects(completion: &Completion<'_>) -> usize {
         completion.sentences.len()
     }
 
     fn check(
         &self,
         completion: &Completion<'_>,
-        place: Place,
-        Allowed { limits, credit, .. }: Allowed<'_>,
+        subject: SubjectIndex,
+        Permissions { limits, credit: declared, .. }: Permissions<'_>,
     ) -> Result<(), Fault> {
-        let Place { completion: number, index } = place;
+        let SubjectIndex { completion: number, sentence: index } = subject;
         let sentence = &completion.sentences[index];
-        if let Some(reward) = self.reward.filter(|reward| !reward.is_finite()) {
+        if let Some(reward) = self.reward
+            && !reward.is_finite()
+        {
             return Err(Fault::Contract(format!(
                 "gave sentence {index} of completion {number} the reward {reward}; it must be \
                  finite"
             )));
         }
-        let triplets = sentence.triplets.len();
-        if let Some(got) = self.triplet.filter(|&triplet| triplet as usize >= triplets) {
+        let num_triplets = sentence.triplets.len();
+        if let Some(triplet) = self.triplet
+            && triplet as usize >= num_triplets
+        {
             return Err(Fault::Contract(format!(
-                "names triplet {got} in sentence {index} of completion {number}, which has \
-                 {triplets}"
+                "names triplet {triplet} in sentence {index} of completion {number}, which has \
+                 {num_triplets}"
             )));
         }
         let is_declared = match &self.credit {
             Credit::Sentence => true,
-            Credit::TokenRewards(parts) => {
-                check_points(parts, self.reward.unwrap_or(0.0), &sentence.text, place)?;
-                credit == CreditKind::TokenRewards
+            Credit::TokenRewards(token_rewards) => {
+                let reward = self.reward.unwrap_or(0.0);
+                check_token_rewards(token_rewards, reward, &sentence.text, subject)?;
+                declared == CreditKind::TokenRewards
             }
-            Credit::AdvantageSign => credit == CreditKind::AdvantageSign,
+            Credit::AdvantageSign => declared == CreditKind::AdvantageSign,
         };
         if !is_declared {
             return Err(Fault::Contract(format!(
@@ -144,53 +165,61 @@ impl Judgement for Verdict {
                  declare (`credit`)"
             )));
         }
-        self.note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes))
+        match &self.note {
+            Some(note) => check_text("note", note, limits.text_bytes),
+            None => Ok(()),
+        }
     }
 
-    fn check_asked(place: Place, got: usize, limits: &Limits) -> Result<(), Fault> {
-        let Place { completion, index } = place;
+    fn check_num_requests(
+        SubjectIndex { completion, sentence }: SubjectIndex,
+        num_requests: usize,
+        limits: &Limits,
+    ) -> Result<(), Fault> {
         let limit = limits.requests_per_sentence;
-        if got > limit {
+        if num_requests > limit {
             return Err(Fault::Limit(format!(
-                "asked {got} questions about sentence {index} of completion {completion}; at most \
-                 {limit} are allowed (limits.requests_per_sentence)"
+                "made {num_requests} requests about sentence {sentence} of completion \
+                 {completion}; at most {limit} are allowed (limits.requests_per_sentence)"
             )));
         }
         Ok(())
     }
 
-    fn resting_on(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self {
+    fn with_requests(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self {
         Self { lookups, exchanges, ..self }
     }
 }
 
-/// Whether these are shares of the reward, each at a character that the sentence has.
-fn check_points(
-    points: &[TokenReward],
+/// Fails unless the token rewards add up to the sentence's, and their characters exist.
+fn check_token_rewards(
+    token_rewards: &[TokenReward],
     reward: f32,
     text: &str,
-    place: Place,
+    SubjectIndex { completion, sentence }: SubjectIndex,
 ) -> Result<(), Fault> {
-    let Place { completion, index } = place;
-    let characters = text.chars().count();
-    if let Some(point) = points.iter().find(|point| point.character as usize >= characters) {
-        return Err(Fault::Contract(format!(
-            "pays character {} of sentence {index} of completion {completion}, which has \
-             {characters}",
-            point.character
-        )));
+    let num_characters = text.chars().count();
+    let mut sum = 0.0;
+    let mut magnitude = 1.0;
+    for token_reward in token_rewards {
+        if token_reward.character as usize >= num_characters {
+            return Err(Fault::Contract(format!(
+                "credits character {} of sentence {sentence} of completion {completion}, which \
+                 has {num_characters}",
+                token_reward.character
+            )));
+        }
+        sum += token_reward.reward;
+        magnitude += token_reward.reward.abs();
     }
-    let (sum, size) = points
-        .iter()
-        .fold((0.0, 1.0), |(sum, size), point| (sum + point.reward, size + point.reward.abs()));
-    if size.is_finite() && (sum - reward).abs() <= SHARES_TOLERANCE * size {
-        Ok(())
-    } else {
-        Err(Fault::Contract(format!(
-            "gave sentence {index} of completion {completion} the reward {reward}, and shares of \
-             it that add up to {sum}"
-        )))
+    // A NaN or an infinity among the rewards makes the magnitude one.
+    if magnitude.is_finite() && (sum - reward).abs() <= SUM_TOLERANCE * magnitude {
+        return Ok(());
     }
+    Err(Fault::Contract(format!(
+        "gave sentence {sentence} of completion {completion} the reward {reward}, and token \
+         rewards that add up to {sum}"
+    )))
 }
 
 #[cfg(test)]
@@ -199,42 +228,43 @@ mod tests {
     use corver_core::{Section, Sentence};
 
     #[test]
-    fn point_rewards_must_sum_to_sentence_reward() {
+    fn token_rewards_must_sum_to_sentence_reward() {
         let text = "Größe.".to_owned();
         let sentences =
             [Sentence { text, section: Section::Think, span: None, triplets: Vec::new() }];
         let completion = Completion { sentences: &sentences, ..Completion::default() };
-        let check = |points: &[(u32, f32)], reward: f32| {
-            let points = points
+        let check = |parts: &[(u32, f32)], reward: f32| {
+            let token_rewards = parts
                 .iter()
                 .map(|&(character, reward)| TokenReward { character, reward })
                 .collect();
             let verdict = Verdict {
                 reward: Some(reward),
-                credit: Credit::TokenRewards(points),
+                credit: Credit::TokenRewards(token_rewards),
                 ..Verdict::default()
             };
-            let allowed = Allowed {
+            let permissions = Permissions {
                 limits: &Limits::default(),
                 requires: &[],
                 credit: CreditKind::TokenRewards,
             };
-            verdict.check(&completion, Place { completion: 7, index: 0 }, allowed)
+            let subject = SubjectIndex { completion: 7, sentence: 0 };
+            verdict.check(&completion, subject, permissions)
         };
         assert_eq!(check(&[(0, 0.1), (5, 0.2), (5, -0.7)], -0.4), Ok(()));
         assert_eq!(check(&[], 0.0), Ok(()));
         let fault = |problem: &str| Err(Fault::Contract(problem.into()));
-        let beyond = "pays character 6 of sentence 0 of completion 7, which has 6";
+        let beyond = "credits character 6 of sentence 0 of completion 7, which has 6";
         assert_eq!(check(&[(6, 0.1)], 0.1), fault(beyond));
-        let shares =
-            "gave sentence 0 of completion 7 the reward 0.2, and shares of it that add up to 0.1";
-        assert_eq!(check(&[(0, 0.1)], 0.2), fault(shares));
-        for (endless, sum) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
-            let shares = format!(
-                "gave sentence 0 of completion 7 the reward 0.1, and shares of it that add up to \
+        let wrong_sum =
+            "gave sentence 0 of completion 7 the reward 0.2, and token rewards that add up to 0.1";
+        assert_eq!(check(&[(0, 0.1)], 0.2), fault(wrong_sum));
+        for (infinite, sum) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+            let wrong_sum = format!(
+                "gave sentence 0 of completion 7 the reward 0.1, and token rewards that add up to \
                  {sum}"
             );
-            assert_eq!(check(&[(0, endless)], 0.1), fault(&shares));
+            assert_eq!(check(&[(0, infinite)], 0.1), fault(&wrong_sum));
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What hostile rules took comes back. A test of its own process: others would disturb the account.
+//! The memory of hostile rules is released. The test has its own process, because others would
+//! change the measured memory.
 #![cfg(target_os = "linux")]
 
 #[path = "hostile/guest.rs"]
@@ -30,7 +31,7 @@ fn resident() -> usize {
     pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// Loads the rule and has it fault, as often as a run would never.
+/// Loads the rule and has it fault, more often than in any run.
 fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hostile.wasm");
@@ -49,7 +50,7 @@ fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
 #[test]
 fn sandbox_memory_is_released_after_abuse() {
     const TOLERANCE: usize = 24 << 20;
-    let sandbox = Sandbox::new(Limits::default(), Compiler::Here).unwrap();
+    let sandbox = Sandbox::new(Limits::default(), Compiler::InProcess).unwrap();
     // 192 MiB, every page of it written; a table of 95,000; half a MiB of stack; an answer of 60
     // MB.
     let memory = Guest {

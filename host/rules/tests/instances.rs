@@ -65,7 +65,7 @@ fn large_batch_verdicts_equal_single_completion_verdicts() {
     assert!(verdicts.iter().flatten().all(|verdict| verdict.lookups.len() == 1));
 }
 
-/// A corpus that judges a batch of its own whenever it is asked.
+/// A corpus that scores another batch for every request.
 struct Nested<'a> {
     rule: &'a Rule,
     batch: &'a [Completion<'a>],
@@ -103,7 +103,7 @@ fn too_many_nested_batches_report_busy_instances() {
     }
     let cause = cause.to_string();
     assert!(
-        cause.contains("instances are at work") && cause.contains("judge fewer large batches"),
+        cause.contains("instances are in use") && cause.contains("score fewer large batches"),
         "{cause}"
     );
     // All of them are free again.

@@ -1,5 +1,5 @@
 //! A rule in another language is the same rule: `make test-languages` builds them and runs this;
-//! without, it says so and passes.
+//! without them, it prints that and passes.
 
 #[path = "../../../tests/golden.rs"]
 mod golden;
@@ -39,7 +39,7 @@ fn load(path: &Path, settings: Value) -> Result<Rule, corver_rules::RuleError> {
     Rule::load(path, options(settings))
 }
 
-/// An interpreter takes long to compile: the result is kept.
+/// An interpreter takes long to compile, so the result is cached.
 fn options(settings: Value) -> LoadOptions {
     let cache_dir = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("rules"));
     LoadOptions { settings, cache_dir, ..LoadOptions::default() }
@@ -69,7 +69,7 @@ fn sentences() -> Vec<Sentence> {
     rows.iter().zip(texts).map(sentence).collect()
 }
 
-/// First, as it was built from `sdk/LANGUAGE/example`; `None`, said aloud, where nothing was.
+/// First, as it was built from `sdk/LANGUAGE/example`; `None`, with a message, if it was not.
 fn built(language: &str) -> Option<PathBuf> {
     built_at(&format!("sdk/{language}/example/first-{language}.wasm"))
 }
@@ -83,7 +83,7 @@ fn built_at(path: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Whether both rules judge these sentences alike, a few to a completion.
+/// Checks that both rules give these sentences the same verdicts, three to a completion.
 fn assert_same(first: &Rule, rule: &Rule, sentences: &[Sentence]) {
     rule.conform().unwrap();
     let completion = |sentences| Completion {
@@ -99,8 +99,8 @@ fn assert_same(first: &Rule, rule: &Rule, sentences: &[Sentence]) {
     }
 }
 
-/// The rule in this language judges as First does, and names wrong settings.
-fn is_first(language: &str, no_number: &str) {
+/// Checks that the rule in this language scores as First does, and names wrong settings.
+fn assert_is_first(language: &str, no_number: &str) {
     let Some(path) = built(language) else { return };
     for settings in [
         json!({}),
@@ -125,17 +125,17 @@ fn is_first(language: &str, no_number: &str) {
 
 #[test]
 fn first_rule_in_python_matches_rust() {
-    is_first("python", "tiers.rewards[1]: expected number, got 'x'");
+    assert_is_first("python", "tiers.rewards[1]: expected number, got 'x'");
 }
 
 #[test]
 fn first_rule_in_javascript_matches_rust() {
-    is_first("js", "tiers.rewards[1]: expected number, got \"x\"");
+    assert_is_first("js", "tiers.rewards[1]: expected number, got \"x\"");
 }
 
-/// The rule in this language, written without an SDK, judges as First does where names are
-/// capitalised words.
-fn is_first_for_names(language: &str) {
+/// Checks that the rule in this language, written without an SDK, scores as First does if names
+/// are capitalised words.
+fn assert_is_first_for_names(language: &str) {
     let Some(path) = built(language) else { return };
     let sentence = |triplets: &[(&str, &str)]| {
         let triplet = |&(head, tail): &(&str, &str)| Triplet {
@@ -171,12 +171,12 @@ fn is_first_for_names(language: &str) {
 
 #[test]
 fn first_rule_in_c_matches_rust() {
-    is_first_for_names("c");
+    assert_is_first_for_names("c");
 }
 
 #[test]
 fn first_rule_in_go_matches_rust() {
-    is_first_for_names("go");
+    assert_is_first_for_names("go");
 }
 
 /// Finds two passages for all but "nothing", knows that Rome is old, and says yes to it.
@@ -245,8 +245,8 @@ fn assert_entailed(language: &str) {
     let judge = |settings| {
         let rule = load(&path, settings).unwrap();
         rule.conform().unwrap();
-        let mut verifiers = Backends::counting(Hashed).with_nli(Rome).with_passages(Rome);
-        rule.score(&batch, &mut verifiers).unwrap().concat()
+        let mut backends = Backends::counting(Hashed).with_nli(Rome).with_passages(Rome);
+        rule.score(&batch, &mut backends).unwrap().concat()
     };
     let verdicts = judge(json!({}));
     let last = |character, reward| Credit::TokenRewards(vec![TokenReward { character, reward }]);
@@ -274,8 +274,8 @@ fn javascript_rule_sends_requests_and_rewards_tokens() {
     assert_entailed("js");
 }
 
-/// The response rule in this language asks a chat model.
-fn judges_by_chat(language: &str) {
+/// Checks that the response rule in this language requests chat replies.
+fn assert_judges_by_chat(language: &str) {
     let Some(path) = built_at(&format!("sdk/{language}/example/judge/judge-{language}.wasm"))
     else {
         return;
@@ -306,10 +306,10 @@ fn judges_by_chat(language: &str) {
 
 #[test]
 fn python_judge_queries_chat_model() {
-    judges_by_chat("python");
+    assert_judges_by_chat("python");
 }
 
 #[test]
 fn javascript_judge_queries_chat_model() {
-    judges_by_chat("js");
+    assert_judges_by_chat("js");
 }

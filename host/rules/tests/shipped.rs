@@ -7,13 +7,13 @@ use corver_core::{
     Backends, BoxError, Capability, Completion, CorpusSize, Count, CountPrecision, Counter, Query,
     Section, Sentence, Triplet, Verdict,
 };
-use corver_rules::{Kind, Limits, LoadOptions, ResponseRule, Rule, RuleError};
+use corver_rules::{Limits, LoadOptions, PluginKind, ResponseRule, Rule, RuleError};
 use serde_json::{Value, json};
 
 const DIRECTED: &str = "Mario AND Camerini AND Il AND Seduttore";
 const STARRED: &str = "Il AND Seduttore AND Sophia AND Loren";
 
-/// Counts by query text; unknown queries cannot be answered. Keeps what it was asked.
+/// Counts by query text; unknown queries cannot be answered. Records its queries.
 #[derive(Default)]
 struct FakeIndex {
     counts: BTreeMap<String, u64>,
@@ -117,7 +117,7 @@ fn every_shipped_rule_conforms() {
         }
         let name = entry.file_name().into_string().unwrap();
         seen += 1;
-        if Kind::of(&built(&name), &Limits::default()).unwrap() == Kind::Response {
+        if PluginKind::read(&built(&name), &Limits::default()).unwrap() == PluginKind::Response {
             let rule = ResponseRule::load(&built(&name), LoadOptions::default()).unwrap();
             assert_eq!(rule.name(), name);
             let conformance = rule.conform().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -130,7 +130,7 @@ fn every_shipped_rule_conforms() {
         let rule = load(&name, Value::Null).unwrap();
         assert_eq!(rule.name(), name);
         let conformance = rule.conform().unwrap_or_else(|error| panic!("{name}: {error}"));
-        // What a chat model replies at random is rarely worth anything.
+        // A random chat reply rarely leads to a positive reward.
         let is_judged_by_chat = rule.manifest().requires.contains(&Capability::Chat);
         let both_ways = conformance.lowest < Some(0.0) && conformance.highest > Some(0.0);
         let says_something = conformance.scored > 0 && conformance.lowest < conformance.highest;

@@ -7,7 +7,7 @@ use corver_core::verdict::{Blend, Weighted};
 use corver_core::{
     Backends, BoxError, Capability, Completion, CreditKind, Graders, SentenceScorer, Verdict,
 };
-use corver_rules::{Compiler, Kind, Manifest, ResponseRule, Rule, Sandbox};
+use corver_rules::{Compiler, Manifest, PluginKind, ResponseRule, Rule, Sandbox};
 use corver_settings::WeightedPlugin;
 use serde_json::{Map, Value};
 
@@ -161,9 +161,9 @@ impl<'a> Loader<'a> {
     /// If the plugin is missing or invalid.
     pub fn any(&self, plugin: &Path) -> Result<AnyRule> {
         let path = plugin::find(plugin)?;
-        Ok(match Kind::of(&path, &self.config.limits)? {
-            Kind::Sentence => AnyRule::Sentence(self.single(&path)?),
-            Kind::Response => {
+        Ok(match PluginKind::read(&path, &self.config.limits)? {
+            PluginKind::Sentence => AnyRule::Sentence(self.single(&path)?),
+            PluginKind::Response => {
                 AnyRule::Response(self.response(&path, "rule", &self.config.settings)?)
             }
         })
@@ -242,10 +242,10 @@ pub enum AnyRule {
 
 impl AnyRule {
     /// Returns the kind of the rule.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PluginKind {
         match self {
-            Self::Sentence(_) => Kind::Sentence,
-            Self::Response(_) => Kind::Response,
+            Self::Sentence(_) => PluginKind::Sentence,
+            Self::Response(_) => PluginKind::Response,
         }
     }
 

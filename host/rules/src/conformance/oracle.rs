@@ -1,11 +1,11 @@
-//! Answers about nothing in particular, which depend on the question alone.
+//! Backends whose replies are pseudo-random, and depend on the request alone.
 
 use corver_core::{
     Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusSize, Count, CountPrecision,
     Counter, Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
 };
 
-/// Unknown for some queries, huge for others.
+/// Counts: unknown for some queries, huge for others.
 const COUNTS: [Option<u64>; 9] =
     [None, Some(0), Some(1), Some(4), Some(5), Some(19), Some(20), Some(1_000_000), Some(u64::MAX)];
 const PROBABILITIES: [f32; 6] = [0.0, 0.25, 0.3, 0.5, 0.75, 1.0];
@@ -28,17 +28,19 @@ const REPLIES: [&str; 15] = [
 ];
 const PASSAGES: [&str; 3] = ["", "Rome is in Italy.", "Dvořák naît à Nelahozeves 🎻."];
 
-/// Answers whatever a rule may ask.
+/// A backend for every capability.
 #[derive(Clone, Copy)]
 pub(super) enum Oracle {
+    /// Counts all matches.
     Exact,
-    /// Stops counting at `enough`.
+    /// Stops counting at the query's limit.
     Stopping,
+    /// Does not report the size of its corpus.
     OfUnknownSize,
 }
 
 impl Oracle {
-    pub(super) fn verifiers(self) -> Backends<'static> {
+    pub(super) fn backends(self) -> Backends<'static> {
         Backends::counting(self).with_nli(self).with_chat(self).with_passages(self)
     }
 }
@@ -93,8 +95,8 @@ impl Retriever for Oracle {
     fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, BoxError> {
         let found = |search: &Search| {
             let drawn = draw(&format!("{search:?}"), 4);
-            let passage = |place: usize| {
-                let text = PASSAGES[(place + drawn) % PASSAGES.len()].to_owned();
+            let passage = |index: usize| {
+                let text = PASSAGES[(index + drawn) % PASSAGES.len()].to_owned();
                 Passage { title: search.title.clone().unwrap_or_default(), text }
             };
             (0..drawn.min(search.k as usize)).map(passage).collect()
@@ -103,9 +105,9 @@ impl Retriever for Oracle {
     }
 }
 
-/// A number below `end` that depends on `of` alone.
-pub(super) fn draw(of: &str, end: usize) -> usize {
-    let hash = blake3::hash(of.as_bytes());
+/// Returns a number below `end` that depends on `seed` alone.
+pub(super) fn draw(seed: &str, end: usize) -> usize {
+    let hash = blake3::hash(seed.as_bytes());
     let bytes = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
     (u64::from_le_bytes(*bytes) % end as u64) as usize
 }

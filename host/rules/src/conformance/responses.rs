@@ -1,11 +1,11 @@
-//! The same for response rules: whatever a completion looks like, it earns the same whenever and
-//! with whomever it is graded.
+//! Conformance test of response rules: a grade must not depend on time or on the other completions
+//! of the batch.
 
 use corver_core::split::split;
 use corver_core::{Compatibility, Completion, Grade};
 use serde::Serialize;
 
-use super::NotConformant;
+use super::ConformanceError;
 use super::oracle::Oracle;
 use crate::{ResponseRule, RuleError};
 
@@ -29,33 +29,33 @@ const ENDS: [&str; 8] = [
     "</think></answer>",
 ];
 
-/// What a rule made of the batch.
+/// Result of a response rule's conformance test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ResponseConformance {
-    /// Completions graded.
+    /// Number of completions graded.
     pub completions: usize,
-    /// Labels given, each once, in order.
+    /// Labels of the grades, each once, sorted.
     pub labels: Vec<String>,
-    /// Smallest reward.
+    /// Smallest reward of a grade.
     pub lowest: f64,
-    /// Largest reward.
+    /// Largest reward of a grade.
     pub highest: f64,
 }
 
 impl ResponseRule {
-    /// Grades a fixed batch of odd completions: all at once, again, in the opposite order and one
-    /// by one. The grades must be the same.
+    /// Grades a fixed batch of unusual completions: together, again, in the opposite order and one
+    /// by one. The grades must be equal.
     ///
     /// # Errors
-    /// Where they are not, or the rule breaks its contract.
-    pub fn conform(&self) -> Result<ResponseConformance, NotConformant> {
-        conform(|completions| self.grade(completions, &mut Oracle::Exact.verifiers()))
+    /// Fails if the grades differ, or the rule breaks its contract or a limit.
+    pub fn conform(&self) -> Result<ResponseConformance, ConformanceError> {
+        conform(|completions| self.grade(completions, &mut Oracle::Exact.backends()))
     }
 }
 
 fn conform(
     grade: impl Fn(&[Completion<'_>]) -> Result<Vec<Grade>, RuleError>,
-) -> Result<ResponseConformance, NotConformant> {
+) -> Result<ResponseConformance, ConformanceError> {
     let texts: Vec<String> = BEGINNINGS
         .iter()
         .flat_map(|start| ENDS.iter().map(move |end| format!("{start}{end}")))
@@ -81,28 +81,26 @@ fn conform(
         .collect();
 
     let grades = grade(&completions)?;
-    let same = |when, completion: &Completion<'_>, first: &Grade, then: &Grade| {
+    let check_same = |when, completion: &Completion<'_>, first: &Grade, then: &Grade| {
         if first == then {
             return Ok(());
         }
-        let shown = |graded: &Grade| format!("{:+} {}", graded.reward, graded.label);
         let text: String = completion.text.chars().take(80).collect();
-        Err(NotConformant::Unsteady(format!(
-            "the completion {text:?} is graded {}; {when} it is {}. A rule must decide from the \
-             completion alone",
-            shown(first),
-            shown(then)
+        Err(ConformanceError::Inconsistent(format!(
+            "the completion {text:?} is graded {:+} {}; {when} it is {:+} {}. A rule must decide \
+             from the completion alone",
+            first.reward, first.label, then.reward, then.label
         )))
     };
-    for (place, then) in grade(&completions)?.iter().enumerate() {
-        same("graded again", &completions[place], &grades[place], then)?;
+    for (index, then) in grade(&completions)?.iter().enumerate() {
+        check_same("graded again", &completions[index], &grades[index], then)?;
     }
     let reversed: Vec<Completion<'_>> = completions.iter().rev().copied().collect();
-    for (place, then) in grade(&reversed)?.iter().rev().enumerate() {
-        same("after other completions", &completions[place], &grades[place], then)?;
+    for (index, then) in grade(&reversed)?.iter().rev().enumerate() {
+        check_same("after other completions", &completions[index], &grades[index], then)?;
     }
     for (completion, first) in completions.iter().zip(&grades) {
-        same(
+        check_same(
             "without the other completions",
             completion,
             first,
@@ -128,13 +126,15 @@ mod tests {
 
     use super::*;
 
-    /// Whether the rule is found to decide otherwise then.
-    fn is_unsteady(
+    /// Returns true if the test reports that the rule decides differently in this case.
+    fn is_inconsistent(
         when: &str,
         grade: impl Fn(&[Completion<'_>]) -> Result<Vec<Grade>, RuleError>,
     ) -> bool {
         match conform(grade) {
-            Err(NotConformant::Unsteady(message)) => message.contains(&format!("; {when} it is ")),
+            Err(ConformanceError::Inconsistent(message)) => {
+                message.contains(&format!("; {when} it is "))
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -146,15 +146,15 @@ mod tests {
             calls.set(calls.get() + 1);
             Ok(vec![Grade::new(f64::from(calls.get()), "X"); completions.len()])
         };
-        assert!(is_unsteady("graded again", with_memory));
-        let by_place = |completions: &[Completion<'_>]| {
-            Ok((0..completions.len()).map(|place| Grade::new(place as f64, "X")).collect())
+        assert!(is_inconsistent("graded again", with_memory));
+        let by_position = |completions: &[Completion<'_>]| {
+            Ok((0..completions.len()).map(|index| Grade::new(index as f64, "X")).collect())
         };
-        assert!(is_unsteady("after other completions", by_place));
+        assert!(is_inconsistent("after other completions", by_position));
         let by_size = |completions: &[Completion<'_>]| {
             Ok(vec![Grade::new(completions.len() as f64, "X"); completions.len()])
         };
-        assert!(is_unsteady("without the other completions", by_size));
+        assert!(is_inconsistent("without the other completions", by_size));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use corver_core::{Count, Counter, Query, Section, Sentence, Verdict};
 use super::*;
 use crate::bindings::types;
 
-/// Counts a query's clauses, and keeps what each look-up asked.
+/// Counts a query's clauses, and records the queries of each request.
 #[derive(Default)]
 struct Clauses(Vec<Vec<String>>);
 
@@ -23,18 +23,18 @@ impl Counter for Clauses {
     }
 }
 
-/// A sentence by its completion and its place there; each completion's text is its number.
+/// A sentence by its completion and its index there; each completion's text is its number.
 type Name = (usize, usize);
 
-/// What a call was given: each sentence, and its number of counts.
+/// Arguments of a call: each sentence, and its number of counts.
 type Seen = Vec<(Name, usize)>;
 
-/// A rule that keeps its sentences as the SDK does, and answers for one sentence with so many
-/// counts like this.
+/// A rule that stores its sentences as the SDK does. `answer` returns the outcome of a sentence
+/// with these counts.
 struct Script<'a, F> {
     answer: F,
-    /// The completions that are judged next: of each sentence its name, the queries that wait, and
-    /// its counts.
+    /// Completions that are scored next: name, number of pending queries, and counts of each
+    /// sentence.
     open: Vec<Vec<(Name, usize, Vec<u64>)>>,
     log: &'a Log,
 }
@@ -57,24 +57,29 @@ impl<F: Fn(Name, &[u64]) -> Outcome<Verdict>> Script<'_, F> {
         let seen =
             self.open.iter().flatten().map(|(name, _, counts)| (*name, counts.len())).collect();
         self.log.seen.lock().unwrap().push(seen);
-        let mut all = Vec::new();
+        let mut outcomes = Vec::new();
         self.open.retain_mut(|sentences| {
-            let answered = sentences.iter_mut().map(|(name, asked, counts)| {
+            let scored = sentences.iter_mut().map(|(name, num_pending, counts)| {
                 let outcome = (self.answer)(*name, counts);
-                *asked = if let Outcome::Asks(requests) = &outcome { requests.len() } else { 0 };
+                *num_pending =
+                    if let Outcome::Pending(requests) = &outcome { requests.len() } else { 0 };
                 outcome
             });
-            all.push(answered.collect());
-            sentences.iter().any(|(_, asked, _)| *asked > 0)
+            outcomes.push(scored.collect());
+            sentences.iter().any(|(_, num_pending, _)| *num_pending > 0)
         });
-        all
+        outcomes
     }
 }
 
 impl<F: Fn(Name, &[u64]) -> Outcome<Verdict> + Send> Session for Script<'_, F> {
-    type Judgement = Verdict;
+    type Decision = Verdict;
 
-    fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Verdict> {
+    fn start(
+        &mut self,
+        completions: &[Completion<'_>],
+        size: CorpusSize,
+    ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
         assert_eq!(size.tokens, Some(1_000));
         let open = |completion: &Completion<'_>| {
             let number = completion.text.parse().unwrap();
@@ -84,13 +89,16 @@ impl<F: Fn(Name, &[u64]) -> Outcome<Verdict> + Send> Session for Script<'_, F> {
         Ok(self.outcomes())
     }
 
-    fn resume(&mut self, answered: &[Answered]) -> Said<Verdict> {
+    fn resume(
+        &mut self,
+        answered: &[AnsweredRequest],
+    ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
         let mut counts = answered.iter().map(|answered| match answered {
-            Answered::Count(lookup) => lookup.count.occurrences.unwrap(),
+            AnsweredRequest::Count(lookup) => lookup.count.occurrences.unwrap(),
             other => panic!("{other:?}"),
         });
-        for (_, asked, known) in self.open.iter_mut().flatten() {
-            known.extend(counts.by_ref().take(*asked));
+        for (_, num_pending, known) in self.open.iter_mut().flatten() {
+            known.extend(counts.by_ref().take(*num_pending));
         }
         assert_eq!(counts.len(), 0);
         Ok(self.outcomes())
@@ -101,13 +109,13 @@ impl<F: Fn(Name, &[u64]) -> Outcome<Verdict> + Send> Session for Script<'_, F> {
     }
 }
 
-/// The verdicts of a rule that answers like this on completions of so many sentences, and what its
-/// calls were given.
+/// Runs a rule with these outcomes on completions of these lengths, in sentences. Returns its
+/// verdicts and the arguments of its calls.
 fn run(
     lengths: &[usize],
     counter: &mut dyn Counter,
     answer: impl Fn(Name, &[u64]) -> Outcome<Verdict> + Send + Sync,
-) -> Result<(Vec<Vec<Verdict>>, Vec<Seen>), Stop> {
+) -> Result<(Vec<Vec<Verdict>>, Vec<Seen>), BatchError> {
     let sentence = Sentence {
         text: "Well.".into(),
         section: Section::Think,
@@ -128,48 +136,48 @@ fn run(
         log.max_alive.fetch_max(log.alive.fetch_add(1, Relaxed) + 1, Relaxed);
         Ok(Script { answer: &answer, open: Vec::new(), log: &log })
     };
-    let allowed =
-        Allowed { limits: &Limits::default(), requires: &[], credit: CreditKind::AllTokens };
-    let verdicts = judge(&completions, allowed, &mut Backends::counting(counter), start)?;
+    let permissions =
+        Permissions { limits: &Limits::default(), requires: &[], credit: CreditKind::AllTokens };
+    let verdicts = run_batch(&completions, permissions, &mut Backends::counting(counter), start)?;
     assert!(log.max_alive.into_inner() <= max_waiting());
     assert!(verdicts.iter().map(Vec::len).eq(lengths.iter().copied()));
     Ok((verdicts, log.seen.into_inner().unwrap()))
 }
 
-fn ask(words: &[&str]) -> Outcome<Verdict> {
+fn pending(words: &[&str]) -> Outcome<Verdict> {
     let request = |word: &&str| {
         Request::Count(types::Query { all_of: vec![vec![(*word).into()]], limit: None })
     };
-    Outcome::Asks(words.iter().map(request).collect())
+    Outcome::Pending(words.iter().map(request).collect())
 }
 
-fn pay(reward: f32) -> Outcome<Verdict> {
-    Outcome::Judged(Verdict { reward: Some(reward), ..Verdict::default() })
+fn done(reward: f32) -> Outcome<Verdict> {
+    Outcome::Done(Verdict { reward: Some(reward), ..Verdict::default() })
 }
 
 fn rewards(verdicts: &[Vec<Verdict>]) -> Vec<Option<f32>> {
     verdicts.iter().flatten().map(|verdict| verdict.reward).collect()
 }
 
-fn asked(verdict: &Verdict) -> Vec<String> {
+fn queries(verdict: &Verdict) -> Vec<String> {
     verdict.lookups.iter().map(|lookup| lookup.query.to_string()).collect()
 }
 
 #[test]
 fn unsettled_completions_are_rescored_entirely() {
     let mut counter = Clauses::default();
-    // Sentence 1 of completion 1 asks twice; its neighbour's reward changes with every call.
+    // Sentence 1 of completion 1 is pending twice; its neighbour's reward changes with every call.
     let calls = AtomicU32::new(0);
     let (verdicts, seen) = run(&[1, 2, 0, 1], &mut counter, |name, counts| match name {
-        (1, 1) if counts.len() < 2 => ask(&[["a", "b"][counts.len()]]),
-        (1, 0) => pay(calls.fetch_add(1, Relaxed) as f32),
-        _ => pay(counts.len() as f32),
+        (1, 1) if counts.len() < 2 => pending(&[["a", "b"][counts.len()]]),
+        (1, 0) => done(calls.fetch_add(1, Relaxed) as f32),
+        _ => done(counts.len() as f32),
     })
     .unwrap();
     let [first, second, third] = [0, 1, 2].map(|counts| vec![((1, 0), 0), ((1, 1), counts)]);
     assert_eq!(seen, [[vec![((0, 0), 0)], first, vec![((3, 0), 0)]].concat(), second, third]);
     assert_eq!(rewards(&verdicts), [Some(0.0), Some(2.0), Some(2.0), Some(0.0)]);
-    assert_eq!(asked(&verdicts[1][1]), ["a", "b"]);
+    assert_eq!(queries(&verdicts[1][1]), ["a", "b"]);
     assert_eq!(counter.0, [["a"], ["b"]]);
 }
 
@@ -177,14 +185,14 @@ fn unsettled_completions_are_rescored_entirely() {
 fn verdict_lists_each_lookup_once_in_order() {
     let mut counter = Clauses::default();
     let (verdicts, _) = run(&[2], &mut counter, |_, counts| match counts.len() {
-        0 => ask(&["a", "b", "a"]),
-        3 => ask(&["b", "c"]),
-        _ => pay(counts.iter().sum::<u64>() as f32),
+        0 => pending(&["a", "b", "a"]),
+        3 => pending(&["b", "c"]),
+        _ => done(counts.iter().sum::<u64>() as f32),
     })
     .unwrap();
     assert_eq!(counter.0, [vec!["a", "b", "a", "a", "b", "a"], vec!["b", "c", "b", "c"]]);
     assert_eq!(rewards(&verdicts), [Some(5.0), Some(5.0)], "one count for every query");
-    assert_eq!(asked(&verdicts[0][1]), ["a", "b", "c"]);
+    assert_eq!(queries(&verdicts[0][1]), ["a", "b", "c"]);
 }
 
 #[test]
@@ -194,35 +202,35 @@ fn large_batches_are_split_between_completions() {
     let mut counter = Clauses::default();
     let (verdicts, seen) =
         run(&lengths, &mut counter, |(completion, index), counts| match (index, counts.len()) {
-            (0, 0) => ask(&[&completion.to_string()]),
-            _ => pay(index as f32),
+            (0, 0) => pending(&[&completion.to_string()]),
+            _ => done(index as f32),
         })
         .unwrap();
     let mut calls: Vec<usize> = seen.iter().map(Vec::len).collect();
     calls.sort_unstable();
-    assert_eq!(calls, [260, 260, 1240, 1240], "twice, because every completion asks");
+    assert_eq!(calls, [260, 260, 1240, 1240], "twice, because every completion is pending once");
     let is_its = |verdicts: &Vec<Verdict>| {
         (0..).zip(verdicts).all(|(i, verdict)| verdict.reward == Some(i as f32))
     };
     assert!(verdicts.iter().all(is_its));
     let queries: Vec<String> = (0..=100).map(|i| i.to_string()).collect();
-    assert_eq!(counter.0, [queries], "asked in one go, in order");
+    assert_eq!(counter.0, [queries], "in one request, in order");
 }
 
 #[test]
 fn waiting_instances_are_bounded_for_any_batch() {
-    let lengths = vec![1; CALL_SENTENCES * (max_waiting() + 3)];
+    let lengths = vec![1; PART_SENTENCES * (max_waiting() + 3)];
     let mut counter = Clauses::default();
     let (verdicts, seen) = run(&lengths, &mut counter, |_, counts| match counts {
-        [] => ask(&["a", "b"]),
-        counts => pay(counts.len() as f32),
+        [] => pending(&["a", "b"]),
+        counts => done(counts.len() as f32),
     })
     .unwrap();
     assert!(rewards(&verdicts).iter().all(|reward| *reward == Some(2.0)));
     assert_eq!(seen.len(), 2 * (max_waiting() + 3));
-    let asked: Vec<usize> = counter.0.iter().map(Vec::len).collect();
-    let first = CALL_SENTENCES * max_waiting();
-    assert_eq!(asked, [2 * first, 2 * (lengths.len() - first)]);
+    let batch_sizes: Vec<usize> = counter.0.iter().map(Vec::len).collect();
+    let first = PART_SENTENCES * max_waiting();
+    assert_eq!(batch_sizes, [2 * first, 2 * (lengths.len() - first)]);
 }
 
 #[test]
@@ -231,26 +239,26 @@ fn rule_faults_name_sentence_and_completion() {
         // The second call begins with completion 256.
         let lengths = [vec![1; 257], vec![4]].concat();
         match run(&lengths, &mut Clauses::default(), answer) {
-            Err(Stop::Broken((fault, said))) => (fault, said.concat()),
+            Err(BatchError::Rule(Failure { fault, reports })) => (fault, reports.concat()),
             other => panic!("{other:?}"),
         }
     };
     let words: Vec<String> = (0..30).map(|i| i.to_string()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let at = |wrong: Outcome<Verdict>| {
-        move |name: Name, _: &[u64]| if name == (257, 3) { wrong.clone() } else { pay(0.0) }
+        move |name: Name, _: &[u64]| if name == (257, 3) { wrong.clone() } else { done(0.0) }
     };
-    let too_much = "asked 90 questions about sentence 3 of completion 257; at most 64 are allowed \
+    let too_much = "made 90 requests about sentence 3 of completion 257; at most 64 are allowed \
                     (limits.requests_per_sentence)";
     assert_eq!(
-        fault(&at(ask(&words))),
+        fault(&at(pending(&words))),
         (Fault::Limit(too_much.into()), "last words".into()),
         "they add up over the rounds"
     );
     let infinite = "gave sentence 3 of completion 257 the reward inf; it must be finite";
-    assert_eq!(fault(&at(pay(f32::INFINITY))).0, Fault::Contract(infinite.into()));
-    let endless = "still asks about 1 of what it judges after 4 rounds of answers (limits.rounds)";
-    assert_eq!(fault(&at(ask(&["a"]))), (Fault::Limit(endless.into()), String::new()));
+    assert_eq!(fault(&at(done(f32::INFINITY))).0, Fault::Contract(infinite.into()));
+    let endless = "still has 1 pending outcomes after 4 rounds of replies (limits.rounds)";
+    assert_eq!(fault(&at(pending(&["a"]))), (Fault::Limit(endless.into()), String::new()));
 }
 
 #[test]
@@ -258,15 +266,15 @@ fn later_abstention_replaces_verdict() {
     let again = AtomicBool::new(false);
     let (verdicts, _) =
         run(&[2], &mut Clauses::default(), |(_, index), counts| match (index, counts) {
-            (0, _) if again.swap(true, Relaxed) => Outcome::Judged(Verdict {
+            (0, _) if again.swap(true, Relaxed) => Outcome::Done(Verdict {
                 note: Some("on second thoughts".into()),
                 ..Verdict::default()
             }),
-            (1, []) => ask(&["a"]),
-            _ => pay(1.0),
+            (1, []) => pending(&["a"]),
+            _ => done(1.0),
         })
         .unwrap();
     let [first, second] = &verdicts[0][..] else { panic!("{verdicts:?}") };
     assert_eq!((first.reward, first.note.as_deref()), (None, Some("on second thoughts")));
-    assert_eq!((second.reward, asked(second)), (Some(1.0), vec!["a".into()]));
+    assert_eq!((second.reward, queries(second)), (Some(1.0), vec!["a".into()]));
 }

@@ -1,13 +1,13 @@
-//! What a rule answers: numbers, texts, lists, and bytes that are none of these.
+//! Return values of a rule: numbers, texts, lists, and bytes that are none of these.
 
 use corver_rules::{Limits, RuleError};
 
 use crate::guest::{Guest, SCORE_ZERO};
 use crate::{error_of, fault_in, fault_of, judge_text, load, score_fault};
 
-/// How the fault begins of an answer that does not follow the calling convention.
+/// Start of the fault if a returned value does not follow the calling convention.
 pub(crate) const UNREADABLE: &str =
-    "gave an answer that cannot be read, with at most 134217728 bytes (limits.output_bytes): ";
+    "returned a value that cannot be read, with at most 134217728 bytes (limits.output_bytes): ";
 
 #[test]
 fn non_finite_rewards_are_rejected() {
@@ -25,22 +25,28 @@ fn outcome_count_must_match_sentences() {
     let none = "(i32.store (i32.const 324) (i32.const 0)) i32.const 336";
     assert_eq!(
         score_fault(none, &Limits::default()),
-        "answered the 1 sentences of completion 0 with 0 outcomes"
+        "returned 0 outcomes for the 1 sentences of completion 0"
     );
     let many = "(i32.store (i32.const 324) (i32.const 9)) i32.const 336";
     assert_eq!(
         score_fault(many, &Limits::default()),
-        "answered the 1 sentences of completion 0 with 9 outcomes"
+        "returned 9 outcomes for the 1 sentences of completion 0"
     );
 }
 
 #[test]
 fn answer_count_must_match_completions() {
     let none = "(i32.store (i32.const 340) (i32.const 0)) i32.const 336";
-    assert_eq!(score_fault(none, &Limits::default()), "answered 1 completions with 0 answers");
+    assert_eq!(
+        score_fault(none, &Limits::default()),
+        "returned outcomes of 0 completions; there are 1"
+    );
     // Two lists at 336: the one at 320, and what the zeros after it make.
     let many = "(i32.store (i32.const 340) (i32.const 2)) i32.const 336";
-    assert_eq!(score_fault(many, &Limits::default()), "answered 1 completions with 2 answers");
+    assert_eq!(
+        score_fault(many, &Limits::default()),
+        "returned outcomes of 2 completions; there are 1"
+    );
 }
 
 /// `abstain` with a note of so many bytes from address 1,000 on.
@@ -74,7 +80,7 @@ fn answer_size_is_limited() {
     let limits = Limits { output_bytes: 10_000, ..Limits::default() };
     let fault = score_fault(note(20_000), &limits);
     assert!(
-        fault.starts_with("gave an answer that cannot be read, with at most 10000 bytes"),
+        fault.starts_with("returned a value that cannot be read, with at most 10000 bytes"),
         "{fault}"
     );
 
@@ -131,9 +137,9 @@ fn verdict_triplet_index_must_exist() {
 }
 
 #[test]
-fn point_rewards_must_fit_reward_and_sentence() {
-    // “Well.” has five characters. The verdict's credit is at 308: its flag, its case, the list at 316. A point is at 2,000.
-    let paying = |character: u32, share: f32| {
+fn token_rewards_must_fit_reward_and_sentence() {
+    // “Well.” has five characters. The verdict's credit is at 308: its flag, its case, the list at 316. A token reward is at 2,000.
+    let credited = |character: u32, share: f32| {
         let score = format!(
             "(i32.store8 (i32.const 308) (i32.const 1)) (i32.store (i32.const 2000) (i32.const {character}))
              (f32.store (i32.const 2004) (f32.const {share}))
@@ -143,10 +149,10 @@ fn point_rewards_must_fit_reward_and_sentence() {
         );
         score_fault(score.leak(), &Limits::default())
     };
-    assert_eq!(paying(5, 0.0), "pays character 5 of sentence 0 of completion 0, which has 5");
+    assert_eq!(credited(5, 0.0), "credits character 5 of sentence 0 of completion 0, which has 5");
     assert_eq!(
-        paying(4, 0.5),
-        "gave sentence 0 of completion 0 the reward 0, and shares of it that add up to 0.5"
+        credited(4, 0.5),
+        "gave sentence 0 of completion 0 the reward 0, and token rewards that add up to 0.5"
     );
 }
 
@@ -161,7 +167,7 @@ fn invalid_rule_names_are_rejected() {
         );
         let guest = Guest { extra, describe: describe.leak(), ..Guest::default() };
         let fault = fault_of(&guest, &Limits::default());
-        assert!(fault.starts_with(&format!("calls itself {name:?}; a rule's name is")), "{fault}");
+        assert!(fault.starts_with(&format!("has the name {name:?}; a rule's name is")), "{fault}");
     }
 }
 

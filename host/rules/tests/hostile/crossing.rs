@@ -1,4 +1,4 @@
-//! Everything that the host hands over arrives where the contract says. These rules are not
+//! Everything that the host passes arrives where the contract says. These rules are not
 //! hostile: they read their memory.
 
 use corver_core::{Backends, Completion, Section, Sentence, Triplet, Verdict};

@@ -8,16 +8,16 @@ use corver_rules::{Compiler, Limits, RuleError, Sandbox};
 use serde_json::Value;
 
 use crate::guest::Guest;
-use crate::{assert_goes_on, error_of, judge, load, load_in};
+use crate::{assert_still_runs, error_of, judge, load, load_in};
 
 fn refusal(bytes: &[u8]) -> RuleError {
     error_of(bytes, &Limits::default())
 }
 
 fn load_path(path: &Path) -> RuleError {
-    let sandbox = Sandbox::new(Limits::default(), Compiler::Here).unwrap();
+    let sandbox = Sandbox::new(Limits::default(), Compiler::InProcess).unwrap();
     let error = sandbox.load(path, None, &Value::Null).unwrap_err();
-    assert_goes_on(&sandbox);
+    assert_still_runs(&sandbox);
     error
 }
 
@@ -100,8 +100,9 @@ fn other_contract_version_is_rejected_with_advice() {
             assert!(matches!(error, RuleError::InvalidPlugin(_)), "{error}");
             let message = error.to_string();
             assert!(
-                message
-                    .contains(&format!("speaks corver:reward@{version}; this host speaks 0.1.0")),
+                message.contains(&format!(
+                    "implements corver:reward@{version}; this host requires 0.1.0"
+                )),
                 "{message}"
             );
             assert!(
@@ -168,7 +169,7 @@ fn too_many_memories_are_refused() {
 #[test]
 fn truncated_or_flipped_rule_files_never_crash() {
     let sandbox =
-        Sandbox::new(Limits { call_ms: 50, ..Limits::default() }, Compiler::Here).unwrap();
+        Sandbox::new(Limits { call_ms: 50, ..Limits::default() }, Compiler::InProcess).unwrap();
     for whole in [Guest::default().module(), Guest::default().component()] {
         for length in (4..whole.len()).step_by(7) {
             let error = match load_in(&sandbox, &whole[..length]) {

@@ -17,7 +17,7 @@ pub struct Guest {
     pub configure: &'static str,
     pub score: &'static str,
     pub resume: &'static str,
-    /// What runs once the host has read the scores.
+    /// Body of the function that the host calls after it has read the scores.
     pub after_score: &'static str,
     /// Leaves the address of `$size` bytes for the host to write to.
     pub realloc: &'static str,
@@ -35,7 +35,7 @@ pub const RECURSION: &str =
     (i32.const 1) i32.add";
 
 impl Default for Guest {
-    /// A well-behaved rule: every sentence earns 0, if there is one completion with one sentence.
+    /// A well-behaved rule: every sentence receives 0, if there is one completion with one sentence.
     fn default() -> Self {
         Self {
             extra: "",
@@ -108,7 +108,7 @@ impl Guest {
                 (data (i32.const 32) "panicked at rule.rs:7")
                 ;; the manifest: four texts, each an address and a length
                 (data (i32.const 64) "\00\00\00\00\07\00\00\00\10\00\00\00\05\00\00\00\00\00\00\00\07\00\00\00\00\00\00\00\00\00\00\00")
-                ;; 128: `ok`. 256: the outcome `score` with reward 0. 320: a list of one outcome, at 256. 336: a list of
+                ;; 128: `ok`. 256: the outcome `done` with reward 0. 320: a list of one outcome, at 256. 336: a list of
                 ;; one list, at 320
                 (data (i32.const 320) "\00\01\00\00\01\00\00\00")
                 (data (i32.const 336) "\40\01\00\00\01\00\00\00")

@@ -5,7 +5,7 @@ mod answers;
 mod crossing;
 mod files;
 mod guest;
-mod questions;
+mod requests;
 mod resources;
 mod responses;
 
@@ -39,10 +39,10 @@ fn load_in(sandbox: &Sandbox, bytes: &[u8]) -> Result<Rule, RuleError> {
 }
 
 fn load(bytes: &[u8], limits: Limits) -> Result<Rule, RuleError> {
-    load_in(&Sandbox::new(limits, Compiler::Here).unwrap(), bytes)
+    load_in(&Sandbox::new(limits, Compiler::InProcess).unwrap(), bytes)
 }
 
-/// Has it judge one sentence.
+/// Scores one sentence.
 fn judge(rule: &Rule) -> Result<Verdict, RuleError> {
     judge_text(rule, "Well.")
 }
@@ -59,20 +59,20 @@ fn judge_text(rule: &Rule, text: &str) -> Result<Verdict, RuleError> {
     Ok(rule.score(&[completion], &mut Backends::counting(Nothing))?.remove(0).remove(0))
 }
 
-/// How this rule ends, loaded and asked for one sentence.
+/// Loads the rule and scores one sentence; returns the error.
 fn error_of(bytes: &[u8], limits: &Limits) -> RuleError {
-    let sandbox = Sandbox::new(limits.clone(), Compiler::Here).unwrap();
+    let sandbox = Sandbox::new(limits.clone(), Compiler::InProcess).unwrap();
     let started = Instant::now();
     let error = load_in(&sandbox, bytes).and_then(|rule| judge(&rule)).expect_err("it is hostile");
     // Three calls, of which one may use up its time; the rest is for a machine with other work.
     let bound = Duration::from_millis(limits.call_ms) + Duration::from_secs(20);
     assert!(started.elapsed() < bound, "{error}: after {:?}", started.elapsed());
-    assert_goes_on(&sandbox);
+    assert_still_runs(&sandbox);
     error
 }
 
 /// The engine still runs a rule that keeps the contract.
-fn assert_goes_on(sandbox: &Sandbox) {
+fn assert_still_runs(sandbox: &Sandbox) {
     let good = load_in(sandbox, &Guest::default().module()).unwrap();
     assert_eq!(judge(&good).unwrap().reward, Some(0.0));
 }
@@ -81,7 +81,7 @@ fn fault_of(guest: &Guest, limits: &Limits) -> String {
     fault_in(error_of(&guest.module(), limits))
 }
 
-/// What the error says that the rule did, without the rule's name and its reports.
+/// The fault in the error's text, without the rule's name and its reports.
 fn fault_in(error: RuleError) -> String {
     let (RuleError::Broken(message) | RuleError::LimitExceeded(message)) = &error else {
         panic!("{error:?}")

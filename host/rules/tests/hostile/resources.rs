@@ -1,4 +1,4 @@
-//! Time, memory, tables, stack, and what ends in a trap.
+//! Time, memory, tables, stack and traps.
 
 use corver_rules::{Compiler, Limits, RuleError, Sandbox};
 
@@ -11,15 +11,17 @@ const ENDLESS: &str = "(loop (br 0)) unreachable";
 /// The fault of a rule that runs into the time limit of [`hurried`].
 const LATE: &str = "ran longer than 200 ms in one call (limits.call_ms)";
 
-fn memory(asked: usize, limit: usize) -> String {
+fn memory(requested: usize, limit: usize) -> String {
     format!(
-        "wanted {asked} more bytes of memory where {limit} are allowed in all (limits.memory_bytes)"
+        "requested {requested} more bytes of memory; at most {limit} are allowed in total \
+         (limits.memory_bytes)"
     )
 }
 
-fn table(asked: usize) -> String {
+fn table(requested: usize) -> String {
     format!(
-        "wanted {asked} more table elements where 100000 are allowed in all (limits.table_elements)"
+        "requested {requested} more table elements; at most 100000 are allowed in total \
+         (limits.table_elements)"
     )
 }
 
@@ -64,7 +66,7 @@ fn slow_loops_end_at_the_time_limit() {
     let days = "(local $n i64) (loop (br_if 0 (i64.ne (i64.const 0x10000000000000)
         (local.tee $n (i64.add (local.get $n) (i64.const 1)))))) i32.const 336";
     assert_eq!(score_fault(days, &hurried()), LATE);
-    // Reports leave the sandbox: that must not start the time anew.
+    // Reports leave the sandbox: that must not restart the time.
     let chatty = "(loop (call $report (i32.const 32) (i32.const 21)) (br 0)) unreachable";
     assert_eq!(score_fault(chatty, &hurried()), LATE);
 }
@@ -109,9 +111,9 @@ fn endless_recursion_ends_at_the_stack_limit() {
 #[test]
 fn oversized_stack_limit_is_rejected() {
     let limits = Limits { stack_bytes: 16 << 20, ..Limits::default() };
-    let error = Sandbox::new(limits, Compiler::Here).unwrap_err();
+    let error = Sandbox::new(limits, Compiler::InProcess).unwrap_err();
     assert!(matches!(error, RuleError::LimitExceeded(_)), "{error:?}");
-    assert_eq!(error.to_string(), "limits.stack_bytes is 16777216; at most 1048576 are possible");
+    assert_eq!(error.to_string(), "limits.stack_bytes is 16777216; at most 1048576 are allowed");
 }
 
 #[test]

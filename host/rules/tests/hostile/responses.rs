@@ -9,8 +9,8 @@ use wit_parser::Resolve;
 use crate::answers::UNREADABLE;
 use crate::{Nothing, fault_in};
 
-/// A response rule whose `assess` has this body. Address 252 holds `graded`, and 256 its grade `0.0
-/// hostile` (reward; label; note), address 320 a list with that assessment alone.
+/// A response rule whose `grade` has this body. Address 252 holds `done`, and 256 its grade `0.0
+/// hostile` (reward; label; note), address 320 a list with that outcome alone.
 fn assessing(assess: &str) -> Vec<u8> {
     let interface = "corver:reward/response-grading@0.1.0";
     let mut module = wat::parse_str(format!(
@@ -73,7 +73,10 @@ fn invalid_grades_are_rejected() {
     }
     for count in [0, 2] {
         let assess = format!("(i32.store (i32.const 324) (i32.const {count})) i32.const 320");
-        assert_eq!(fault(&assess), format!("answered 1 completions with {count} answers"));
+        assert_eq!(
+            fault(&assess),
+            format!("returned outcomes of {count} completions; there are 1")
+        );
     }
     for length in [0, 65] {
         let assess = format!("(i32.store (i32.const 264) (i32.const {length})) i32.const 320");
@@ -103,15 +106,15 @@ fn response_answers_are_limited_and_forgeries_rejected() {
 
 #[test]
 fn response_requests_are_limited_and_need_capability() {
-    // `ask` with one request at 2,000, which is `chat`.
-    let ask = "(i32.store8 (i32.const 252) (i32.const 1)) (i32.store (i32.const 256) (i32.const 2000))
+    // Pending on one request at 2,000, which is `chat`.
+    let pending = "(i32.store8 (i32.const 252) (i32.const 1)) (i32.store (i32.const 256) (i32.const 2000))
         (i32.store (i32.const 260) (i32.const 1)) (i32.store8 (i32.const 2000) (i32.const 2)) i32.const 320";
-    assert_eq!(fault(ask), "asks chat, which its manifest does not name (`requires`)");
+    assert_eq!(fault(pending), "requests chat, which its manifest does not list (`requires`)");
     let limits = Limits { requests_per_completion: 0, ..Limits::default() };
-    let fault = fault_in(grade(ask, &limits).expect_err("it asks too much"));
+    let fault = fault_in(grade(pending, &limits).expect_err("it makes too many requests"));
     assert_eq!(
         fault,
-        "asked 1 questions about completion 0; at most 0 are allowed \
+        "made 1 requests about completion 0; at most 0 are allowed \
          (limits.requests_per_completion)"
     );
 }

@@ -6,7 +6,7 @@ use corver_core::Capability;
 use corver_reward::config::{self, RulesConfig};
 use corver_reward::parts::{AnyRule, Loader};
 use corver_reward::plugin;
-use corver_rules::Kind;
+use corver_rules::PluginKind;
 use serde_json::{Map, Value, json};
 
 use crate::args::RuleArgs;
@@ -51,7 +51,7 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
             listed(&manifest.requires)
         ));
     }
-    if rule.kind() == Kind::Sentence && !manifest.reads_triplets {
+    if rule.kind() == PluginKind::Sentence && !manifest.reads_triplets {
         output::line("reads no triplets: none are extracted for it");
     }
     output::line(format_args!("conforms: {words}"));
@@ -75,7 +75,7 @@ fn conform(rule: &AnyRule) -> Result<(Value, String)> {
             };
             let words = format!(
                 "{} unusual sentences of {} completions {STEADY}: {rewards}, {} questions",
-                found.sentences, found.completions, found.questions
+                found.sentences, found.completions, found.requests
             );
             (serde_json::to_value(found)?, words)
         }

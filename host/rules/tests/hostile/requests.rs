@@ -1,4 +1,4 @@
-//! What a rule asks: how often, how much, and about what.
+//! Requests of a rule: their number, size and kind.
 
 use corver_rules::Limits;
 
@@ -6,12 +6,12 @@ use crate::answers::UNREADABLE;
 use crate::guest::Guest;
 use crate::{fault_of, score_fault};
 
-/// `ask` with so many queries, the first with clauses of so many words, each of `bytes` bytes; the
-/// others have no clause.
+/// Returns a `score` that is pending on `queries` counts. The clauses of the first have these
+/// numbers of words, each of `bytes` bytes; the others have no clause.
 ///
 /// Requests are at 400,000, clauses at 60,000, their words, all the same, at 62,000, the word's
 /// bytes at 100,000.
-fn ask_clauses(queries: u32, clauses: &[u32], bytes: u32) -> &'static str {
+fn request_clauses(queries: u32, clauses: &[u32], bytes: u32) -> &'static str {
     let mut lists = String::new();
     for (i, words) in clauses.iter().enumerate() {
         let at = 60_000 + 8 * i;
@@ -38,20 +38,21 @@ fn ask_clauses(queries: u32, clauses: &[u32], bytes: u32) -> &'static str {
     .leak()
 }
 
-/// `ask` with so many queries, the first with one clause of `words` words, each of `bytes` bytes;
-/// the others have no clause.
-fn ask(queries: u32, words: u32, bytes: u32) -> &'static str {
-    ask_clauses(queries, &[words], bytes)
+/// Returns a `score` that is pending on `queries` counts. The first has one clause of `words` words,
+/// each of `bytes` bytes; the others have no clause.
+fn request(queries: u32, words: u32, bytes: u32) -> &'static str {
+    request_clauses(queries, &[words], bytes)
 }
 
-/// The fault of a rule that asks about its one sentence in each of so many rounds, and once more.
-fn still_asks(rounds: u32) -> String {
-    format!("still asks about 1 of what it judges after {rounds} rounds of answers (limits.rounds)")
+/// The fault of a rule whose one sentence is pending in each of `rounds` rounds, and once more.
+fn still_pending(rounds: u32) -> String {
+    format!("still has 1 pending outcomes after {rounds} rounds of replies (limits.rounds)")
 }
 
 fn words(got: usize, limit: usize) -> String {
     format!(
-        "asked for a query of {got} words; from 1 to {limit} are allowed (limits.words_per_query)"
+        "requested the count of a query of {got} words; from 1 to {limit} are allowed \
+         (limits.words_per_query)"
     )
 }
 
@@ -59,7 +60,7 @@ fn words(got: usize, limit: usize) -> String {
 fn rounds_are_bounded() {
     for rounds in [0, 4] {
         let limits = Limits { rounds, ..Limits::default() };
-        assert_eq!(score_fault(ask(1, 1, 7), &limits), still_asks(rounds));
+        assert_eq!(score_fault(request(1, 1, 7), &limits), still_pending(rounds));
     }
 }
 
@@ -67,40 +68,41 @@ fn rounds_are_bounded() {
 fn queries_are_bounded_by_sentence_and_by_batch() {
     for got in [65, 2_000] {
         let fault = format!(
-            "asked {got} questions about sentence 0 of completion 0; at most 64 are allowed \
+            "made {got} requests about sentence 0 of completion 0; at most 64 are allowed \
              (limits.requests_per_sentence)"
         );
-        assert_eq!(score_fault(ask(got, 1, 7), &Limits::default()), fault);
+        assert_eq!(score_fault(request(got, 1, 7), &Limits::default()), fault);
     }
     let limits = Limits { queries_per_batch: 0, ..Limits::default() };
-    let fault = "asked 1 queries in one batch; at most 0 are allowed (limits.queries_per_batch)";
-    assert_eq!(score_fault(ask(1, 1, 7), &limits), fault);
+    let fault = "requested 1 counts in one batch; at most 0 are allowed (limits.queries_per_batch)";
+    assert_eq!(score_fault(request(1, 1, 7), &limits), fault);
 }
 
 #[test]
-fn undeclared_verifier_request_is_rejected() {
-    for (case, verifier) in [(1, "nli"), (2, "chat"), (3, "passages")] {
+fn undeclared_capability_request_is_rejected() {
+    for (case, capability) in [(1, "nli"), (2, "chat"), (3, "passages")] {
         let score = format!(
             "(i32.store8 (i32.const 256) (i32.const 2)) (i32.store (i32.const 264) (i32.const 2000))
              (i32.store (i32.const 268) (i32.const 1)) (i32.store8 (i32.const 2000) (i32.const {case})) i32.const 336"
         );
-        let fault = format!("asks {verifier}, which its manifest does not name (`requires`)");
+        let fault = format!("requests {capability}, which its manifest does not list (`requires`)");
         assert_eq!(score_fault(score.leak(), &Limits::default()), fault);
     }
 }
 
 #[test]
 fn query_word_count_and_size_are_limited() {
-    assert_eq!(score_fault(ask(1, 300, 7), &Limits::default()), words(300, 256));
+    assert_eq!(score_fault(request(1, 300, 7), &Limits::default()), words(300, 256));
     // The second query is empty.
-    assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), words(0, 256));
+    assert_eq!(score_fault(request(2, 1, 7), &Limits::default()), words(0, 256));
     // As many and as long as may be; the text as a whole is longer.
     let limits = Limits { text_bytes: 500, rounds: 0, ..Limits::default() };
-    assert_eq!(score_fault(ask_clauses(1, &[64; 4], 500), &limits), still_asks(0));
-    let clause = "asked for a clause of 65 words; at most 64 are allowed (limits.words_per_clause)";
-    assert_eq!(score_fault(ask(1, 65, 7), &limits), clause);
+    assert_eq!(score_fault(request_clauses(1, &[64; 4], 500), &limits), still_pending(0));
+    let clause = "requested the count of a clause of 65 words; at most 64 are allowed \
+                  (limits.words_per_clause)";
+    assert_eq!(score_fault(request(1, 65, 7), &limits), clause);
     assert_eq!(
-        score_fault(ask(1, 2, 501), &limits),
+        score_fault(request(1, 2, 501), &limits),
         "gave a query word of 501 bytes; at most 500 are allowed (limits.text_bytes)"
     );
 }
@@ -109,7 +111,7 @@ fn query_word_count_and_size_are_limited() {
 fn words_are_counted_over_all_clauses() {
     let asking = |clauses: &[u32], bytes| {
         let limits = Limits { words_per_query: 4, rounds: 0, ..Limits::default() };
-        score_fault(ask_clauses(1, clauses, bytes), &limits)
+        score_fault(request_clauses(1, clauses, bytes), &limits)
     };
     // An empty clause is as large as a word.
     assert_eq!(asking(&[1, 0, 2, 2, 1], 7), words(7, 4));
@@ -117,9 +119,9 @@ fn words_are_counted_over_all_clauses() {
     for nothing in [&[][..], &[0], &[0, 0]] {
         assert_eq!(asking(nothing, 7), words(0, 4), "{nothing:?}");
     }
-    // What has no count may be asked: empty clauses, empty words.
+    // A query without a count may be requested: empty clauses, empty words.
     for (clauses, bytes) in [(&[2, 2][..], 7), (&[1, 0], 7), (&[0, 0, 2], 7), (&[1, 1], 0)] {
-        assert_eq!(asking(clauses, bytes), still_asks(0), "{clauses:?}");
+        assert_eq!(asking(clauses, bytes), still_pending(0), "{clauses:?}");
     }
 }
 
@@ -130,9 +132,9 @@ fn resumed_answers_obey_same_limits() {
     let forged = "(i32.store (i32.const 324) (i32.const 0x7fffffff)) i32.const 336";
     let limits = Limits { call_ms: 200, ..Limits::default() };
     let fault =
-        |resume| fault_of(&Guest { score: ask(1, 1, 7), resume, ..Guest::default() }, &limits);
+        |resume| fault_of(&Guest { score: request(1, 1, 7), resume, ..Guest::default() }, &limits);
     assert_eq!(fault(nan), "gave sentence 0 of completion 0 the reward NaN; it must be finite");
-    assert_eq!(fault(two), "answered the 1 sentences of completion 0 with 2 outcomes");
+    assert_eq!(fault(two), "returned 2 outcomes for the 1 sentences of completion 0");
     assert!(fault(forged).starts_with(UNREADABLE));
     assert!(fault("unreachable").starts_with("stopped with a trap: "));
     assert_eq!(
