@@ -208,7 +208,7 @@ fn response_rules_replace_judge_and_format() {
         "--format",
         "brief",
         "--set",
-        "format.settings.kept=0.5",
+        "format.settings.well_formed=0.5",
     ]);
     // One of three words: F1 1/2.
     assert_eq!(
@@ -217,7 +217,7 @@ fn response_rules_replace_judge_and_format() {
     );
     assert_eq!(
         (&replaced["format"]["label"], &replaced["format"]["reward"]),
-        (&json!("KEPT"), &json!(0.5))
+        (&json!("OK"), &json!(0.5))
     );
 
     let graded = host(&["plugin", "run", "token-f1", text(&file), "--json"]).good().json();
