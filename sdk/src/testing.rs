@@ -154,9 +154,9 @@ fn score<R: CompletionRule>(
         answer,
     );
     let mut scored = Vec::new();
-    for (sentence, settled) in completion.sentences.iter().zip(settled) {
-        check_verdict(&settled.outcome, sentence, R::CREDIT);
-        scored.push(scored_sentence(settled));
+    for (sentence, result) in completion.sentences.iter().zip(settled) {
+        check_verdict(&result.outcome, sentence, R::CREDIT);
+        scored.push(scored_sentence(result));
     }
     scored
 }

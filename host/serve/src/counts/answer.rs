@@ -169,11 +169,11 @@ impl ServedIndex {
         }
         index.check_sizes()?;
         let mut counted = Vec::with_capacity(found.len());
-        for result in found {
-            counted.push(result.map(|found| CountResult {
-                count: found.count,
-                approx: found.approx,
-                exact: found.is_exact(),
+        for count in found {
+            counted.push(count.map(|count| CountResult {
+                count: count.count,
+                approx: count.approx,
+                exact: count.is_exact(),
             }));
         }
         Ok(Counts { counts: counted, latency: millis(start) })

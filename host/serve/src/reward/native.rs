@@ -80,8 +80,8 @@ async fn answer<S: Send + 'static>(
     let settings = queue.settings;
     run_blocking(move || {
         let mut records = Vec::with_capacity(scored.len());
-        for (completion, has_tokens) in scored.iter().zip(has_tokens) {
-            records.push(ScoreRecord::new(completion, has_tokens, &settings));
+        for (completion, has_own_tokens) in scored.iter().zip(has_tokens) {
+            records.push(ScoreRecord::new(completion, has_own_tokens, &settings));
         }
         HttpReply::json(&ScoreReply { completions: records })
     })
