@@ -59,7 +59,7 @@ pub fn sentence(text: &str, triplets: &[Parts]) -> Sentence {
 }
 
 /// Returns a completion of these sentences, each a text with its triplets, in one think block. It
-/// has no question and no answer.
+/// has no question and no answer block.
 #[must_use]
 pub fn completion(sentences: &[(&str, &[Parts])]) -> Completion {
     let sentences = sentences.iter().map(|(text, triplets)| sentence(text, triplets));
