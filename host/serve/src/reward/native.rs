@@ -46,7 +46,7 @@ struct ScoreRecord<'a> {
     explained: Explained<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     returns: Option<&'a [f64]>,
-    #[serde(rename = "labels", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     advantage_signs: Option<&'a [i8]>,
 }
 
