@@ -283,7 +283,7 @@ impl Remote {
 impl Counter for Remote {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let mut counts = Vec::with_capacity(queries.len());
-        for (query, result) in queries.iter().zip(self.count_all(queries)?) {
+        for result in self.count_all(queries)? {
             counts.push(match result {
                 Some(result) => result.to_count(),
                 None => Count::exact(None),
