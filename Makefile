@@ -5,6 +5,8 @@ CARGO ?= cargo
 # One profile for building, testing and linting, so that libtorch's C++ bindings are compiled once.
 PROFILE := --release
 HOST := target/release/corver-host
+# Every crate, with training. `cargo build` alone leaves out what needs libtorch.
+WORKSPACE := --workspace --features corver-host/torch
 PEER_PYTHON := $(CURDIR)/.deps/infini-gram/bin/python
 WORLD := $(CURDIR)/target/bench/world
 FUZZ_SECONDS ?= 600
@@ -15,23 +17,26 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel lint clean
+.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel lint clean
 
 help: ## list targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: ## install libtorch, ONNX Runtime and the WebAssembly toolchain
-	@host/setup/system.sh
+setup: setup-light ## Install libtorch, ONNX Runtime and the WebAssembly toolchain
 	@host/setup/libtorch.sh
+
+# All that is needed without training.
+setup-light:
+	@host/setup/system.sh
 	@host/setup/onnxruntime.sh
 	@host/setup/wasm.sh
 
-plugins: setup ## build the reward rules (WebAssembly) into plugins/dist/
+plugins: setup-light ## build the reward rules (WebAssembly) into plugins/dist/
 	@plugins/build.sh
 
 # A test is named so that cargo selects the same features as `make test`, and the two share all compiled dependencies.
 build: setup plugins ## build the corver-host binary
-	$(CARGO) build --locked $(PROFILE) --workspace --bins --test layers
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --bins --test layers
 
 train: build ## train on the built-in demo, and print the results
 	$(HOST) train
@@ -41,7 +46,7 @@ test: setup plugins ## run all tests but those against other programs; CORVER_SH
 	@host/setup/proxy.sh
 	python3 tests/vectors/reference.py --check
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
-	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast
+	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --no-fail-fast
 ifdef CORVER_SHARED
 	$(MAKE) --no-print-directory conformance
 endif
@@ -55,26 +60,26 @@ test-quick: ## run the unit tests that need no libtorch, in under a minute once 
 
 conformance: setup plugins ## check golden vectors and real text of CORVER_SHARED=DIR
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make conformance CORVER_SHARED=DIR" >&2; exit 2; }
-	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --lib --test conformance --test triplet_conformance --test golden -- --ignored
-	$(CARGO) test --locked $(PROFILE) --workspace --test cli -- --ignored real_text
+	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --no-fail-fast --lib --test conformance --test triplet_conformance --test golden -- --ignored
+	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test cli -- --ignored real_text
 
 infini-gram: # install the official engine into its own environment
 	@host/setup/infini-gram.sh
 
 test-peer: infini-gram ## compare index files and counts with the official Infini-gram engine
-	CORVER_PEER_PYTHON=$(PEER_PYTHON) $(CARGO) test --locked $(PROFILE) --workspace --test peer -- --ignored
+	CORVER_PEER_PYTHON=$(PEER_PYTHON) $(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test peer -- --ignored
 
 test-peers: setup ## compare with transformers, peft and trl; MODEL=DIR and CORVER_SHARED=DIR: on real data
 	@host/setup/peers.sh
 	CORVER_PEERS=$(CURDIR)/.deps/peers/bin/python CORVER_MODEL=$(abspath $(MODEL)) \
-	  $(CARGO) test --locked $(PROFILE) --workspace --test peers -- --ignored --nocapture
+	  $(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test peers -- --ignored --nocapture
 ifneq ($(and $(MODEL),$(CORVER_SHARED)),)
-	CORVER_MODEL=$(abspath $(MODEL)) $(CARGO) test --locked $(PROFILE) --workspace --test cli -- --ignored --nocapture real_text
+	CORVER_MODEL=$(abspath $(MODEL)) $(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test cli -- --ignored --nocapture real_text
 endif
 
 test-engine: setup plugins ## sample and train with a real vLLM server on the CPU (installed into .deps/)
 	@host/setup/vllm.sh
-	CORVER_VLLM=$(CURDIR)/.deps/vllm/bin/python $(CARGO) test --locked $(PROFILE) --workspace --test engine -- --ignored --nocapture --test-threads 1
+	CORVER_VLLM=$(CURDIR)/.deps/vllm/bin/python $(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test engine -- --ignored --nocapture --test-threads 1
 
 test-trainers: wheel ## test the Python package in verl and OpenRLHF on the CPU (installed into .deps/)
 	@host/setup/trainers.sh
@@ -88,7 +93,7 @@ ifndef CORVER_SHARED
 	$(CARGO) run --locked $(PROFILE) --example world -- $(WORLD) 30000
 endif
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) CORVER_BENCH_TEXT=$(WORLD) \
-	  $(CARGO) bench --locked --profile release --workspace --bench peer
+	  $(CARGO) bench --locked --profile release $(WORKSPACE) --bench peer
 ifdef CORVER_SHARED
 	$(MAKE) bench-build
 endif
@@ -130,15 +135,15 @@ fuzz-all: ## run every fuzz target for a minute
 # The attacks print table rows, which begin with `| `.
 attack: setup plugins ## run the attacks on plugins, caches, checkpoints and the server; target/bench/attack.md
 	@mkdir -p target/bench
-	$(CARGO) test --locked $(PROFILE) --workspace --test hostile --test footprint --test attack --test damage -- --nocapture 2>&1 \
+	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test hostile --test footprint --test attack --test damage -- --nocapture 2>&1 \
 	  | tee target/bench/attack.log
-	$(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture attack kill damaged full_disk 2>&1 | tee -a target/bench/attack.log
+	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test cli -- --nocapture attack kill damaged full_disk 2>&1 | tee -a target/bench/attack.log
 	@! grep -q 'test result: FAILED' target/bench/attack.log
 	@{ echo '| attack | what happens |'; echo '| --- | --- |'; grep -oE '\| (plugin|server|chat template|disk)[^|]*\|[^|]*\|' target/bench/attack.log; } \
 	  | tee target/bench/attack.md
 
 kills: setup plugins ## kill -9 a run at 50 random moments, and check that it resumes to the same result
-	CORVER_KILLS=50 $(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture killed_at_random
+	CORVER_KILLS=50 $(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test cli -- --nocapture killed_at_random
 
 test-languages: build ## test rules in Python, JavaScript, C and Go (compilers are installed into .deps/)
 	@host/setup/languages.sh
@@ -148,10 +153,10 @@ test-languages: build ## test rules in Python, JavaScript, C and Go (compilers a
 	PATH="$(CURDIR)/.deps/wit-bindgen/bin:$$PATH" $(MAKE) -C sdk/c/example
 	@ln -sfn ../../../.deps/componentize-js/node_modules sdk/go/example/node_modules
 	PATH="$(CURDIR)/.deps/wit-bindgen/bin:$(CURDIR)/.deps/go/bin:$$PATH" $(MAKE) -C sdk/go/example
-	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test languages
-	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test cli -- --ignored in_python in_javascript
+	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --no-fail-fast --test languages
+	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --no-fail-fast --test cli -- --ignored in_python in_javascript
 
-wheel: setup plugins ## build the Python package, with corver-host without training: target/wheels/corver-*.whl
+wheel: setup-light plugins ## build the Python package, with corver-host without training: target/wheels/corver-*.whl
 	@host/setup/maturin.sh
 	host/python/build.sh
 
@@ -164,7 +169,7 @@ test-trl: wheel ## run three GRPO steps with TRL and per-token advantages on the
 	CORVER_MODEL=$(abspath $(MODEL)) .deps/peers/bin/python -m unittest discover --start-directory host/python/tests/with_trl
 
 bench: setup plugins ## run every criterion benchmark
-	$(CARGO) bench --profile release --workspace --benches
+	$(CARGO) bench --profile release $(WORKSPACE) --benches
 
 bench-gpu: setup ## benchmark a step by phase at SHAPES="llama-8b qwen3-14b olmo2-13b"; DEVICE=cpu: one small step
 	@mkdir -p target/bench
@@ -189,7 +194,7 @@ bench-extract: build ## benchmark the extractor against transformers and onnxrun
 bench-nli: setup ## benchmark NLI models against transformers; target/bench/nli.json
 	@host/setup/peers.sh
 	@mkdir -p target/bench
-	$(CARGO) build --locked $(PROFILE) --workspace --example entail
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example entail
 	.deps/peers/bin/python host/inference/benches/nli.py target/release/examples/entail target/bench/nli.json
 
 bench-wheel: build test-wheel ## benchmark the Python package against the binary; target/bench/wheel.json
@@ -198,7 +203,7 @@ bench-wheel: build test-wheel ## benchmark the Python package against the binary
 	target/wheel-env/bin/python host/python/benches/batch.py $(HOST) target/release/examples/batch target/bench/wheel.json
 
 bench-rules: setup plugins ## benchmark the rules, and check their limits; target/bench/rules.json
-	$(CARGO) bench --locked --profile release --workspace --bench judge -- --noplot
+	$(CARGO) bench --locked --profile release $(WORKSPACE) --bench judge -- --noplot
 
 bench-serve: build ## benchmark the reward server with 1, 8, 64 and too many clients; target/bench/serve.json
 	@host/setup/wrk.sh
@@ -207,11 +212,11 @@ bench-serve: build ## benchmark the reward server with 1, 8, 64 and too many cli
 
 lint: setup ## check formatting, clippy and documentation links; warnings are errors
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy $(PROFILE) --workspace --all-targets -- -D warnings
+	$(CARGO) clippy $(PROFILE) $(WORKSPACE) --all-targets -- -D warnings
 	@# A name means one thing in a function. Tests may shadow.
-	$(CARGO) clippy $(PROFILE) --workspace --lib --bins -- -D warnings -W clippy::shadow_unrelated
-	$(CARGO) clippy $(PROFILE) -p corver-host --no-default-features -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(PROFILE) --workspace --no-deps
+	$(CARGO) clippy $(PROFILE) $(WORKSPACE) --lib --bins -- -D warnings -W clippy::shadow_unrelated
+	$(CARGO) clippy $(PROFILE) -p corver-host -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(PROFILE) $(WORKSPACE) --no-deps
 
 clean: ## delete everything that was built or installed here
 	rm -rf target plugins/target plugins/dist .deps sdk/*/example/*.wasm sdk/*/example/*/*.wasm sdk/*/example/bindings sdk/go/example/node_modules

@@ -1,4 +1,4 @@
-//! The types of `wit/corver.wit`, generated, and the glue that a WebAssembly component needs.
+//! Types generated from `wit/corver.wit`, and the glue of a WebAssembly component.
 //!
 //! Natively the same types are plain Rust structs.
 #![allow(
@@ -10,7 +10,7 @@
 )]
 
 wit_bindgen::generate!({
-    path: "../wit",
+    path: "wit",
     world: "sentence-rule",
     pub_export_macro: true,
     default_bindings_module: "corver_sdk::bindings",
@@ -18,10 +18,10 @@ wit_bindgen::generate!({
     generate_unused_types: true,
 });
 
-/// The world of response rules; its types are those of sentence rules.
+/// The world of response rules, with the types of sentence rules.
 pub mod response {
     wit_bindgen::generate!({
-        path: "../wit",
+        path: "wit",
         world: "response-rule",
         pub_export_macro: true,
         default_bindings_module: "corver_sdk::bindings::response",

@@ -83,9 +83,9 @@ fn is_listed_pronoun(word: &[u8]) -> bool {
     )
 }
 
-/// Whether `is` holds for a word in lower case, where it is not longer than `LONGEST` bytes.
+/// Returns true if `is` holds for the word in lower case and the word has at most `LONGEST` bytes.
 ///
-/// Patterns of bytes become a decision tree, and most words need neither that nor a copy.
+/// A longer word needs neither a copy nor the decision tree that the patterns of bytes become.
 fn in_lower_case<const LONGEST: usize>(word: &str, is: impl Fn(&[u8]) -> bool) -> bool {
     if !word.is_ascii() {
         return is(word.to_lowercase().as_bytes());

@@ -208,7 +208,7 @@ fn response_rules_replace_judge_and_format() {
         "--format",
         "brief",
         "--set",
-        "format.settings.kept=0.5",
+        "format.settings.well_formed=0.5",
     ]);
     // One of three words: F1 1/2.
     assert_eq!(
@@ -217,7 +217,7 @@ fn response_rules_replace_judge_and_format() {
     );
     assert_eq!(
         (&replaced["format"]["label"], &replaced["format"]["reward"]),
-        (&json!("KEPT"), &json!(0.5))
+        (&json!("OK"), &json!(0.5))
     );
 
     let graded = host(&["plugin", "run", "token-f1", text(&file), "--json"]).good().json();
@@ -250,7 +250,7 @@ fn model_querying_judge_needs_grants_and_replays() {
     let folder = tempfile::tempdir().unwrap();
     let file = completion(folder.path());
     let answers = folder.path().join("answers.jsonl");
-    let grants = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/demo-verifiers.toml");
+    let grants = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/demo-backends.toml");
     let run =
         |more: &[&str]| host(&[&["plugin", "run", "knowrl", text(&file), "--json"], more].concat());
     transcript.add_failure(&run(&[]));

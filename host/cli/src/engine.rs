@@ -30,7 +30,7 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
         token: Token::load(section.token_file.as_deref(), None)?,
         concurrency: section.concurrency,
         timeout: Duration::from_secs_f64(section.timeout_s),
-        patience: Duration::from_secs_f64(section.patience_s),
+        patience: Duration::from_secs_f64(section.retry_timeout_s),
     };
     let reading = format!("reading the model {}", model.display());
     let ModelConfig { vocab_size, max_positions, .. } =
@@ -40,10 +40,10 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
     Ok(Some(Engine::open(&engine, dialogue, ModelShape { vocab_size, max_positions })?))
 }
 
-/// Where adapters are written for the server: `otherwise` where no setting names a folder.
-pub fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<AdapterFolder> {
-    let local = std::path::absolute(section.adapters.as_deref().unwrap_or(otherwise))?;
-    let on_server = section.adapters_as_seen_by_server.clone().unwrap_or_else(|| local.clone());
+/// Returns the folder for adapters that the server reads: that of the settings, or else `default`.
+pub fn adapter_folder(section: &EngineSection, default: &Path) -> Result<AdapterFolder> {
+    let local = std::path::absolute(section.adapters.as_deref().unwrap_or(default))?;
+    let on_server = section.adapters_on_server.clone().unwrap_or_else(|| local.clone());
     Ok(AdapterFolder { on_server, local })
 }
 
@@ -73,7 +73,7 @@ pub fn open_sampler(
         engine.check_prompts(questions, sampling)?;
         engine.set_watch(watch);
         if let Some(adapter) = adapter {
-            engine.claim_adapter_folder(adapter_place(&settings.engine, scratch)?)?;
+            engine.claim_adapter_folder(adapter_folder(&settings.engine, scratch)?)?;
             engine.publish(|folder| Ok(corver_engine::copy_adapter(adapter, folder)?))?;
         }
         return Ok(Box::new(engine));

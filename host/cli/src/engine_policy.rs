@@ -11,7 +11,7 @@ use corver_core::{
 use corver_engine::Engine;
 use corver_settings::Settings;
 
-use crate::engine::adapter_place;
+use crate::engine::adapter_folder;
 use crate::policy::Policy;
 
 /// A policy that is trained here and sampled by an engine.
@@ -32,7 +32,7 @@ impl EnginePolicy {
         settings: &Settings,
         run: &Path,
     ) -> Result<Self> {
-        engine.claim_adapter_folder(adapter_place(&settings.engine, &run.join("adapters"))?)?;
+        engine.claim_adapter_folder(adapter_folder(&settings.engine, &run.join("adapters"))?)?;
         Ok(Self { engine, policy, precision: settings.engine.adapter_precision, is_behind: true })
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use corver_core::Question;
-use corver_data::{Curriculum, PhaseShare, QuestionLocation};
+use corver_data::{Curriculum, FileShare, QuestionLocation};
 use corver_demo::demo_world;
 use corver_eval::FactChecker;
 use corver_reward::config::{DemoOr, DemoOrPath, Problems, Resolve};
@@ -64,7 +64,7 @@ impl TrainSets {
             Self::Phases(phases) => phases,
         };
         let mut places: Vec<&DemoOrPath> = Vec::new();
-        let mut all: Vec<Vec<PhaseShare>> = Vec::new();
+        let mut all: Vec<Vec<FileShare>> = Vec::new();
         for phase in phases {
             let mut shares = Vec::new();
             for (place, take) in phase {
@@ -72,7 +72,7 @@ impl TrainSets {
                     places.push(place);
                     places.len() - 1
                 });
-                shares.push(PhaseShare { file, take: *take });
+                shares.push(FileShare { file, take: *take });
             }
             all.push(shares);
         }

@@ -32,7 +32,7 @@ pub struct Phase {
 
 /// The part of a phase's questions that comes from one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PhaseShare {
+pub struct FileShare {
     /// Index of the file.
     pub file: usize,
     /// Number of questions.
@@ -65,7 +65,7 @@ impl Curriculum {
     /// Fails if a file has too few questions.
     pub fn draw(
         files: Vec<(String, Vec<Question>)>,
-        phases: &[Vec<PhaseShare>],
+        phases: &[Vec<FileShare>],
         seed: u64,
     ) -> Result<Self, TooFewQuestions> {
         let mut shuffled = Vec::with_capacity(files.len());
@@ -88,7 +88,7 @@ impl Curriculum {
         let mut curriculum = Self::default();
         for phase in phases {
             let before = curriculum.questions.len();
-            for &PhaseShare { file, take } in phase {
+            for &FileShare { file, take } in phase {
                 curriculum.questions.extend(shuffled[file].by_ref().take(take));
             }
             curriculum.phases.push(curriculum.questions.len() - before);
@@ -132,8 +132,8 @@ mod tests {
         (name.to_owned(), (0..number).map(question).collect())
     }
 
-    fn share(file: usize, take: usize) -> PhaseShare {
-        PhaseShare { file, take }
+    fn share(file: usize, take: usize) -> FileShare {
+        FileShare { file, take }
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub mod location;
 pub mod pool;
 pub mod record;
 
-pub use curriculum::{Curriculum, PhaseShare, TooFewQuestions};
+pub use curriculum::{Curriculum, FileShare, TooFewQuestions};
 pub use grounding::{Grounding, GroundingError};
 pub use location::QuestionLocation;
 pub use pool::{PoolSettings, PoolSummary, QuestionPool, SourceFile, pool};

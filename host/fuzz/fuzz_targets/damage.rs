@@ -77,7 +77,7 @@ impl Indexes {
         let mut input = Input(input);
         let index = &self.indexes[input.below(self.indexes.len())];
         let flags = input.byte();
-        let question = Question::read(&mut input);
+        let query = IndexQuery::read(&mut input);
         let mut damaged = index.damaged(&mut input);
         if flags & 1 == 0 {
             damaged.insert(MANIFEST.to_owned(), None);
@@ -92,7 +92,7 @@ impl Indexes {
         let width = (flags & 2 == 0).then_some(index.width);
         let options =
             OpenOptions { token_width: width, cache_bytes: 1 << 12, ..OpenOptions::default() };
-        ask(&index.path, options, &question, &self.tokenizer);
+        query_index(&index.path, options, &query, &self.tokenizer);
         for (name, bytes) in &index.files {
             if damaged.contains_key(name) {
                 fs::write(index.path.join(name), bytes).expect("the folder is writable");
@@ -135,13 +135,13 @@ impl Whole {
 }
 
 /// A query of a damaged index.
-struct Question {
+struct IndexQuery {
     clauses: Vec<Vec<Vec<u32>>>,
     words: Vec<Vec<String>>,
     options: CnfOptions,
 }
 
-impl Question {
+impl IndexQuery {
     fn read(input: &mut Input<'_>) -> Self {
         let shape = input.byte();
         let term = |input: &mut Input<'_>, length: u8| {
@@ -162,21 +162,21 @@ impl Question {
 
 /// Queries an index that may be damaged. It must not panic. If the index was verified, its counts
 /// must be right.
-fn ask(path: &Path, options: OpenOptions, question: &Question, tokenizer: &Tokenizer) {
+fn query_index(path: &Path, options: OpenOptions, query: &IndexQuery, tokenizer: &Tokenizer) {
     let whole = verify(path, options.clone(), VerifyLevel::Full).is_ok();
     let Ok(index) = Index::open_with(path, options) else {
         assert!(!whole, "verified, but not to be opened");
         return;
     };
-    for term in question.clauses.iter().flatten() {
+    for term in query.clauses.iter().flatten() {
         let count = index.count(term);
         if whole {
             assert_eq!(count.expect("the index was verified"), occurrences(&index, term));
         }
     }
-    let cnf = Cnf::new(question.clauses.clone()).expect("no part of it is empty");
+    let cnf = Cnf::new(query.clauses.clone()).expect("no part of it is empty");
     for mode in [Mode::Compatible, Mode::Exact, Mode::Span] {
-        let options = CnfOptions { mode, ..question.options };
+        let options = CnfOptions { mode, ..query.options };
         let answers = [None, Some(3)].map(|enough| index.count_cnf(&cnf, &options, enough));
         let found = index.find_cnf(&cnf, &options);
         if whole {
@@ -194,7 +194,7 @@ fn ask(path: &Path, options: OpenOptions, question: &Question, tokenizer: &Token
         }
     }
     if let Ok(corpus) = TextIndex::new(index, tokenizer.clone()) {
-        let _: Result<_, Error> = corpus.passages(&question.words, &question.options, 5);
+        let _: Result<_, Error> = corpus.passages(&query.words, &query.options, 5);
     }
 }
 

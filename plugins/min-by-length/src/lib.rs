@@ -2,8 +2,8 @@
 //!
 //! Under Min every further fact can only lower the reward, so a policy learns to say less (paper,
 //! “Why Min underperforms”). Here a sentence is compared with others of its number of facts: for a
-//! policy whose facts fall into the tiers as in `reference`, each number of facts, none included,
-//! earns 0 on average; a better one earns more with more.
+//! policy whose facts fall into the tiers as in `reference`, the mean reward is 0 for each number of
+//! facts, none included; a better policy receives more with more facts.
 use corver_sdk::prelude::*;
 
 settings! {

@@ -28,7 +28,7 @@ settings! {
         pub mu: f64 = 1.0,
         /// `token`: the truth reward goes to the last token of the statement. `sentence`: to the last
         /// token of the sentence.
-        pub granularity: Granularity = Granularity::Token,
+        pub granularity: CreditPosition = CreditPosition::Token,
         /// Passages for verifying a statement.
         pub passages: u32 = 3,
         /// Words of a passage in the prompt; the rest is cut off.
@@ -62,7 +62,7 @@ pub enum Preset {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(crate = "corver_sdk::serde", rename_all = "lowercase")]
 #[schemars(crate = "corver_sdk::schemars")]
-pub enum Granularity {
+pub enum CreditPosition {
     Token,
     Sentence,
 }
@@ -142,8 +142,8 @@ impl Rlfh {
         let mut rewards = Vec::new();
         for (statement, assessment) in statements.iter().zip(&assessments) {
             let end = match self.granularity {
-                Granularity::Token => statement_end(statement, text).unwrap_or(last),
-                Granularity::Sentence => last,
+                CreditPosition::Token => statement_end(statement, text).unwrap_or(last),
+                CreditPosition::Sentence => last,
             };
             rewards.push((end, self.truth_reward(assessment)));
         }

@@ -51,12 +51,12 @@ pub struct SamplePlan<'a> {
 #[derive(Debug, Default)]
 pub struct Sampled {
     questions: Vec<Question>,
-    completions: Vec<SampledCompletion>,
+    completions: Vec<AuditCompletion>,
 }
 
 /// Completion with the truth of its sentences.
 #[derive(Debug)]
-struct SampledCompletion {
+struct AuditCompletion {
     question: usize,
     text: String,
     sentences: Vec<Sentence>,
@@ -64,7 +64,7 @@ struct SampledCompletion {
     truths: Vec<Option<bool>>,
 }
 
-impl SampledCompletion {
+impl AuditCompletion {
     fn as_completion<'a>(&'a self, questions: &'a [Question]) -> Completion<'a> {
         let Question { question, golds, title, evidence, .. } = &questions[self.question];
         Completion {
@@ -104,7 +104,7 @@ impl Sampled {
         plan: &SamplePlan<'_>,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Self, SampleError> {
-        let mut completions: Vec<SampledCompletion> = Vec::new();
+        let mut completions: Vec<AuditCompletion> = Vec::new();
         let batch_size = (plan.batch / plan.sampling.num_generations.max(1)).max(1);
         for (n, batch) in questions.chunks(batch_size).enumerate() {
             let rollouts = policy
@@ -114,7 +114,7 @@ impl Sampled {
                 let sentences = split(&rollout.text, plan.compatibility).sentences;
                 let truths =
                     sentences.iter().map(|sentence| plan.truth.is_true(&sentence.text)).collect();
-                completions.push(SampledCompletion {
+                completions.push(AuditCompletion {
                     question: n * batch_size + rollout.question,
                     text: rollout.text,
                     sentences,
@@ -158,7 +158,7 @@ impl Sampled {
                 span: None,
                 triplets: vec![row.triplet.clone()],
             };
-            sampled.completions.push(SampledCompletion {
+            sampled.completions.push(AuditCompletion {
                 question,
                 text: row.sentence.clone(),
                 sentences: vec![sentence],

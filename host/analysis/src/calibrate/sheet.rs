@@ -107,9 +107,11 @@ struct BadLabel {
 
 /// Describes all bad labels of a sheet in one message; `None` if there are none.
 fn describe(bad_labels: &[BadLabel]) -> Option<String> {
-    let (BadLabel { line, text }, others) = bad_labels.split_first()?;
-    let mut message =
-        format!("{line}: {text:?} is no label; write correct, incorrect or unclear, or c, i, u");
+    let (first, others) = bad_labels.split_first()?;
+    let mut message = format!(
+        "{}: {:?} is no label; write correct, incorrect or unclear, or c, i, u",
+        first.line, first.text
+    );
     for BadLabel { line, text } in others {
         message += &format!("; line {line}: {text:?}");
     }
@@ -404,7 +406,7 @@ pub(crate) mod tests {
     #[test]
     fn spreadsheet_exported_sheet_is_readable() {
         let rows = rows_of(
-            "\u{feff}LABEL;Who;ID;CountBucket;Count;Question;Sentence;Head;Relation;Tail\r\n\
+            "\u{feff}LABEL;Who;ID;Bucket;Count;Question;Sentence;Head;Relation;Tail\r\n\
              Correct;me;s1;1 to 4;3;q;\"A; b.\";A;is;b\r\n;;;;;;;;;\r\n I ;me;s2;0;0;q;C.;C;is;\r\n;me;s3;20 or more;20;q;D.\r\n",
         )
         .unwrap();

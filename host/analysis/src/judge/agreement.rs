@@ -40,9 +40,9 @@ pub fn kappa<const K: usize>(table: &[[usize; K]; K]) -> Option<Kappa> {
     let mut disputed = 0.0;
     for row in 0..K {
         agreed += share(row, row) * (1.0 - (rows[row] + columns[row]) * miss).powi(2);
-        for column in 0..K {
+        for (column, row_total) in rows.iter().enumerate() {
             if column != row {
-                disputed += share(row, column) * (columns[row] + rows[column]).powi(2);
+                disputed += share(row, column) * (columns[row] + row_total).powi(2);
             }
         }
     }

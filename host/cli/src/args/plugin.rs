@@ -48,7 +48,8 @@ pub struct NewArgs {
     /// Sentence rule, or response rule (answer judge or format check).
     #[arg(long, value_enum, default_value_t = RuleKind::Sentence)]
     pub kind: RuleKind,
-    /// The `sdk` folder of a CorVer checkout. Default: in the checkout that built this binary.
+    /// The `sdk` folder of a CorVer checkout. Default: in the checkout that built this binary; without
+    /// one, the published crate.
     #[arg(long, value_name = "DIR")]
     pub sdk: Option<PathBuf>,
 }

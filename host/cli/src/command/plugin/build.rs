@@ -86,23 +86,22 @@ pub fn checkout() -> Result<PathBuf> {
 /// Runs cargo for WebAssembly, and returns the module's path. The target folder is shared, so that
 /// common dependencies are compiled once.
 fn rust(manifest: &Path) -> Result<PathBuf> {
-    let checkout = checkout()?;
-    let script = checkout.join("plugins/cargo-wasm.sh");
-    let mut cargo = Command::new(&script);
-    cargo
-        .args([
-            "build",
-            "--quiet",
-            "--release",
-            "--message-format=json-render-diagnostics",
-            "--manifest-path",
-        ])
-        .arg(manifest);
+    let program = match checkout() {
+        // The script knows what to do if rustup has no WebAssembly target.
+        Ok(checkout) => checkout.join("plugins/cargo-wasm.sh"),
+        Err(_) => PathBuf::from("cargo"),
+    };
+    let mut cargo = Command::new(&program);
+    cargo.args(["build", "--quiet", "--release", "--message-format=json-render-diagnostics"]);
+    if program.as_os_str() == "cargo" {
+        cargo.args(["--target", "wasm32-unknown-unknown"]);
+    }
+    cargo.arg("--manifest-path").arg(manifest);
     cargo.arg("--target-dir").arg(folders::rule_builds()?.join("wasm"));
     let run = cargo
         .stderr(Stdio::inherit())
         .output()
-        .with_context(|| format!("running {}", script.display()))?;
+        .with_context(|| format!("running {}", program.display()))?;
     if !run.status.success() {
         bail!("{} does not compile; see the compiler's output above", manifest.display());
     }

@@ -148,18 +148,20 @@ fn project(args: &NewArgs) -> Result<Project> {
     })
 }
 
-/// Returns the folder of corver-sdk, quoted for Cargo.toml.
+/// Returns the requirement of corver-sdk for Cargo.toml: the given folder, that of the checkout, or
+/// else the published release of this host's version.
 fn rust_sdk(given: Option<&Path>) -> Result<String> {
-    let sdk = match given {
-        Some(sdk) => sdk.to_owned(),
-        None => checkout()?.join("sdk"),
+    let sdk = match (given, checkout()) {
+        (Some(sdk), _) => sdk.to_owned(),
+        (None, Ok(checkout)) => checkout.join("sdk"),
+        (None, Err(_)) => return Ok(format!("\"{}\"", env!("CARGO_PKG_VERSION"))),
     };
     ensure!(
         sdk.join("Cargo.toml").is_file(),
         "{} is not the SDK: give the sdk folder of a checkout with --sdk",
         sdk.display()
     );
-    quotable(&sdk)
+    Ok(format!("{{ path = \"{}\" }}", quotable(&sdk)?))
 }
 
 /// Returns the absolute path of an existing file, escaped for a string of TOML or JSON.
