@@ -3,7 +3,7 @@
  *
  * The module `rule.js` exports a {@link sentenceRule} as its default, `response.js` a {@link responseRule};
  * `corver-host plugin build` compiles it. `corver-sdk.d.ts` has all types. `example/rule.js` is a complete rule, and
- * `testing.js` runs one without the host. The names are those of `corver-sdk` for Rust.
+ * `testing.js` runs one without the host. The terms are those of `corver-sdk` for Rust.
  *
  * A rule is a pure function. It has no state, reads no clock, and sends requests through its {@link Corpus} only. A request
  * without a reply throws {@link Pending}; once the reply is there, the function runs again from its first line. So it must

@@ -6,7 +6,7 @@ A sentence rule is a dataclass of settings with a method ``score``. The module `
 
 A rule is a pure function. It has no state, reads no clock, and sends requests through its ``Corpus`` only. A request without a
 reply raises ``Pending``; once the reply is there, the method runs again from its first line. So it must send the same requests
-in the same order each time. ``example/rule.py`` is a complete rule, and ``corver_testing`` runs one without the host. The names
+in the same order each time. ``example/rule.py`` is a complete rule, and ``corver_testing`` runs one without the host. The terms
 are those of ``corver-sdk`` for Rust.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from itertools import chain, islice
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 
 @dataclass
@@ -266,8 +266,9 @@ PRONOUNS = frozenset(
 )
 
 
-class Pending(Exception):
-    """Requests whose replies a rule needs before it can finish. The host gets the replies and runs the rule again."""
+class Pending(BaseException):
+    """Requests whose replies a rule needs before it can finish. The host gets the replies and runs the rule again. Not an
+    ``Exception``, so that a rule does not catch it by accident."""
 
     def __init__(self, requests: list[Request]):
         super().__init__(f"{len(requests)} requests")
@@ -420,6 +421,11 @@ def valid_triplets(sentence: Sentence) -> list[tuple[int, Triplet]]:
     return [(index, triplet) for index, triplet in enumerate(sentence.triplets) if is_valid(triplet)]
 
 
+def first_valid_triplet(sentence: Sentence) -> tuple[int, Triplet] | None:
+    """Returns the first valid triplet with its index."""
+    return next(iter(valid_triplets(sentence)), None)
+
+
 @dataclass
 class Tiers:
     """A step function from counts to rewards; the default is the paper's."""
@@ -509,7 +515,7 @@ def _schema(kind: Any) -> dict:
         return {**schema, "description": kind.__doc__} if kind.__doc__ else schema
     if get_origin(kind) is list:
         return {"type": "array", "items": _schema(get_args(kind)[0])}
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in (UnionType, Union):
         return {"anyOf": [{"type": "null"} if part is type(None) else _schema(part) for part in get_args(kind)]}
     return {"type": _KINDS[kind]}
 
@@ -532,7 +538,7 @@ def _read(kind: Any, value: Any, path: str) -> Any:
         if not isinstance(value, list):
             raise ValueError(f"{path}: expected a list, got {value!r}")
         return [_read(get_args(kind)[0], item, f"{path}[{i}]") for i, item in enumerate(value)]
-    if get_origin(kind) is UnionType:
+    if get_origin(kind) in (UnionType, Union):
         inner = next(part for part in get_args(kind) if part is not type(None))
         return None if value is None else _read(inner, value, path)
     if kind is float and type(value) is int:

@@ -232,5 +232,5 @@ const NOT_POISONED: &str = "a panic ends the instance";
 /// hook is unchanged.
 fn report_panics() {
     #[cfg(target_family = "wasm")]
-    std::panic::set_hook(Box::new(|panic| crate::bindings::report(&panic.to_string())));
+    std::panic::set_hook(Box::new(|panic| bindings::report(&panic.to_string())));
 }

@@ -1,7 +1,7 @@
 //! The toolkit for reward rules.
 //!
 //! A rule is a pure function from one sentence, its triplets and the replies to its requests to a
-//! verdict. It imports nothing, has no state and reads no clock. This is a complete one:
+//! verdict. It has no state, reads no clock, and imports nothing but a report of panics. This is a complete one:
 //!
 //! ```
 //! use corver_sdk::prelude::*;
@@ -23,7 +23,11 @@
 //!             return Ok(Verdict::abstain("fewer than two content words"));
 //!         };
 //!         let count = corpus.count(query)?; // without a reply yet, the function returns here
-//!         let reward = if count > Some(self.noise_floor) { 0.1 } else { -0.3 };
+//!         let reward = match count {
+//!             None => 0.0, // the corpus cannot count this
+//!             Some(occurrences) if occurrences > self.noise_floor => 0.1,
+//!             Some(_) => -0.3,
+//!         };
 //!         Ok(Verdict::new(reward).because(index, count))
 //!     }
 //! }
@@ -53,8 +57,8 @@
 //! [`Corpus::count_facts`], [`first_fact`], [`mean_fact`], [`Tiers`], [`content_words`]. [`chat`]
 //! parses replies of chat models, [`tags`] reads blocks of a completion, [`overlap`] compares texts.
 //!
-//! `cargo build --release --target wasm32-unknown-unknown` makes the file for `corver-host train
-//! --plugin`. `cargo test` is native: [`testing`] has a corpus with given counts, and
+//! `corver-host plugin build`, or `cargo build --release --target wasm32-unknown-unknown`, makes the
+//! file for `corver-host train --plugin`. `cargo test` is native: [`testing`] has a corpus with given counts, and
 //! [`testing::check()`] tries a rule on generated completions.
 
 mod batch;

@@ -59,7 +59,7 @@ pub fn sentence(text: &str, triplets: &[Parts]) -> Sentence {
 }
 
 /// Returns a completion of these sentences, each a text with its triplets, in one think block. It
-/// has no question and no answer.
+/// has no question and no answer block.
 #[must_use]
 pub fn completion(sentences: &[(&str, &[Parts])]) -> Completion {
     let sentences = sentences.iter().map(|(text, triplets)| sentence(text, triplets));
@@ -154,9 +154,9 @@ fn score<R: CompletionRule>(
         answer,
     );
     let mut scored = Vec::new();
-    for (sentence, settled) in completion.sentences.iter().zip(settled) {
-        check_verdict(&settled.outcome, sentence, R::CREDIT);
-        scored.push(scored_sentence(settled));
+    for (sentence, result) in completion.sentences.iter().zip(settled) {
+        check_verdict(&result.outcome, sentence, R::CREDIT);
+        scored.push(scored_sentence(result));
     }
     scored
 }

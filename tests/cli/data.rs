@@ -330,9 +330,9 @@ fn attached_evidence_contains_answers() {
         completions += &format!("{completion}\n");
     }
     fs::write(path("completions.jsonl"), completions).unwrap();
-    let verifiers = format!("{}/../../configs/demo-verifiers.toml", env!("CARGO_MANIFEST_DIR"));
+    let backends = format!("{}/../../configs/demo-backends.toml", env!("CARGO_MANIFEST_DIR"));
     let demo =
-        ["score", "--config", "demo", "--config", &verifiers, "--plugin", "fspo.wasm", "--json"];
+        ["score", "--config", "demo", "--config", &backends, "--plugin", "fspo.wasm", "--json"];
     let scored = host(&[&demo[..], &[&path("completions.jsonl")]].concat()).good().stdout;
     let mut labels = Vec::new();
     for line in scored.lines() {

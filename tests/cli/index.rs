@@ -124,7 +124,7 @@ fn counts_come_from_several_indexes_and_from_servers() {
     transcript.add_failure(&count(&["--index", "http://127.0.0.1:1/"]));
     let list = format!("corpus.index=[{first:?}, {server:?}]");
     let run = run_dir("no-server");
-    let impatient = ["--set", &list, "--set", "corpus.remote.patience_s=0.2"];
+    let impatient = ["--set", &list, "--set", "corpus.remote.retry_timeout_s=0.2"];
     transcript.add_failure(&short_run(&run, 1, &[&OTHER_INDEX[..], &impatient].concat()));
     assert!(!run.exists(), "said before the run has a folder");
     insta::assert_snapshot!(transcript);

@@ -128,6 +128,6 @@ fn long_prompts_are_rejected_early_or_truncated() {
     };
     transcript.add_failure(&train(&[]));
     assert!(!out.exists(), "nothing had begun");
-    transcript.add(&train(&["rollout.long_prompts=cut"]).good().without_figures());
+    transcript.add(&train(&["rollout.long_prompts=truncate"]).good().without_figures());
     insta::assert_snapshot!(transcript);
 }

@@ -128,10 +128,10 @@ fn ignored_arguments_are_rejected() {
     let engine =
         ["train", "--dry-run", "--config", "demo", "--set", "engine.url=http://localhost:8000"];
     transcript.add_failure(&host(&engine));
-    let chat = ["train", "--dry-run", "--config", "demo", "--set", "verify.chat.model=gpt"];
+    let chat = ["train", "--dry-run", "--config", "demo", "--set", "backends.chat.model=gpt"];
     transcript.add_failure(&host(&chat));
     let budget =
-        ["--set", "verify.chat.endpoint=http://localhost:1", "--set", "verify.chat.max_cost=1"];
+        ["--set", "backends.chat.endpoint=http://localhost:1", "--set", "backends.chat.max_cost=1"];
     transcript.add_failure(&host(&[&chat[..], &budget].concat()));
     transcript.add_failure(&host(&[
         "train",

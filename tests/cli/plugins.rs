@@ -250,7 +250,7 @@ fn model_querying_judge_needs_grants_and_replays() {
     let folder = tempfile::tempdir().unwrap();
     let file = completion(folder.path());
     let answers = folder.path().join("answers.jsonl");
-    let grants = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/demo-verifiers.toml");
+    let grants = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/demo-backends.toml");
     let run =
         |more: &[&str]| host(&[&["plugin", "run", "knowrl", text(&file), "--json"], more].concat());
     transcript.add_failure(&run(&[]));

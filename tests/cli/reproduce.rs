@@ -79,8 +79,8 @@ fn shortened(command: &str) -> String {
         .replace("--per-bucket 200,100,100,100,200", "--per-bucket 3");
     let is_baseline = command.contains("configs/baselines/paper");
     let more = match command.split(' ').next().unwrap() {
-        // Its verifiers, its curriculum and its prices are of another world.
-        "train" if is_baseline => " --dry-run --set verify.nli.model=demo",
+        // Its backends, its curriculum and its prices are of another world.
+        "train" if is_baseline => " --dry-run --set backends.nli.model=demo",
         "train" if !command.contains("--steps") => " --steps 2",
         "compare" => " --steps 1 --seeds 1",
         _ => "",
@@ -130,7 +130,7 @@ fn world(folder: &Path) {
         train[..8].iter().map(|question| demonstration(question).to_string()).collect();
     fs::write(folder.join("demonstrations.jsonl"), lines.join("\n")).unwrap();
     fs::write(folder.join("tiny.toml"), TINY).unwrap();
-    fs::copy(repository().join("configs/demo-verifiers.toml"), folder.join("verifiers.toml"))
+    fs::copy(repository().join("configs/demo-backends.toml"), folder.join("backends.toml"))
         .unwrap();
 }
 

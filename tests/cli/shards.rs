@@ -94,7 +94,7 @@ fn three_shard_servers_count_like_one_index() {
                 let ask =
                     ["index", "count", query, "--json", "--mode", mode, "--max-diff-tokens", "40"];
                 let counted = host(&[&ask[..], sources].concat()).good().json();
-                (counted["count"].clone(), counted["exact"].clone())
+                (counted["count"].clone(), counted["precision"].clone())
             };
             let counted = count(&there);
             assert_eq!(counted, count(&here), "{mode}: {query}");
@@ -142,7 +142,7 @@ fn run_counts_on_shard_servers_and_names_lost() {
             &window,
             "corpus.mode=span",
             "corpus.remote.cache=false",
-            "corpus.remote.patience_s=1",
+            "corpus.remote.retry_timeout_s=1",
         ];
         let set = set.iter().flat_map(|set| ["--set".to_owned(), (*set).to_owned()]);
         OTHER_INDEX.iter().map(|arg| (*arg).to_owned()).chain(set).collect::<Vec<_>>()

@@ -389,7 +389,7 @@ fn run_resumes_after_count_server_loss() {
         "--set",
         "corpus.remote.cache=false",
         "--set",
-        "corpus.remote.patience_s=1",
+        "corpus.remote.retry_timeout_s=1",
     ];
     // The server goes away after the second step: the run stops with an error and its checkpoint.
     std::thread::scope(|scope| {

@@ -196,7 +196,7 @@ fn engine_run_resumes_after_server_loss() {
         "engine.kind=vllm".to_owned(),
         format!("engine.url={}", server.url()),
         format!("engine.model={MODEL}"),
-        "engine.patience_s=2".into(),
+        "engine.retry_timeout_s=2".into(),
         format!("run.steps={STEPS}"),
         "question.eval_limit=32".into(),
     ] {

@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn verifier_requests_and_cost_are_compared() {
+    fn backend_requests_and_cost_are_compared() {
         let run = |nli: f64| RunSummary {
             asked_per_step: QueryCounts { nli, ..QueryCounts::default() },
             cost_per_step: nli / 1000.0,

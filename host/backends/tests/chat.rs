@@ -50,7 +50,7 @@ impl Endpoint {
             model: Some("judge".into()),
             connections: 1,
             timeout_s: 0.5,
-            patience_s: 20.0,
+            retry_timeout_s: 20.0,
             ..ChatSettings::default()
         }
     }
@@ -78,7 +78,7 @@ fn request(chat: &ChatClient, number: usize) -> Result<Vec<String>, ChatError> {
 }
 
 fn open(settings: ChatSettings, folder: &Path) -> ChatClient {
-    ChatClient::open(settings, "verify.chat", &folder.join("replies.jsonl")).unwrap()
+    ChatClient::open(settings, "backends.chat", &folder.join("replies.jsonl")).unwrap()
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn raised_cost_ceiling_resumes_run() {
     let mut chat = open(settings(0.008), folder.path());
     chat.reply(&prompts(3)).unwrap();
     let error = chat.reply(&prompts(8)[2..]).unwrap_err().to_string();
-    assert!(error.contains("0.0080 is spent of at most 0.008 (verify.chat.max_cost)"), "{error}");
+    assert!(error.contains("0.0080 is spent of at most 0.008 (backends.chat.max_cost)"), "{error}");
     assert!(error.contains("--resume"), "{error}");
     assert_eq!(endpoint.num_requests(), 4);
     // The first three replies belong to steps that are not repeated.
@@ -419,7 +419,7 @@ fn invalid_settings_are_rejected_on_open() {
         (ChatSettings { model: None, ..good.clone() }, "model"),
         (ChatSettings { endpoint: Some(String::new()), ..good.clone() }, "endpoint"),
         (ChatSettings { connections: 0, ..good.clone() }, "connections"),
-        (ChatSettings { patience_s: f64::NAN, ..good.clone() }, "patience_s"),
+        (ChatSettings { retry_timeout_s: f64::NAN, ..good.clone() }, "retry_timeout_s"),
         (ChatSettings { max_cost: Some(1.0), ..good.clone() }, "prices"),
     ] {
         assert!(

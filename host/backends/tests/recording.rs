@@ -192,7 +192,7 @@ fn recorder_preserves_granted_capabilities() {
     let backends = Backends::counting(Letters::default()).with_chat(Letters::default());
     let recorder = record(&folder.path().join("answers.jsonl"), backends).unwrap();
     let granted = [Capability::Nli, Capability::Chat, Capability::Passages]
-        .map(|verifier| recorder.grants(verifier));
+        .map(|capability| recorder.grants(capability));
     assert_eq!(granted, [false, true, false]);
 }
 
@@ -263,7 +263,7 @@ fn malformed_recording_error_names_line() {
     let path = folder.path().join("counts.jsonl");
     let header = r#"{"corpus":{"tokens":7,"documents":null}}"#;
     let count = |count: u64| {
-        format!(r#"{{"query":{{"all_of":[["Rome"]]}},"occurrences":{count},"exact":true}}"#)
+        format!(r#"{{"query":{{"all_of":[["Rome"]]}},"occurrences":{count},"precision":"exact"}}"#)
     };
     let chat = |reply: &str, tokens: u64| {
         format!(

@@ -30,7 +30,7 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
         token: Token::load(section.token_file.as_deref(), None)?,
         concurrency: section.concurrency,
         timeout: Duration::from_secs_f64(section.timeout_s),
-        patience: Duration::from_secs_f64(section.patience_s),
+        patience: Duration::from_secs_f64(section.retry_timeout_s),
     };
     let reading = format!("reading the model {}", model.display());
     let ModelConfig { vocab_size, max_positions, .. } =
@@ -43,7 +43,7 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
 /// Returns the folder for adapters that the server reads: that of the settings, or else `default`.
 pub fn adapter_folder(section: &EngineSection, default: &Path) -> Result<AdapterFolder> {
     let local = std::path::absolute(section.adapters.as_deref().unwrap_or(default))?;
-    let on_server = section.adapters_as_seen_by_server.clone().unwrap_or_else(|| local.clone());
+    let on_server = section.adapters_on_server.clone().unwrap_or_else(|| local.clone());
     Ok(AdapterFolder { on_server, local })
 }
 

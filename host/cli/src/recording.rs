@@ -5,7 +5,7 @@ use corver_backends::passages::{PassageLocation, PassageManifest};
 use corver_backends::recording::{Recording, record, resume};
 use corver_core::Backends;
 use corver_counts::CorpusSource;
-use corver_reward::config::{CorpusConfig, DemoOr, Problems, Resolve, VerifierConfig};
+use corver_reward::config::{BackendsConfig, CorpusConfig, DemoOr, Problems, Resolve};
 use corver_reward::parts;
 use corver_runs::{RunManifest, fingerprint, text_fingerprint};
 use corver_settings::Settings;
@@ -42,7 +42,7 @@ impl Origin {
 }
 
 /// Corpus and capabilities that answer the requests of rules. `None`: a recording answers them.
-pub type Answers = Option<(CorpusConfig, VerifierConfig)>;
+pub type Answers = Option<(CorpusConfig, BackendsConfig)>;
 
 /// Resolves the corpus and capabilities; with --replay none are needed.
 pub fn resolve(
@@ -52,7 +52,7 @@ pub fn resolve(
 ) -> Option<Answers> {
     match &args.replay {
         Some(_) => Some(None),
-        None => <(CorpusConfig, VerifierConfig)>::resolve(settings, problems).map(Some),
+        None => <(CorpusConfig, BackendsConfig)>::resolve(settings, problems).map(Some),
     }
 }
 
@@ -73,7 +73,7 @@ pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Backends
 }
 
 /// Returns the names and hashes of the models and of the passages.
-fn fingerprints(config: &VerifierConfig) -> Result<Vec<(&'static str, String)>> {
+fn fingerprints(config: &BackendsConfig) -> Result<Vec<(&'static str, String)>> {
     let mut all = Vec::new();
     if let Some((DemoOr::Own(folder), _)) = &config.nli {
         all.push(("NLI model", fingerprint(folder)?));

@@ -17,7 +17,7 @@ pub struct ScoringConfig {
 }
 
 impl ScoringConfig {
-    /// Resolves every part; with --replay neither corpus nor verifiers are needed.
+    /// Resolves every part; with --replay neither corpus nor backends are needed.
     pub fn resolve(
         recording: &RecordingArgs,
         settings: &mut Settings,

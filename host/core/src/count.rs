@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::BoxError;
 
@@ -15,7 +15,7 @@ pub struct Query {
     pub all_of: Vec<Vec<String>>,
     /// Number up to which the count matters: counting may stop there and report any number at least
     /// this large. `None`: no limit.
-    #[serde(rename = "enough", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
@@ -49,13 +49,13 @@ impl fmt::Display for Query {
 pub struct Count {
     /// Matches; `None` if the corpus cannot answer the query, such as for a word without tokens.
     pub occurrences: Option<u64>,
-    /// Relation of `occurrences` to the true number. Files have it as the boolean `exact`.
-    #[serde(rename = "exact", serialize_with = "write_exact", deserialize_with = "read_exact")]
+    /// Relation of `occurrences` to the true number.
     pub precision: CountPrecision,
 }
 
 /// Relation of a count to the true number of matches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum CountPrecision {
     /// The count is the number of matches.
     Exact,
@@ -91,43 +91,14 @@ impl Count {
     }
 }
 
-fn write_exact<S: Serializer>(precision: &CountPrecision, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_bool(*precision == CountPrecision::Exact)
-}
-
-fn read_exact<'de, D: Deserializer<'de>>(from: D) -> Result<CountPrecision, D::Error> {
-    let is_exact = bool::deserialize(from)?;
-    Ok(if is_exact { CountPrecision::Exact } else { CountPrecision::Estimate })
-}
-
 /// A query and its count, as traces and recordings save them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "SavedLookup")]
 pub struct Lookup {
     /// The query as the rule requested it.
     pub query: Query,
     /// Count that the corpus returned.
     #[serde(flatten)]
     pub count: Count,
-}
-
-/// A [`Lookup`] as files have it.
-#[derive(Deserialize)]
-struct SavedLookup {
-    query: Query,
-    #[serde(flatten)]
-    count: Count,
-}
-
-impl From<SavedLookup> for Lookup {
-    fn from(SavedLookup { query, mut count }: SavedLookup) -> Self {
-        // `exact: false` has two causes, which the limit distinguishes.
-        let reached_limit = query.limit.is_some() && count.occurrences >= query.limit;
-        if !count.is_exact() && reached_limit {
-            count.precision = CountPrecision::AtLeast;
-        }
-        Self { query, count }
-    }
 }
 
 /// Size of the corpus that the counts come from. `None`: the source does not report it.
@@ -180,7 +151,7 @@ mod tests {
     fn query_displays_operators_and_round_trips_json() {
         let query = Query::new([&["red", "crimson"][..], &["fox"]]).with_limit(Some(20));
         assert_eq!(query.to_string(), "red OR crimson AND fox");
-        let json = r#"{"all_of":[["red","crimson"],["fox"]],"enough":20}"#;
+        let json = r#"{"all_of":[["red","crimson"],["fox"]],"limit":20}"#;
         assert_eq!(serde_json::to_string(&query).unwrap(), json);
         assert_eq!(serde_json::from_str::<Query>(json).unwrap(), query);
     }
@@ -188,22 +159,22 @@ mod tests {
     #[test]
     fn lookup_serialises_as_flat_json_record() {
         let lookup = Lookup { query: Query::new([["Rome"]]), count: Count::exact(Some(7)) };
-        let json = r#"{"query":{"all_of":[["Rome"]]},"occurrences":7,"exact":true}"#;
+        let json = r#"{"query":{"all_of":[["Rome"]]},"occurrences":7,"precision":"exact"}"#;
         assert_eq!(serde_json::to_string(&lookup).unwrap(), json);
         assert_eq!(serde_json::from_str::<Lookup>(json).unwrap(), lookup);
     }
 
     #[test]
-    fn saved_lookup_restores_cause_of_inexact_count() {
-        for (limit, precision) in [
-            (None, CountPrecision::Estimate),
-            (Some(8), CountPrecision::Estimate),
-            (Some(7), CountPrecision::AtLeast),
+    fn precision_round_trips_json() {
+        for (precision, name) in [
+            (CountPrecision::Exact, "exact"),
+            (CountPrecision::AtLeast, "at_least"),
+            (CountPrecision::Estimate, "estimate"),
         ] {
-            let query = Query::new([["Rome"]]).with_limit(limit);
+            let query = Query::new([["Rome"]]).with_limit(Some(7));
             let lookup = Lookup { query, count: Count { occurrences: Some(7), precision } };
             let json = serde_json::to_string(&lookup).unwrap();
-            assert!(json.contains(r#""exact":false"#), "{json}");
+            assert!(json.contains(&format!(r#""precision":"{name}""#)), "{json}");
             assert_eq!(serde_json::from_str::<Lookup>(&json).unwrap(), lookup);
         }
     }

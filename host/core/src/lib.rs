@@ -81,15 +81,15 @@ pub fn error_chain_with(
 ) -> String {
     let mut chain = String::new();
     let mut next = Some(error);
-    while let Some(error) = next {
-        let message = format(error);
+    while let Some(cause) = next {
+        let message = format(cause);
         if !chain.contains(&message) {
             if !chain.is_empty() {
                 chain.push_str(": ");
             }
             chain.push_str(&message);
         }
-        next = error.source();
+        next = cause.source();
     }
     chain
 }

@@ -222,7 +222,6 @@ pub struct TracedReturns {
     /// Return of the tokens of each sentence, in the order of the trace.
     pub sentences: Vec<f64>,
     /// Sign that the advantages of each sentence's tokens take, 1 or −1; 0 if they keep their own.
-    #[serde(rename = "labels")]
     pub advantage_signs: Vec<i8>,
 }
 

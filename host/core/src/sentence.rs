@@ -27,8 +27,8 @@ pub struct Sentence {
     pub text: String,
     /// Block that it is in.
     pub section: Section,
-    /// Characters of the completion that it covers. `None`: [`Compatibility::Reference`] does not find
-    /// its text again.
+    /// Characters of the completion that it covers. `None`: under
+    /// [`crate::Compatibility::Reference`] its text is not found again.
     pub span: Option<Range<usize>>,
     /// Triplets that the extractor read from it; empty until then.
     #[serde(default)]

@@ -39,11 +39,9 @@ pub enum Credit {
     #[default]
     Sentence,
     /// Single tokens receive parts of the reward.
-    #[serde(rename = "points")]
     TokenRewards(Vec<TokenReward>),
     /// No token receives the reward: the advantages of the sentence's tokens take its sign, as in
     /// FSPO.
-    #[serde(rename = "sign")]
     AdvantageSign,
 }
 

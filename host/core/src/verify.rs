@@ -366,7 +366,7 @@ fn granted<T>(backend: &mut Option<T>, capability: Capability) -> Result<&mut T,
     backend.as_mut().ok_or_else(|| {
         format!(
             "{capability} is not granted: \
-             the configuration's section `verify.{capability}` is not set"
+             the configuration's section `backends.{capability}` is not set"
         )
         .into()
     })
@@ -449,17 +449,17 @@ mod tests {
     fn ungranted_capability_is_rejected() {
         let mut backends = Backends::counting(Nothing).with_chat(Echo);
         let granted = [Capability::Nli, Capability::Chat, Capability::Passages]
-            .map(|verifier| backends.grants(verifier));
+            .map(|capability| backends.grants(capability));
         assert_eq!(granted, [false, true, false]);
         let pair = NliPair { premise: "a".into(), hypothesis: "b".into() };
         assert_eq!(
             backends.entail(&[pair]).unwrap_err().to_string(),
-            "nli is not granted: the configuration's section `verify.nli` is not set"
+            "nli is not granted: the configuration's section `backends.nli` is not set"
         );
     }
 
     #[test]
-    fn empty_verifier_request_needs_no_grant() {
+    fn empty_capability_request_needs_no_grant() {
         let mut backends = Backends::counting(Nothing);
         assert!(
             backends.entail(&[]).is_ok()

@@ -62,7 +62,7 @@ fn queries(c: &mut Criterion) {
         for (mode, limit) in ways {
             // A cap that cuts the frequent ids, as the default cuts those of a real corpus.
             let options = CnfOptions { mode, max_clause_freq: 10_000, max_diff_tokens: 100 };
-            let limit_name = if limit.is_some() { ", enough" } else { "" };
+            let limit_name = if limit.is_some() { ", limit" } else { "" };
             c.bench_function(&format!("cnf/{name}/{mode:?}{limit_name}"), |b| {
                 b.iter(|| index.count_cnf(black_box(&cnf), &options, limit).ok());
             });

@@ -225,7 +225,7 @@ fn cnf_counts_and_flags_match_official_engine() {
             assert_eq!(
                 early.count.min(20),
                 expect.count.min(20),
-                "{} on {name}, enough = 20",
+                "{} on {name}, limit = 20",
                 query.id
             );
             assert!(early.at_least || early == answer, "{} on {name}", query.id);

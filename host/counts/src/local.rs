@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use corver_core::{BoxError, CorpusSize, Count, CountPrecision, Counter, Query};
+use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Error, TextIndex};
+
+use crate::wire;
 
 /// A counter of an index on this machine. All counts have the same options.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub struct Local {
 /// sentence needs, or the index is far larger than the memory.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "counting took longer than {limit_ms} ms (corpus.count_ms): \
+    "counting took longer than {limit_ms} ms (corpus.count_timeout_ms): \
      {counted} of {queries} queries were answered"
 )]
 pub struct TooSlow {
@@ -109,12 +111,7 @@ impl Counter for Local {
 /// Converts the index's count; `None` is a query that cannot be counted.
 fn to_count(found: Option<CnfCount>) -> Count {
     let Some(found) = found else { return Count::exact(None) };
-    let precision = match found {
-        CnfCount { sampled: true, .. } => CountPrecision::Estimate,
-        CnfCount { at_least: true, .. } => CountPrecision::AtLeast,
-        _ => CountPrecision::Exact,
-    };
-    Count { occurrences: Some(found.count), precision }
+    Count { occurrences: Some(found.count), precision: wire::precision(&found) }
 }
 
 #[cfg(test)]
@@ -152,7 +149,7 @@ mod tests {
             assert_eq!(local.size(), CorpusSize { tokens: Some(15), documents: Some(5) });
             let error = local.within(Some(Duration::ZERO)).count(&queries).unwrap_err().to_string();
             assert!(
-                error.contains("longer than 0 ms (corpus.count_ms): 0 of 5 queries"),
+                error.contains("longer than 0 ms (corpus.count_timeout_ms): 0 of 5 queries"),
                 "{error}"
             );
         }

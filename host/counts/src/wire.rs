@@ -4,11 +4,11 @@
 //! a [`ServerInfo`].
 //!
 //! Extensions to the public API are optional, so that either side works with other programs. A
-//! request may have a mode, a limit, and many queries; a reply may say if the count is exact, which
+//! request may have a mode, a limit, and many queries; a reply may state the precision of its count, which
 //! `approx` alone does not. The client uses only the extensions that [`ServerInfo`] lists.
 
 use corver_core::{Count, CountPrecision};
-use corver_corpus::{CnfOptions, Mode, Part};
+use corver_corpus::{CnfCount, CnfOptions, Mode, Part};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -48,7 +48,7 @@ pub struct CountRequest {
     #[serde(default, skip_serializing_if = "is_default")]
     pub mode: Mode,
     /// Limit of [`corver_core::Query`]: the count matters up to this number. `None` sets no limit.
-    #[serde(rename = "enough", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
     // Some clients send these fields, and the public server ignores them.
     #[serde(rename = "engine", default, skip_serializing)]
@@ -129,8 +129,8 @@ pub struct CountReply {
     pub count: u64,
     /// Flag of the official engine: true if the count was extrapolated from a sample.
     pub approx: bool,
-    /// True if `count` is the number of matches. `None` if the server is not `corver-host`.
-    pub exact: Option<bool>,
+    /// Relation of `count` to the true number. `None` if the server is not `corver-host`.
+    pub precision: Option<CountPrecision>,
     /// Time that the server needed, milliseconds.
     #[serde(skip_deserializing)]
     pub latency: f64,
@@ -159,22 +159,25 @@ pub struct CountResult {
     pub count: u64,
     /// Flag of the official engine: true if the count was extrapolated from a sample.
     pub approx: bool,
-    /// True if `count` is the number of matches.
-    pub exact: bool,
+    /// Relation of `count` to the true number.
+    pub precision: CountPrecision,
 }
 
 impl CountResult {
-    /// Converts the count of a query with this limit. The reply does not report why a count is not
-    /// exact: one that reaches the limit, and was not extrapolated, is taken for a lower bound.
+    /// Converts it to the count of a query.
     #[must_use]
-    pub fn to_count(self, limit: Option<u64>) -> Count {
-        let reached_limit = limit.is_some_and(|limit| self.count >= limit);
-        let precision = match (self.exact, self.approx) {
-            (true, _) => CountPrecision::Exact,
-            (false, false) if reached_limit => CountPrecision::AtLeast,
-            (false, _) => CountPrecision::Estimate,
-        };
-        Count { occurrences: Some(self.count), precision }
+    pub fn to_count(self) -> Count {
+        Count { occurrences: Some(self.count), precision: self.precision }
+    }
+}
+
+/// Returns the precision of an index's count.
+#[must_use]
+pub fn precision(count: &CnfCount) -> CountPrecision {
+    match count {
+        CnfCount { sampled: true, .. } => CountPrecision::Estimate,
+        CnfCount { at_least: true, .. } => CountPrecision::AtLeast,
+        _ => CountPrecision::Exact,
     }
 }
 
@@ -225,7 +228,7 @@ mod tests {
         );
         assert_eq!(
             serde_json::to_string(&many).unwrap(),
-            r#"{"index":"wiki","query_type":"counts","queries":["red AND fox"],"max_clause_freq":500000,"max_diff_tokens":1000,"enough":20}"#
+            r#"{"index":"wiki","query_type":"counts","queries":["red AND fox"],"max_clause_freq":500000,"max_diff_tokens":1000,"limit":20}"#
         );
     }
 
@@ -238,9 +241,15 @@ mod tests {
             ApiReply::Success(CountReply { count: 2_349_754, ..CountReply::default() })
         );
         assert_eq!(
-            read(r#"{"count":9,"approx":false,"exact":false,"token_ids":"in another form"}"#)
-                .unwrap(),
-            ApiReply::Success(CountReply { count: 9, exact: Some(false), ..CountReply::default() })
+            read(
+                r#"{"count":9,"approx":false,"precision":"at_least","token_ids":"in another form"}"#
+            )
+            .unwrap(),
+            ApiReply::Success(CountReply {
+                count: 9,
+                precision: Some(CountPrecision::AtLeast),
+                ..CountReply::default()
+            })
         );
         let error = r#"{"error":"no such index","latency":1}"#;
         assert_eq!(read(error).unwrap(), ApiReply::Error { error: "no such index".into() });

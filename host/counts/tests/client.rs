@@ -25,7 +25,7 @@ fn good(count: u64) -> Response {
 
 /// The reply of a `corver-host` server to a batch.
 fn many(counts: &[Option<u64>]) -> Response {
-    let counted = |count: &u64| json!({"count": count, "approx": false, "exact": true});
+    let counted = |count: &u64| json!({"count": count, "approx": false, "precision": "exact"});
     let counts: Vec<_> = counts.iter().map(|count| count.as_ref().map(counted)).collect();
     Response::Answer(200, "", json!({"counts": counts, "latency": 0.1}).to_string())
 }
@@ -97,7 +97,12 @@ fn open(
 
 /// Settings with one connection and short timeouts.
 fn settings() -> RemoteSettings {
-    RemoteSettings { connections: 1, timeout_s: 0.5, patience_s: 20.0, ..RemoteSettings::default() }
+    RemoteSettings {
+        connections: 1,
+        timeout_s: 0.5,
+        retry_timeout_s: 20.0,
+        ..RemoteSettings::default()
+    }
 }
 
 fn count(remote: &Remote, query: &str) -> Result<Option<u64>, RemoteError> {
@@ -209,7 +214,7 @@ fn unreachable_server_exhausts_patience() {
         r#"{"error":"no memory left"}"#.into(),
     )]);
     for (url, last) in [(&nobody, "refused"), (&server.url, "no memory left")] {
-        let patient = RemoteSettings { patience_s: 2.0, ..settings() };
+        let patient = RemoteSettings { retry_timeout_s: 2.0, ..settings() };
         let error = open(url, Mode::Compatible, &patient, None)
             .and_then(|remote| count(&remote, "red AND fox"))
             .unwrap_err();
@@ -245,7 +250,7 @@ fn first_refusal_ends_batch() {
 fn retries_back_off_while_server_fails() {
     let server = CountServer::public_api(vec![Response::Answer(500, "", String::new())]);
     let mut remote =
-        server.remote(&RemoteSettings { connections: 8, patience_s: 4.0, ..settings() });
+        server.remote(&RemoteSettings { connections: 8, retry_timeout_s: 4.0, ..settings() });
     assert!(remote.count(&queries(40)).is_err());
     // Each connection tries one query: immediately, and after at least 0.25 s, 0.5 s, 1 s, 2 s.
     let requests = server.num_requests();
@@ -285,7 +290,7 @@ fn rate_limit_wait_does_not_consume_patience() {
     let settings = RemoteSettings {
         connections: 9,
         requests_per_second: Some(4.0),
-        patience_s: 1.0,
+        retry_timeout_s: 1.0,
         ..settings()
     };
     server.remote(&settings).count(&queries(9)).unwrap();
@@ -432,12 +437,12 @@ fn malformed_server_answer_is_rejected_and_retried() {
         Response::Answer(
             200,
             "",
-            r#"{"counts": [{"count": -1, "approx": false, "exact": true}, null]}"#.into(),
+            r#"{"counts": [{"count": -1, "approx": false, "precision": "exact"}, null]}"#.into(),
         ),
         Response::Answer(200, "", "\u{0}".repeat(3 << 20)),
     ] {
         let server = CountServer::corver(vec![hostile.clone()]);
-        let impatient = RemoteSettings { patience_s: 0.1, ..settings() };
+        let impatient = RemoteSettings { retry_timeout_s: 0.1, ..settings() };
         let error = server.remote(&impatient).count(&queries(2)).unwrap_err().to_string();
         assert!(error.contains("did not answer 2 queries on its index wiki"), "{error}");
         // The request is retried, as after any response that was damaged on the way.
@@ -445,7 +450,7 @@ fn malformed_server_answer_is_rejected_and_retried() {
         assert!(server.remote(&settings()).count(&queries(2)).is_ok());
     }
     let server = CountServer::corver(vec![many(&[Some(3)]), many(&[Some(1), Some(2), Some(3)])]);
-    let impatient = RemoteSettings { patience_s: 0.1, ..settings() };
+    let impatient = RemoteSettings { retry_timeout_s: 0.1, ..settings() };
     let error = server.remote(&impatient).count(&queries(2)).unwrap_err().to_string();
     assert!(error.contains("1 counts for 2 queries"), "{error}");
 }
@@ -456,10 +461,11 @@ fn limit_is_sent_only_to_corver_server() {
         || vec![Query::new([["fox"], ["den"]]).with_limit(Some(2)), Query::new([["fox"], ["hen"]])];
     let server = CountServer::public_api(vec![good(7)]);
     assert_eq!(server.remote(&settings()).count(&batch()).unwrap(), [Count::exact(Some(7)); 2]);
-    assert!(server.requests().iter().all(|request| request.body.get("enough").is_none()));
+    assert!(server.requests().iter().all(|request| request.body.get("limit").is_none()));
 
     let folder = tempfile::tempdir().unwrap();
-    let stopped = json!({"counts": [{"count": 2, "approx": false, "exact": false}]}).to_string();
+    let stopped =
+        json!({"counts": [{"count": 2, "approx": false, "precision": "at_least"}]}).to_string();
     let server = CountServer::corver(vec![many(&[Some(7)]), Response::Answer(200, "", stopped)]);
     for _ in 0..2 {
         let mut remote =
@@ -470,7 +476,7 @@ fn limit_is_sent_only_to_corver_server() {
     }
     let requests = server.requests();
     assert_eq!(
-        requests.iter().map(|one| one.body.get("enough")).collect::<Vec<_>>(),
+        requests.iter().map(|one| one.body.get("limit")).collect::<Vec<_>>(),
         [None, Some(&json!(2))]
     );
 }
@@ -493,7 +499,7 @@ fn invalid_url_and_settings_are_rejected_on_open() {
     for (wrong, name) in [
         (RemoteSettings { connections: 0, ..settings() }, "connections"),
         (RemoteSettings { timeout_s: -1.0, ..settings() }, "timeout_s"),
-        (RemoteSettings { patience_s: f64::NAN, ..settings() }, "patience_s"),
+        (RemoteSettings { retry_timeout_s: f64::NAN, ..settings() }, "retry_timeout_s"),
         (
             RemoteSettings { requests_per_second: Some(f64::INFINITY), ..settings() },
             "requests_per_second",

@@ -96,25 +96,25 @@ impl Grounding<'_> {
             (without_answer[number].is_some() && !words[number].is_empty())
                 .then(|| Query::new(&words[number]))
         })?;
-        for (part, without_answer) in ungrounded.iter_mut().zip(without_answer) {
+        for (part, answer_part) in ungrounded.iter_mut().zip(without_answer) {
             if part.is_none() {
-                *part = without_answer;
+                *part = answer_part;
             }
         }
         Ok(ungrounded)
     }
 
-    /// Counts the query that `query` returns for each question, and records those without a match.
+    /// Counts the query that `query_of` returns for each question, and records those without a match.
     fn record_unmatched(
         &mut self,
         ungrounded: &mut [Option<Ungrounded>],
         part: UngroundedPart,
-        query: impl Fn(usize) -> Option<Query>,
+        query_of: impl Fn(usize) -> Option<Query>,
     ) -> Result<(), BoxError> {
         let mut numbers = Vec::new();
         let mut queries = Vec::new();
         for number in 0..ungrounded.len() {
-            if let Some(query) = query(number) {
+            if let Some(query) = query_of(number) {
                 numbers.push(number);
                 queries.push(query.with_limit(Some(1)));
             }

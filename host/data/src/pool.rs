@@ -185,8 +185,8 @@ pub fn pool<'a>(
     let (normalized, normalized_evaluation) = normalized.split_at(entries.len());
 
     let mut findings: Vec<Option<DropFinding<'_>>> = Vec::with_capacity(entries.len());
-    for (entry, normalized) in entries.iter().zip(normalized) {
-        findings.push(malformed(entry.question, &normalized.text, settings));
+    for (entry, question) in entries.iter().zip(normalized) {
+        findings.push(malformed(entry.question, &question.text, settings));
     }
     let mut evaluation_index = DuplicateIndex::new(settings.near);
     for question in normalized_evaluation {

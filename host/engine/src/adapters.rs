@@ -129,7 +129,7 @@ impl Adapters {
         };
         Err(EngineError::Unusable(format!(
             "the engine {} does not load the adapter {}: {message}. It must find this folder \
-             (engine.adapters_as_seen_by_server is the path there), and serve adapters of this \
+             (engine.adapters_on_server is the path there), and serve adapters of this \
              rank: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve … --enable-lora \
              --max-lora-rank N --max-loras 2 (docs/integrations.md)",
             server.url(),

@@ -237,7 +237,7 @@ fn request_error(url: &str, failure: RequestError) -> EngineError {
         RequestError::RetriesExhausted { attempts, seconds, last_error } => {
             EngineError::Unreachable(format!(
                 "the engine {url} did not answer in {attempts} attempts and {seconds:.0} s \
-             (engine.patience_s); at last: {last_error}"
+             (engine.retry_timeout_s); at last: {last_error}"
             ))
         }
     }

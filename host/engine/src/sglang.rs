@@ -83,7 +83,7 @@ pub(crate) fn read(
     if replies.len() != request.number {
         return Err(wrong_number(replies.len(), request));
     }
-    replies.into_iter().map(|reply| completion(reply, request)).collect()
+    replies.into_iter().map(|one| completion(one, request)).collect()
 }
 
 fn completion(

@@ -28,7 +28,7 @@ const GROUP: Sampling = Sampling {
     top_p: 1.0,
     top_k: None,
     max_prompt_length: None,
-    long_prompts: LongPrompts::Refuse,
+    long_prompts: LongPrompts::Reject,
 };
 const COMPLETIONS: &str = "/v1/completions";
 const LOAD: &str = "/v1/load_lora_adapter";
@@ -489,7 +489,7 @@ fn adapter_path_is_mapped_for_server() {
     );
     let message = error.to_string();
     assert!(message.contains("No adapter found"), "{message}");
-    assert!(message.contains("engine.adapters_as_seen_by_server"), "{message}");
+    assert!(message.contains("engine.adapters_on_server"), "{message}");
     std::os::unix::fs::symlink(folder.path().join("here"), &elsewhere).unwrap();
     publish(&mut engine).unwrap();
 }

@@ -45,8 +45,8 @@ impl KvCache {
             completions.push((Tensor::f_zeros(shape, options)?, Tensor::f_zeros(shape, options)?));
         }
         let mut positions = Vec::new();
-        for (&length, &rows) in prompt_lengths.iter().zip(rows) {
-            positions.resize(positions.len() + rows, length);
+        for (&length, &num_rows) in prompt_lengths.iter().zip(rows) {
+            positions.resize(positions.len() + num_rows, length);
         }
         let mut next_position = Tensor::f_from_slice(&positions)?.f_unsqueeze(1)?;
         if let Some((keys, _)) = prompts.first() {

@@ -172,8 +172,8 @@ fn accumulate(
         let grads = Tensor::f_run_backward(&[surrogates.policy], &parameters, false, false)?;
         add_in_place(&mut gradients, &grads)?;
         if let (Some(loss), Some(critic)) = (surrogates.critic, context.critic) {
-            let grads = Tensor::f_run_backward(&[loss], critic.parameters(), false, false)?;
-            add_in_place(&mut critic_gradients, &grads)?;
+            let critic_grads = Tensor::f_run_backward(&[loss], critic.parameters(), false, false)?;
+            add_in_place(&mut critic_gradients, &critic_grads)?;
         }
     }
     let report = report(&totals, *num_tokens, prepared.values.as_deref(), context);

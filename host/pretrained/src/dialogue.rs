@@ -64,11 +64,11 @@ impl Dialogue {
             Some(limit) if tokens > limit => limit,
             _ => return Ok(prompt),
         };
-        if sampling.long_prompts == LongPrompts::Refuse {
+        if sampling.long_prompts == LongPrompts::Reject {
             return Err(PretrainedError::InvalidInput(format!(
                 "the prompt of {question:?} has {tokens} tokens; rollout.max_prompt_length is \
                  {limit}. Raise it, shorten the system prompt, or set rollout.long_prompts = \
-                 \"cut\""
+                 \"truncate\""
             )));
         }
         self.cut_warning.get_or_init(|| {
@@ -84,7 +84,7 @@ impl Dialogue {
     /// Fails with the first question that is too long, or as [`ChatTokenizer::prompt`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
         match sampling.long_prompts {
-            LongPrompts::Refuse if sampling.max_prompt_length.is_some() => {
+            LongPrompts::Reject if sampling.max_prompt_length.is_some() => {
                 self.prompts(questions, sampling).map(drop)
             }
             _ => Ok(()),
@@ -140,7 +140,7 @@ mod tests {
         let message = format!("the prompt of \"u\" has {} tokens; ", whole.len());
         assert!(error.to_string().starts_with(&message), "{error}");
         assert!(dialogue.check_prompts(&[question("u")], &bounded).is_err());
-        let cut = Sampling { long_prompts: LongPrompts::Cut, ..bounded };
+        let cut = Sampling { long_prompts: LongPrompts::Truncate, ..bounded };
         assert_eq!(dialogue.prompts(&[question("u")], &cut).unwrap(), [&whole[1..]]);
         dialogue.check_prompts(&[question("u")], &cut).unwrap();
     }

@@ -25,7 +25,7 @@ def metrics(trace: dict[str, Any]) -> dict[str, float]:
 def refuse_signs(trace: dict[str, Any], trainer: str) -> None:
     """Raises if the rule sets advantage signs, which the reward of a completion leaves out."""
     verdicts = [sentence["verdict"] for sentence in trace["sentences"]]
-    if any(verdict is not None and verdict.get("credit") == "sign" for verdict in verdicts):
+    if any(verdict is not None and verdict.get("credit") == "advantage_sign" for verdict in verdicts):
         raise CorverError(
             f"the rule labels sentences, and {trainer} cannot apply labels to the advantages of their tokens; use another rule, or "
             "corver.trl.CorverGRPOTrainer, which can"

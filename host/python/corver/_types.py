@@ -37,7 +37,7 @@ class Sentence(NamedTuple):
     """Reward of its tokens, before the weight; None if the rule abstained, which counts as 0. See credit."""
     credit: list[tuple[int, float]] | str | None
     """Tokens that receive the reward. None: every token. A list of (character, reward): the token that holds the character, each
-    its own reward. "sign": no token; the advantages take the sign of the reward (`Score.advantage_signs`)."""
+    its own reward. "advantage_sign": no token; the advantages take the sign of the reward (`Score.advantage_signs`)."""
     count: int | None
     """Count that decided the verdict."""
     note: str | None

@@ -85,7 +85,7 @@ class CorverReward:
                 questions=questions, answers=answers, completion_ids=completion_ids, tokenizer=self.tokenizer, **verification
             )
         self.completion_ids = [list(ids) for ids in completion_ids]
-        if not self.applies_signs and any(s.credit == "sign" for score in self.scores for s in score.sentences):
+        if not self.applies_signs and any(s.credit == "advantage_sign" for score in self.scores for s in score.sentences):
             raise CorverError(
                 "the rule labels sentences, and a reward function cannot apply labels to the advantages of their tokens; use "
                 "CorverGRPOTrainer"

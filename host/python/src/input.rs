@@ -108,12 +108,12 @@ impl Columns {
         let mut questions = Vec::with_capacity(count);
         let rows = texts.into_iter().zip(golds).zip(titles).zip(evidence);
         for (row, (((text, golds_of_row), title), evidence_of_row)) in rows.enumerate() {
-            let golds = golds_of_row
+            let listed = golds_of_row
                 .map_or_else(|| Ok(Vec::new()), GoldsArg::golds)
                 .map_err(|problem| PyValueError::new_err(format!("answers[{row}]: {problem}")))?;
             questions.push(Question {
                 question: text.unwrap_or_default(),
-                golds,
+                golds: listed,
                 title: title.flatten(),
                 evidence: evidence_of_row.flatten().map_or_else(Vec::new, EvidenceArg::texts),
                 ..Question::default()

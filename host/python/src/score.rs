@@ -207,7 +207,7 @@ fn exchange<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Bound<'py, Py
 fn credit<'py>(py: Python<'py>, credit: &Credit) -> PyResult<Option<Bound<'py, PyAny>>> {
     match credit {
         Credit::Sentence => Ok(None),
-        Credit::AdvantageSign => Ok(Some("sign".into_pyobject(py)?.into_any())),
+        Credit::AdvantageSign => Ok(Some("advantage_sign".into_pyobject(py)?.into_any())),
         Credit::TokenRewards(rewards) => {
             let mut token_rewards = Vec::with_capacity(rewards.len());
             for TokenReward { character, reward } in rewards {

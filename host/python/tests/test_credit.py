@@ -11,7 +11,7 @@ from corver._types import Baseline
 from corver.verl import compute_score
 
 TRACE = {
-    "sentences": [{"verdict": None}, {"verdict": {"reward": -1.0, "count": None, "credit": "sign"}}],
+    "sentences": [{"verdict": None}, {"verdict": {"reward": -1.0, "count": None, "credit": "advantage_sign"}}],
     "return_parts": {"judge": 0.0, "format": 0.0, "sentences": 0.0},
     "response": {"judge": {"reward": 0.0}},
 }

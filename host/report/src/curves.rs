@@ -135,18 +135,18 @@ fn groups(runs: &[Reported]) -> [CurveGroup; 4] {
                     ],
                 ),
                 curve(
-                    "Verifiers",
+                    "Backends",
                     vec![
-                        metric("NLI", "verify/nli"),
-                        metric("chat", "verify/chat"),
-                        metric("passages", "verify/passages"),
+                        metric("NLI", "backends/nli"),
+                        metric("chat", "backends/chat"),
+                        metric("passages", "backends/passages"),
                     ],
                 ),
                 curve(
                     "Chat",
                     vec![
-                        metric("to the model", "verify/prompt_tokens"),
-                        metric("from it", "verify/completion_tokens"),
+                        metric("to the model", "backends/prompt_tokens"),
+                        metric("from it", "backends/completion_tokens"),
                     ],
                 ),
             ],

@@ -31,7 +31,7 @@ impl Scorer {
         let loader = Loader::new(&config.rules)?;
         let rules = loader.sentence_rules()?;
         let graders = loader.graders()?;
-        let (_, backends) = parts::open_backends(&config.corpus, &config.verifiers)?;
+        let (_, backends) = parts::open_backends(&config.corpus, &config.backends)?;
         parts::check_granted(&backends, &rules, &graders)?;
         let (_, extractor) = parts::open_extractor(&config.extractor)?;
         Ok(Self {

@@ -116,7 +116,7 @@ pub const MANIFEST: &str = "manifest.json";
 pub const SUMMARY: &str = "summary.json";
 /// Log with the metrics of each step.
 pub const METRICS_LOG: &str = "metrics.jsonl";
-/// Log with each completion's step and [`corver_core::Trace`].
+/// Log with the step and trace of each completion.
 pub const TRACES: &str = "traces.jsonl";
 const LOCK: &str = ".lock";
 const LOGS: [&str; 2] = [METRICS_LOG, TRACES];

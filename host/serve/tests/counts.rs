@@ -66,7 +66,7 @@ fn count_answers_match_public_api() {
         server.post(r#"{"index": "wiki", "query_type": "count", "query": "red fox"}"#);
     assert!(answer["latency"].as_f64().unwrap() >= 0.0);
     answer.as_object_mut().unwrap().remove("latency");
-    let expected = json!({"count": 2, "approx": false, "exact": true, "token_ids": [1, 2], "tokens": ["red", "fox"]});
+    let expected = json!({"count": 2, "approx": false, "precision": "exact", "token_ids": [1, 2], "tokens": ["red", "fox"]});
     assert_eq!((status, answer), (200, expected));
 
     let cnf = r#"{"index": "wiki", "query_type": "count", "query": "red AND den OR hen", "max_diff_tokens": 10}"#;
@@ -90,29 +90,29 @@ fn count_answers_match_public_api() {
             r#"{{"index":"wiki","query_type":"count","query":"hen OR den","max_clause_freq":2,"mode":"{mode}"}}"#
         );
         let answer = server.post(&rest).1;
-        (answer["count"].clone(), answer["exact"].clone())
+        (answer["count"].clone(), answer["precision"].clone())
     };
     assert_eq!(
         [capped("exact"), capped("span")],
-        [(json!(6), json!(true)), (json!(6), json!(true))]
+        [(json!(6), json!("exact")), (json!(6), json!("exact"))]
     );
-    assert_eq!(capped("compatible").1, json!(false));
-    let enough = r#"{"index":"wiki","query_type":"count","query":"red AND fox","max_diff_tokens":10,"mode":"span","enough":1}"#;
-    assert_eq!(server.post(enough).1["exact"], false);
+    assert_eq!(capped("compatible").1, json!("estimate"));
+    let limited = r#"{"index":"wiki","query_type":"count","query":"red AND fox","max_diff_tokens":10,"mode":"span","limit":1}"#;
+    assert_eq!(server.post(limited).1["precision"], "at_least");
 }
 
 #[test]
 fn many_queries_are_answered_in_one_request() {
     let server = Counting::new(ServerLimits::default());
     let queries = ["red AND fox", "hen", "", "fox AND den OR hen", "red fox"];
-    for rest in [r#""max_diff_tokens":10"#, r#""mode":"exact""#, r#""mode":"span","enough":2"#] {
+    for rest in [r#""max_diff_tokens":10"#, r#""mode":"exact""#, r#""mode":"span","limit":2"#] {
         let ask = |what: &str| server.post(&format!(r#"{{"index":"wiki",{what},{rest}}}"#));
         let (status, answer) =
             ask(&format!(r#""query_type":"counts","queries":{}"#, json!(queries)));
         assert!(answer["latency"].as_f64().unwrap() >= 0.0);
         let alone = queries.map(|query| {
             let answer = ask(&format!(r#""query_type":"count","query":"{query}""#)).1;
-            json!({"count": answer["count"], "approx": answer["approx"], "exact": answer["exact"]})
+            json!({"count": answer["count"], "approx": answer["approx"], "precision": answer["precision"]})
         });
         assert_eq!((status, &answer["counts"]), (200, &json!(alone)), "{rest}");
     }
@@ -272,8 +272,8 @@ fn distributed_shards_count_like_one_index() {
             Running::new(server)
         })
         .collect();
-    let sum = |options, patience_s| {
-        let settings = RemoteSettings { patience_s, ..RemoteSettings::default() };
+    let sum = |options, retry_timeout_s| {
+        let settings = RemoteSettings { retry_timeout_s, ..RemoteSettings::default() };
         let remote = |(shard, server): (usize, &Running)| {
             let remote =
                 Remote::open(&server.url(), &format!("wiki-{shard}"), options, &settings, None)

@@ -317,8 +317,8 @@ fn sign_labels_are_returned_or_rejected() {
         let [completion] = told["completions"].as_array().unwrap().as_slice() else {
             panic!("{told}")
         };
-        assert_eq!(completion["labels"], json!([1, 0, 0]));
-        assert_eq!(completion["sentences"][0]["verdict"]["credit"], "sign");
+        assert_eq!(completion["advantage_signs"], json!([1, 0, 0]));
+        assert_eq!(completion["sentences"][0]["verdict"]["credit"], "advantage_sign");
         let returns: Vec<f64> =
             completion["returns"].as_array().unwrap().iter().map(number).collect();
         assert!(
@@ -326,7 +326,7 @@ fn sign_labels_are_returned_or_rejected() {
             "a label pays nothing: {returns:?}"
         );
         let unlabelled = server.score(&completions(&["It is true."])).json();
-        assert_eq!(unlabelled["completions"][0].get("labels"), None);
+        assert_eq!(unlabelled["completions"][0].get("advantage_signs"), None);
         server.post_reward(&rollout(text, &json!("Ada")))
     };
     for strict in [false, true] {

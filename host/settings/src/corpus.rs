@@ -35,7 +35,7 @@ pub struct CorpusSection {
     /// cost of a rule.
     #[default = 120_000]
     #[schemars(range(min = 1, max = 86_400_000_000_u64))]
-    pub count_ms: u64,
+    pub count_timeout_ms: u64,
     /// Requests to index servers.
     pub remote: RemoteSettings,
 }
@@ -74,7 +74,7 @@ pub struct RemoteSettings {
     /// Waiting for the rate limit does not count.
     #[default = 180.0]
     #[schemars(range(min = 0.001, max = 86_400.0))]
-    pub patience_s: f64,
+    pub retry_timeout_s: f64,
     /// Caches counts on disk without expiry, by server, index, query and options.
     #[default = true]
     pub cache: bool,

@@ -27,7 +27,7 @@ pub struct EngineSection {
     pub adapters: Option<PathBuf>,
     /// The server's path of that folder. Not set: the same path.
     #[schemars(length(min = 1))]
-    pub adapters_as_seen_by_server: Option<PathBuf>,
+    pub adapters_on_server: Option<PathBuf>,
     /// Precision of these adapters; `auto` is f32. Checkpoints are always f32.
     pub adapter_precision: Precision,
     /// File with the server's key (`--api-key`). Not set: no key.
@@ -43,7 +43,7 @@ pub struct EngineSection {
     /// Time limit of all retries of a request, in seconds, before the run stops with an error.
     #[default = 120.0]
     #[schemars(range(min = 0.0, max = 86_400.0))]
-    pub patience_s: f64,
+    pub retry_timeout_s: f64,
 }
 
 /// API of an inference server.

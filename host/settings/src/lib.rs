@@ -2,7 +2,7 @@
 //! of its section.
 //!
 //! ```text
-//! run question policy rollout engine extract corpus verify rule reward advantage update sft checkpoint filter eval check
+//! run question policy rollout engine extract corpus backends rule reward advantage update sft checkpoint filter eval check
 //!                                   the sections
 //! schema     declarations as data: names, bounds, meanings
 //! load       demo < files < --set < an arm's file, merged into Settings
@@ -13,6 +13,7 @@
 //! problems.
 
 mod advantage;
+mod backends;
 mod check;
 mod checkpoint;
 mod corpus;
@@ -33,12 +34,15 @@ pub mod schema;
 mod sft;
 mod text;
 mod update;
-mod verify;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use advantage::{AdvantageSettings, ScaleRewards};
+pub use backends::{
+    BackendsSection, ChatPrices, ChatSettings, DemoSection, NliSettings, PassageSettings,
+    PriceSection,
+};
 pub use check::{CheckSettings, DecidedBy};
 pub use checkpoint::CheckpointSection;
 pub use corpus::{CorpusSection, CountMode, RemoteSettings};
@@ -59,10 +63,6 @@ pub use sft::SftSettings;
 pub use update::{
     AdamWSettings, Algorithm, DpoSettings, ImportanceLevel, LearnSettings, LoraSettings,
     LossSettings, LossType, MomentPrecision, OldLogProbs, PpoSettings,
-};
-pub use verify::{
-    ChatPrices, ChatSettings, DemoSection, NliSettings, PassageSettings, PriceSection,
-    VerifySection,
 };
 
 /// All settings, by section.
@@ -87,7 +87,7 @@ pub struct Settings {
     pub corpus: CorpusSection,
     /// Capabilities of rules in addition to counts ([backends.md](backends.md)). Each is granted
     /// by naming its model or index.
-    pub verify: VerifySection,
+    pub backends: BackendsSection,
     /// Rules that reward sentences.
     pub rule: RuleSection,
     /// Rule that judges answers.

@@ -35,10 +35,10 @@ pub const PARTS: [&str; 14] = [
     "extract.model",
     "extract.prompt",
     "corpus.index",
-    "verify.nli.model",
-    "verify.chat.endpoint",
-    "verify.chat.model",
-    "verify.passages.index",
+    "backends.nli.model",
+    "backends.chat.endpoint",
+    "backends.chat.model",
+    "backends.passages.index",
 ];
 
 /// Settings of several sources, of which a later one overrides an earlier one.
@@ -307,7 +307,7 @@ mod tests {
         for key in PARTS {
             let own = match key {
                 "engine.kind" => "vllm",
-                "verify.passages.index" => "['own']",
+                "backends.passages.index" => "['own']",
                 _ => "own",
             };
             let mut expected = Map::new();

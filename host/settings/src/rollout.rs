@@ -72,7 +72,7 @@ impl Sampling {
 pub enum LongPrompts {
     /// An error that names the question.
     #[default]
-    Refuse,
+    Reject,
     /// The first tokens are left out, as in TRL; a warning names the first such question.
-    Cut,
+    Truncate,
 }

@@ -342,7 +342,7 @@ mod tests {
         for (line, meant) in [
             ("rollout.temprature = 1", "rollout.temperature"),
             ("steps = 1", "run.steps"),
-            ("corpus.remote.patience = 7", "corpus.remote.patience_s"),
+            ("corpus.remote.retry_timeout = 7", "corpus.remote.retry_timeout_s"),
             ("update.lr = 1", "update.learning_rate"),
             ("update.lora.rank = 8", "update.lora.r"),
         ] {

@@ -58,12 +58,12 @@ impl QueryCounts {
     /// Reads the numbers from the metrics, whose values `metric` returns by name.
     pub(super) fn from_metrics(metric: impl Fn(&str) -> f64) -> Self {
         Self {
-            count: metric("verify/count"),
-            nli: metric("verify/nli"),
-            chat: metric("verify/chat"),
-            passages: metric("verify/passages"),
-            prompt_tokens: metric("verify/prompt_tokens"),
-            completion_tokens: metric("verify/completion_tokens"),
+            count: metric("backends/count"),
+            nli: metric("backends/nli"),
+            chat: metric("backends/chat"),
+            passages: metric("backends/passages"),
+            prompt_tokens: metric("backends/prompt_tokens"),
+            completion_tokens: metric("backends/completion_tokens"),
         }
     }
 }

@@ -147,20 +147,22 @@ pub const METRICS: &[Metric] = &[
         Some(s.verdicts()?.iter().map(|verdict| verdict.lookups.len()).sum::<usize>() as f64)
     })
     .means("queries that the counts took"),
-    metric("verify/count", "questions", |s| Some(s.report?.backend_stats.count.requests as f64))
+    metric("backends/count", "questions", |s| Some(s.report?.backend_stats.count.requests as f64))
         .means(
             "requests of the rules, by kind, repeated ones included; the last three only if used",
         ),
-    metric("verify/nli", "questions", |s| Some(used(s.report?.backend_stats.nli)?.requests as f64)),
-    metric("verify/chat", "questions", |s| {
+    metric("backends/nli", "questions", |s| {
+        Some(used(s.report?.backend_stats.nli)?.requests as f64)
+    }),
+    metric("backends/chat", "questions", |s| {
         Some(used(s.report?.backend_stats.chat)?.requests as f64)
     }),
-    metric("verify/passages", "questions", |s| {
+    metric("backends/passages", "questions", |s| {
         Some(used(s.report?.backend_stats.passages)?.requests as f64)
     }),
-    metric("verify/prompt_tokens", "tokens", |s| Some(s.usage()?.prompt_tokens as f64))
+    metric("backends/prompt_tokens", "tokens", |s| Some(s.usage()?.prompt_tokens as f64))
         .means("tokens to the chat model, and of its replies; once for each prompt of a run"),
-    metric("verify/completion_tokens", "tokens", |s| Some(s.usage()?.completion_tokens as f64)),
+    metric("backends/completion_tokens", "tokens", |s| Some(s.usage()?.completion_tokens as f64)),
     metric("seconds/rollout", "seconds", |s| Some(s.report?.seconds.rollout)).means(
         "duration of the stages; `reward` holds the six before it. On a GPU, and with an engine, \
          extraction begins during the rollout, and `extract` is the time after it; `prepare` (the \
@@ -339,9 +341,13 @@ mod tests {
         for name in metrics.keys() {
             assert!(Metric::find(name).is_some(), "{name} is not declared");
         }
-        let requests = metrics.keys().filter(|name| name.starts_with("verify/"));
-        let expected =
-            ["verify/chat", "verify/completion_tokens", "verify/count", "verify/prompt_tokens"];
+        let requests = metrics.keys().filter(|name| name.starts_with("backends/"));
+        let expected = [
+            "backends/chat",
+            "backends/completion_tokens",
+            "backends/count",
+            "backends/prompt_tokens",
+        ];
         assert!(requests.eq(expected) && !metrics.contains_key("seconds/nli"), "{metrics:?}");
 
         let tuned = step_metrics(&StepMeasurements { report: None, ..step });

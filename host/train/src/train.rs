@@ -511,8 +511,8 @@ impl StepLog {
     /// Returns the tokens of all chats.
     fn usage(&self) -> Usage {
         Usage {
-            prompt_tokens: self.sum("verify/prompt_tokens") as u64,
-            completion_tokens: self.sum("verify/completion_tokens") as u64,
+            prompt_tokens: self.sum("backends/prompt_tokens") as u64,
+            completion_tokens: self.sum("backends/completion_tokens") as u64,
         }
     }
 }

@@ -60,7 +60,8 @@ fn value(metrics: &Map<String, Value>, name: &str) -> f64 {
 /// Returns the symptoms that every run may have.
 fn symptoms(metrics: &Map<String, Value>) -> Vec<Symptom<'static>> {
     // A rule that requests replies of models need not count.
-    let requests_models = metrics.contains_key("verify/nli") || metrics.contains_key("verify/chat");
+    let requests_models =
+        metrics.contains_key("backends/nli") || metrics.contains_key("backends/chat");
     vec![
         Symptom {
             name: "rate",

@@ -28,7 +28,7 @@ void exports_corver_reward_sentence_scoring_describe(corver_reward_types_manifes
   sentence_rule_string_dup(&manifest->version, "0.1.0");
   sentence_rule_string_dup(&manifest->summary, "the count of the first fact with two names, through four tiers, in C");
   sentence_rule_string_dup(&manifest->settings_schema, "{\"type\": \"object\", \"additionalProperties\": false}");
-  manifest->requires = (corver_reward_types_list_capability_t){NULL, 0}; // only counts
+  manifest->requires_ = (corver_reward_types_list_capability_t){NULL, 0}; // only counts
   manifest->reads_triplets = true;
   manifest->credit = CORVER_REWARD_TYPES_CREDIT_KIND_ALL_TOKENS;
 }

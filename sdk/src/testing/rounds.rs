@@ -38,7 +38,7 @@ pub(super) fn run_rounds<T>(
         assert_eq!(outcomes.len(), num_subjects, "a rule must return one outcome per sentence");
         if outcomes.iter().all(Result::is_ok) {
             let settled = outcomes.into_iter().flatten().zip(requests);
-            return settled.map(|(outcome, requests)| Settled { outcome, requests }).collect();
+            return settled.map(|(outcome, sent)| Settled { outcome, requests: sent }).collect();
         }
         for (index, outcome) in outcomes.into_iter().enumerate() {
             let Err(Pending(new_requests)) = outcome else { continue };

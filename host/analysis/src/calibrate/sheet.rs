@@ -107,9 +107,11 @@ struct BadLabel {
 
 /// Describes all bad labels of a sheet in one message; `None` if there are none.
 fn describe(bad_labels: &[BadLabel]) -> Option<String> {
-    let (BadLabel { line, text }, others) = bad_labels.split_first()?;
-    let mut message =
-        format!("{line}: {text:?} is no label; write correct, incorrect or unclear, or c, i, u");
+    let (first, others) = bad_labels.split_first()?;
+    let mut message = format!(
+        "{}: {:?} is no label; write correct, incorrect or unclear, or c, i, u",
+        first.line, first.text
+    );
     for BadLabel { line, text } in others {
         message += &format!("; line {line}: {text:?}");
     }

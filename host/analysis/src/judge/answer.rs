@@ -93,9 +93,9 @@ pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, Answ
         let number = num_answered.entry(answer.question.clone()).or_default();
         // Further samples answer the same question.
         *number += usize::from(answer.sample.is_none_or(|sample| sample == 0));
-        let index = number.saturating_sub(1).min(candidates.len() - 1);
+        let candidate = number.saturating_sub(1).min(candidates.len() - 1);
         items.push(Item {
-            golds: candidates[index].to_vec(),
+            golds: candidates[candidate].to_vec(),
             answer: AnswerRule::Paper.extract(&answer.completion).to_owned(),
             question: answer.question,
             completion: answer.completion,

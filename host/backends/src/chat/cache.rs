@@ -93,10 +93,10 @@ impl ReplyCache {
             path: self.lines.path().to_owned(),
             source,
         })?;
-        let ReplyLine { key, reply } = line;
         let mut state = self.lock();
-        state.spending.now.add(reply.usage.unwrap_or_default());
-        state.replies.insert(key, CachedReply { reply, is_charged: true, is_usage_taken: false });
+        state.spending.now.add(line.reply.usage.unwrap_or_default());
+        let cached = CachedReply { reply: line.reply, is_charged: true, is_usage_taken: false };
+        state.replies.insert(line.key, cached);
         Ok(())
     }
 

@@ -52,7 +52,7 @@ impl ChatClient {
         let client = Client::new(&url, settings.connections, timeout, key.as_ref())
             .map_err(|error| ChatError::InvalidArgument(error.to_string()))?;
         let retry_policy = RetryPolicy::new(
-            Duration::from_secs_f64(settings.patience_s),
+            Duration::from_secs_f64(settings.retry_timeout_s),
             settings.requests_per_second,
         );
         Ok(Self {

@@ -4,12 +4,12 @@
 //! {"tokens", "documents"}}`, and is optional. Every other line is a request with its reply: a
 //! [`Lookup`](corver_core::Lookup), or an [`Exchange`](corver_core::Exchange) with its `kind`; a
 //! chat's line also has the `usage` of tokens. Counts are recorded without the query's limit
-//! (`enough`), so that they also serve a rule whose thresholds have changed. A last line without a
+//! (`limit`), so that they also serve a rule whose thresholds have changed. A last line without a
 //! line end comes from a killed process and is ignored.
 //!
 //! ```text
 //! {"corpus":{"tokens":10612631,"documents":23131}}
-//! {"query":{"all_of":[["Paris"],["France"]]},"occurrences":512,"exact":true}
+//! {"query":{"all_of":[["Paris"],["France"]]},"occurrences":512,"precision":"exact"}
 //! {"kind":"nli","premise":"Paris is in France.","hypothesis":"Paris is French.","entail":0.97,…}
 //! ```
 

@@ -27,7 +27,7 @@ pub struct RecordingArgs {
     /// file.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub record: Option<PathBuf>,
-    /// Take all replies from this recording. No index, verifier model or network is needed.
+    /// Take all replies from this recording. No index, backend or network is needed.
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
 }

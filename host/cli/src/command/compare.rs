@@ -247,10 +247,10 @@ fn create(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
         arms[0].0
     );
     for (name, own_settings) in &arms {
-        let folder = out.join(name);
-        std::fs::create_dir_all(&folder)
-            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-        write(&folder.join(folder::CONFIG), &toml::to_string_pretty(own_settings)?)?;
+        let arm = out.join(name);
+        std::fs::create_dir_all(&arm)
+            .with_context(|| format!("cannot create the folder {}", arm.display()))?;
+        write(&arm.join(folder::CONFIG), &toml::to_string_pretty(own_settings)?)?;
     }
     let first_seed = arms[0].1.run.seed;
     let plan = ComparisonPlan {

@@ -43,20 +43,20 @@ const FREE: [&str; 20] = [
     "engine.url",
     "engine.model",
     "engine.adapters",
-    "engine.adapters_as_seen_by_server",
+    "engine.adapters_on_server",
     "engine.token_file",
     "engine.concurrency",
     "engine.timeout_s",
-    "engine.patience_s",
-    "verify.chat.key_file",
-    "verify.chat.key_variable",
-    "verify.chat.connections",
-    "verify.chat.requests_per_second",
-    "verify.chat.timeout_s",
-    "verify.chat.patience_s",
-    "verify.chat.prices",
-    "verify.chat.max_cost",
-    "verify.price",
+    "engine.retry_timeout_s",
+    "backends.chat.key_file",
+    "backends.chat.key_variable",
+    "backends.chat.connections",
+    "backends.chat.requests_per_second",
+    "backends.chat.timeout_s",
+    "backends.chat.retry_timeout_s",
+    "backends.chat.prices",
+    "backends.chat.max_cost",
+    "backends.price",
     "check",
 ];
 /// Manifest entry with the seed, which the configuration has too.
@@ -313,8 +313,8 @@ fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
 fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPlan> {
     let rules = &config.scoring.rules;
     let eval_prompt = &settings.eval.system_prompt;
-    let PriceSection { count, nli, passages } = settings.verify.price;
-    let ChatPrices { prompt, completion } = settings.verify.chat.prices;
+    let PriceSection { count, nli, passages } = settings.backends.price;
+    let ChatPrices { prompt, completion } = settings.backends.chat.prices;
     Ok(TrainPlan {
         train: config.train.read(settings.run.seed)?,
         eval: config.eval.read()?,

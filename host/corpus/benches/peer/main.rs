@@ -63,7 +63,7 @@ const ENOUGH: usize = 2;
 const WAYS: [Way; 6] = [
     Way { name: "compatible", cached: true, mode: Mode::Compatible, limit: None },
     Way { name: "exact", cached: true, mode: Mode::Exact, limit: None },
-    Way { name: "exact, enough = 20", cached: true, mode: Mode::Exact, limit: Some(20) },
+    Way { name: "exact, limit = 20", cached: true, mode: Mode::Exact, limit: Some(20) },
     Way { name: "span", cached: true, mode: Mode::Span, limit: None },
     Way { name: "compatible, no cache", cached: false, mode: Mode::Compatible, limit: None },
     Way { name: "exact, no cache", cached: false, mode: Mode::Exact, limit: None },
@@ -339,7 +339,7 @@ impl Report {
                 10.0,
             ),
             Ratio::of_times(
-                "frequent pairs, enough = 20, mean",
+                "frequent pairs, limit = 20, mean",
                 ours(ENOUGH, &frequent).mean,
                 theirs(&frequent).mean,
                 200.0,

@@ -17,7 +17,7 @@ struct CacheRecord {
     query: String,
     options: CnfOptions,
     /// Limit of the query; `None` if it has none.
-    #[serde(rename = "enough", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     limit: Option<u64>,
     #[serde(flatten)]
     result: CountResult,
@@ -104,6 +104,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 mod tests {
     use corver_corpus::Mode;
 
+    use corver_core::CountPrecision;
+
     use super::*;
 
     #[test]
@@ -112,7 +114,7 @@ mod tests {
         let open =
             |url, index, options| DiskCache::open(folder.path(), url, index, options).unwrap();
         let (query, options) = ("red AND fox", CnfOptions::default());
-        let counted = CountResult { count: 9, approx: true, exact: false };
+        let counted = CountResult { count: 9, approx: true, precision: CountPrecision::Estimate };
         open("http://host/", "wiki", options).put(query, None, counted).unwrap();
         let cache = open("http://host/", "wiki", options);
         assert_eq!(cache.get(query, None), Some(counted));

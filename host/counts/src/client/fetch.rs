@@ -1,5 +1,6 @@
 //! One exchange with a server of counts.
 
+use corver_core::CountPrecision;
 use corver_http::{AttemptError, Client, HttpResponse, excerpt};
 use serde::de::DeserializeOwned;
 
@@ -10,8 +11,9 @@ pub(super) fn fetch_count(
     client: &Client,
     request: &CountRequest,
 ) -> Result<CountResult, AttemptError> {
-    let CountReply { count, approx, exact, .. } = parse(&client.post(request)?)?;
-    Ok(CountResult { count, approx, exact: exact.unwrap_or(!approx) })
+    let CountReply { count, approx, precision, .. } = parse(&client.post(request)?)?;
+    let by_flag = if approx { CountPrecision::Estimate } else { CountPrecision::Exact };
+    Ok(CountResult { count, approx, precision: precision.unwrap_or(by_flag) })
 }
 
 /// Requests `num_queries` counts. Returns `None` if the server asks for a smaller request.

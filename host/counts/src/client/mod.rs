@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
+use corver_core::{BoxError, CorpusSize, Count, CountPrecision, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode, Part};
 use corver_http::{
     AttemptError, Client, FirstFailure, RequestError, RetryPolicy, for_each_concurrent,
@@ -28,7 +28,7 @@ pub use error::RemoteError;
 ///
 /// An attempt fails with a transient error if the connection fails or times out, if the response is
 /// not of the API, and with status 408, 429 or 5xx. It is retried with exponential backoff, which
-/// honours `Retry-After`, for `patience_s` of [`RemoteSettings`]. A refusal is final. A batch ends
+/// honours `Retry-After`, for `retry_timeout_s` of [`RemoteSettings`]. A refusal is final. A batch ends
 /// with its first final failure.
 ///
 /// A `corver-host` server receives many queries in one request, each with its limit. Any other
@@ -82,7 +82,7 @@ impl Remote {
             index: index.to_owned(),
             options,
             retry_policy: RetryPolicy::new(
-                Duration::from_secs_f64(settings.patience_s),
+                Duration::from_secs_f64(settings.retry_timeout_s),
                 settings.requests_per_second,
             ),
             connections: settings.connections,
@@ -138,11 +138,11 @@ impl Remote {
     pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, RemoteError> {
         let query = Query { all_of: all_of.to_vec(), limit: None };
         let result = self.count_all(&[query])?.pop().flatten();
-        Ok(result.map(|CountResult { count, approx, exact }| CnfCount {
+        Ok(result.map(|CountResult { count, approx, precision }| CnfCount {
             count,
             approx,
-            sampled: !exact,
-            at_least: false,
+            sampled: precision == CountPrecision::Estimate,
+            at_least: precision == CountPrecision::AtLeast,
         }))
     }
 
@@ -283,9 +283,9 @@ impl Remote {
 impl Counter for Remote {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let mut counts = Vec::with_capacity(queries.len());
-        for (query, result) in queries.iter().zip(self.count_all(queries)?) {
+        for result in self.count_all(queries)? {
             counts.push(match result {
-                Some(result) => result.to_count(query.limit),
+                Some(result) => result.to_count(),
                 None => Count::exact(None),
             });
         }

@@ -66,7 +66,7 @@ impl Encoder {
         let overhead = frame.map_err(|error| encoding_error("", &error))?.len();
         if max_tokens < overhead + MIN_TEXT_TOKENS {
             return Err(PretrainedError::InvalidInput(format!(
-                "verify.nli.max_tokens is {max_tokens}, and {overhead} tokens are needed around \
+                "backends.nli.max_tokens is {max_tokens}, and {overhead} tokens are needed around \
                  every pair of texts; raise it"
             ))
             .into());

@@ -20,7 +20,7 @@ pub enum NliError {
     /// A failed run of the graph. If memory is short, fewer tokens may succeed.
     #[error(
         "ONNX Runtime failed on {rows} pairs of {columns} tokens: {source}. Where memory is short, \
-         lower verify.nli.max_batch_tokens"
+         lower backends.nli.max_batch_tokens"
     )]
     Run {
         /// Number of pairs of the batch.

@@ -36,7 +36,7 @@ pub(crate) fn open(
     settings: &NliSettings,
     runtime: &RuntimeLibrary,
 ) -> Result<LoadedNli> {
-    if let Some(problem) = corver_settings::check("verify.nli", settings).into_iter().next() {
+    if let Some(problem) = corver_settings::check("backends.nli", settings).into_iter().next() {
         return Err(problem.into());
     }
     let path = folder.join("config.json");

@@ -53,7 +53,7 @@ impl Nli {
             tracing::warn!(
                 cut,
                 of = rows.len(),
-                "pairs are longer than verify.nli.max_tokens and were cut"
+                "pairs are longer than backends.nli.max_tokens and were cut"
             );
         }
         // Longest first: if memory is short, the first batch fails.

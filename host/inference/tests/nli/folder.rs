@@ -249,7 +249,7 @@ fn invalid_settings_are_rejected() {
     let message_of = |settings| failure(&small("hhem"), &settings).1;
     assert!(
         message_of(NliSettings { batch_size: 0, ..NliSettings::default() })
-            .contains("verify.nli.batch_size")
+            .contains("backends.nli.batch_size")
     );
     let cramped = message_of(NliSettings { max_tokens: Some(30), ..NliSettings::default() });
     assert!(cramped.contains("max_tokens is 30") && cramped.contains("raise it"), "{cramped}");

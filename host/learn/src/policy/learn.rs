@@ -147,8 +147,8 @@ impl Policy {
         check_finite("gradient norm of the critic", critic_norm, step)?;
         report.learning_rate = self.schedule.rate(step);
         self.optimizer.step(&gradients, report.learning_rate)?;
-        if let Some(critic) = self.critic.as_mut().filter(|_| !critic_gradients.is_empty()) {
-            critic.step(&critic_gradients)?;
+        if let Some(trained) = self.critic.as_mut().filter(|_| !critic_gradients.is_empty()) {
+            trained.step(&critic_gradients)?;
         }
         Ok(report)
     }

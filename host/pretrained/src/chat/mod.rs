@@ -60,7 +60,7 @@ impl ChatTemplate {
             switches,
         };
         let renderer = match child {
-            None => Template::read(source).map(|template| Renderer::InProcess(Box::new(template))),
+            None => Template::read(source).map(|parsed| Renderer::InProcess(Box::new(parsed))),
             Some(command) => RendererProcess::start(command, &source)
                 .map(|process| Renderer::Child(Mutex::new(process))),
         };

@@ -78,7 +78,7 @@ class SignedScore:
     def __init__(self, score):
         self.score = score
         self.advantage_signs = score.returns and [(1, -1, 0)[index % 3] for index in range(len(score.returns))]
-        self.sentences = [sentence._replace(credit="sign") for sentence in score.sentences]
+        self.sentences = [sentence._replace(credit="advantage_sign") for sentence in score.sentences]
 
     def __getattr__(self, name):
         return getattr(self.score, name)

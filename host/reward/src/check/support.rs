@@ -101,8 +101,8 @@ pub(super) fn decide(
         DecidedBy::Test => by_test,
         DecidedBy::Rule => by_rule,
         DecidedBy::Either => match (by_test, by_rule) {
-            (Some(test), Some(rule)) => Some(test && rule),
-            (test, rule) => test.or(rule),
+            (Some(test), Some(reward)) => Some(test && reward),
+            (test, reward) => test.or(reward),
         },
     };
     match supported {

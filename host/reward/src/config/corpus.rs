@@ -51,7 +51,7 @@ impl Resolve for CorpusConfig {
                 max_diff_tokens: corpus.max_diff_tokens,
             },
             cache_mib: corpus.cache_mib,
-            count_time: Duration::from_millis(corpus.count_ms),
+            count_time: Duration::from_millis(corpus.count_timeout_ms),
             remote: corpus.remote.clone(),
         })
     }

@@ -3,31 +3,31 @@
 //! ```text
 //! place      a setting's text ─▶ the demo's part, or an absolute path
 //! problems   every problem of the settings, reported together
-//! rules, corpus, extractor, verifiers, policy   configuration of each part
+//! rules, corpus, extractor, backends, policy   configuration of each part
 //! ```
 //!
 //! A part makes the paths of its own settings absolute, so that a run's configuration means the
 //! same in any folder.
 
+mod backends;
 mod corpus;
 mod extractor;
 mod place;
 mod policy;
 mod problems;
 mod rules;
-mod verifiers;
 
 use anyhow::Result;
 use corver_core::ignored_settings;
 use corver_settings::{Algorithm, Settings, schema};
 
+pub use backends::BackendsConfig;
 pub use corpus::CorpusConfig;
 pub use extractor::ExtractorConfig;
 pub use place::{DemoOr, DemoOrPath, absolute, parse_sources, resolve_hub_path};
 pub use policy::{EngineConfig, PolicyConfig};
 pub use problems::Problems;
 pub use rules::{Grader, RulesConfig};
-pub use verifiers::VerifierConfig;
 
 /// Part of a configuration.
 pub trait Resolve: Sized {
@@ -44,7 +44,7 @@ pub struct RewardConfig {
     /// Corpus of the counts.
     pub corpus: CorpusConfig,
     /// Capabilities of rules in addition to counts.
-    pub verifiers: VerifierConfig,
+    pub backends: BackendsConfig,
     /// Rules for sentences and for completions.
     pub rules: RulesConfig,
 }
@@ -53,13 +53,13 @@ impl Resolve for RewardConfig {
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
         let extractor = ExtractorConfig::resolve(settings, problems);
         let corpus = CorpusConfig::resolve(settings, problems);
-        let verifiers = VerifierConfig::resolve(settings, problems);
+        let backends = BackendsConfig::resolve(settings, problems);
         let rules = RulesConfig::resolve(settings, problems);
         // Only now, so that the problems of all parts are collected.
         let extractor = extractor?;
         let corpus = corpus?;
         extractor.check_corpus(&corpus, problems)?;
-        Some(Self { extractor, corpus, verifiers: verifiers?, rules: rules? })
+        Some(Self { extractor, corpus, backends: backends?, rules: rules? })
     }
 }
 

@@ -13,11 +13,11 @@ use corver_demo::{DemoChat, DemoNli, InjectedErrors, demo_world};
 use corver_inference::nli::Nli;
 
 use super::{SentenceRules, demo_index, runtime_library};
-use crate::config::{CorpusConfig, DemoOr, VerifierConfig};
+use crate::config::{BackendsConfig, CorpusConfig, DemoOr};
 use crate::folders;
 
 /// Section of the chat model's settings.
-const CHAT: &str = "verify.chat";
+const CHAT: &str = "backends.chat";
 
 /// Opens the corpus and the granted backends, and returns the sources of counts, too. Replies of a
 /// chat model are cached for all runs of the user, so that equal prompts cost money once.
@@ -26,7 +26,7 @@ const CHAT: &str = "verify.chat";
 /// If a granted backend is missing or not usable.
 pub fn open_backends(
     corpus: &CorpusConfig,
-    others: &VerifierConfig,
+    others: &BackendsConfig,
 ) -> Result<(Vec<CorpusSource>, Backends<'static>)> {
     let (sources, counter) = super::open_corpus(corpus)?;
     Ok((sources, with_models(Backends::counting(counter), others)?))
@@ -34,10 +34,10 @@ pub fn open_backends(
 
 fn with_models(
     mut backends: Backends<'static>,
-    config: &VerifierConfig,
+    config: &BackendsConfig,
 ) -> Result<Backends<'static>> {
-    let VerifierConfig { nli, chat, passages, error_rate, seed } = config;
-    let errors = InjectedErrors::new(*error_rate, *seed).context("`verify.demo.error_rate`")?;
+    let BackendsConfig { nli, chat, passages, error_rate, seed } = config;
+    let errors = InjectedErrors::new(*error_rate, *seed).context("`backends.demo.error_rate`")?;
     backends = match nli {
         None => backends,
         Some((DemoOr::Demo, _)) => backends.with_nli(DemoNli::new(&demo_world(), errors)),
@@ -124,16 +124,16 @@ pub fn check_granted(
 fn grant(capability: Capability) -> &'static str {
     match capability {
         Capability::Nli => {
-            "add `verify.nli.model = \"FOLDER\"`, the folder of HHEM-2.1 or of a DeBERTa-v3 for \
+            "add `backends.nli.model = \"FOLDER\"`, the folder of HHEM-2.1 or of a DeBERTa-v3 for \
              MNLI, or \"demo\" for the demo's world"
         }
         Capability::Chat => {
-            "add `verify.chat.endpoint = \"URL\"` and `verify.chat.model = \"NAME\"`, an \
+            "add `backends.chat.endpoint = \"URL\"` and `backends.chat.model = \"NAME\"`, an \
              OpenAI-compatible API and a model of it, or the endpoint \"demo\" for the demo's \
              world"
         }
         Capability::Passages => {
-            "add `verify.passages.index = [\"FOLDER\"]`, an index whose passages \
+            "add `backends.passages.index = [\"FOLDER\"]`, an index whose passages \
              `corver-host index passages` made, or \"demo\" for the demo's"
         }
     }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use corver_corpus::{Cnf, CnfCount, CnfOptions, Error, TextIndex, parse_query};
 use corver_counts::wire::{
-    COUNT, COUNTS, CountReply, CountRequest, CountResult, Counts, Nested, TokenIds,
+    COUNT, COUNTS, CountReply, CountRequest, CountResult, Counts, Nested, TokenIds, precision,
 };
 
 use super::CountLimits;
@@ -105,21 +105,19 @@ impl ServedIndex {
         &self,
         ids: TokenIds,
         options: &CnfOptions,
-        enough: Option<u64>,
+        limit: Option<u64>,
     ) -> Result<CountReply, HttpError> {
         let start = Instant::now();
         let index = self.corpus.index();
         let found = match &ids {
             Nested::Ngram(ids) => CnfCount { count: index.count(ids)?, ..CnfCount::default() },
-            Nested::Cnf(clauses) => {
-                index.count_cnf(&Cnf::new(clauses.clone())?, options, enough)?
-            }
+            Nested::Cnf(clauses) => index.count_cnf(&Cnf::new(clauses.clone())?, options, limit)?,
         };
         index.check_sizes()?;
         Ok(CountReply {
             count: found.count,
             approx: found.approx,
-            exact: Some(found.is_exact()),
+            precision: Some(precision(&found)),
             latency: millis(start),
             tokens: Some(pieces(&ids, &self.corpus)),
             token_ids: Some(ids),
@@ -130,7 +128,7 @@ impl ServedIndex {
         &self,
         queries: &[String],
         options: &CnfOptions,
-        enough: Option<u64>,
+        limit: Option<u64>,
     ) -> Result<Counts, HttpError> {
         at_most("queries", queries.len(), self.limits.queries)?;
         let start = Instant::now();
@@ -157,7 +155,7 @@ impl ServedIndex {
         }
         // Half of the time is left for the answer, and for the client's smaller requests.
         let deadline = start.checked_add(self.limits.time / 2);
-        let counts = match index.count_cnf_batch(&batch, options, enough, deadline) {
+        let counts = match index.count_cnf_batch(&batch, options, limit, deadline) {
             // Not 503: the client would wait and repeat the same request.
             Err(error @ Error::Deadline { .. }) if queries.len() > 1 => {
                 return Err(HttpError::too_large(format!("{error}: send fewer queries at a time")));
@@ -169,11 +167,11 @@ impl ServedIndex {
         }
         index.check_sizes()?;
         let mut counted = Vec::with_capacity(found.len());
-        for result in found {
-            counted.push(result.map(|found| CountResult {
-                count: found.count,
-                approx: found.approx,
-                exact: found.is_exact(),
+        for count in found {
+            counted.push(count.map(|count| CountResult {
+                count: count.count,
+                approx: count.approx,
+                precision: precision(&count),
             }));
         }
         Ok(Counts { counts: counted, latency: millis(start) })

@@ -46,7 +46,7 @@ struct ScoreRecord<'a> {
     explained: Explained<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     returns: Option<&'a [f64]>,
-    #[serde(rename = "labels", skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     advantage_signs: Option<&'a [i8]>,
 }
 
@@ -80,8 +80,8 @@ async fn answer<S: Send + 'static>(
     let settings = queue.settings;
     run_blocking(move || {
         let mut records = Vec::with_capacity(scored.len());
-        for (completion, has_tokens) in scored.iter().zip(has_tokens) {
-            records.push(ScoreRecord::new(completion, has_tokens, &settings));
+        for (completion, has_own_tokens) in scored.iter().zip(has_tokens) {
+            records.push(ScoreRecord::new(completion, has_own_tokens, &settings));
         }
         HttpReply::json(&ScoreReply { completions: records })
     })

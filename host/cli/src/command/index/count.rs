@@ -36,7 +36,7 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     // An interactive count bypasses the cache, and fails soon instead of retrying for minutes.
     let remote = RemoteSettings {
         cache: false,
-        patience_s: PATIENCE_S,
+        retry_timeout_s: PATIENCE_S,
         token_file: args.token_file.clone(),
         ..RemoteSettings::default()
     };
@@ -61,7 +61,7 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     if json {
         let mut result = json!({
             "query": query, "count": answer.count, "approx": answer.approx,
-            "exact": answer.is_exact(), "micros": micros,
+            "precision": corver_counts::wire::precision(&answer), "micros": micros,
         });
         if *show > 0 {
             result["passages"] = serde_json::to_value(&passages)?;

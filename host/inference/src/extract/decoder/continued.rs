@@ -169,8 +169,8 @@ impl Continued {
         if moves.is_empty() {
             return Ok(());
         }
-        let sources: Vec<i64> = moves.iter().map(|(from, _)| *from as i64).collect();
-        let targets: Vec<i64> = moves.iter().map(|(_, to)| *to as i64).collect();
+        let sources: Vec<i64> = moves.iter().map(|(source, _)| *source as i64).collect();
+        let targets: Vec<i64> = moves.iter().map(|(_, target)| *target as i64).collect();
         let sources = Tensor::from_array(([moves.len()], sources))?;
         let targets = Tensor::from_array(([moves.len()], targets))?;
         let width = Tensor::from_array(([1], vec![width as i64]))?;

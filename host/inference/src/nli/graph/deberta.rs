@@ -30,11 +30,11 @@ pub(crate) fn deberta(config: &Deberta, classes: usize, max_tokens: usize) -> Co
     for layer in 0..config.num_hidden_layers {
         x = writer.layer(layer, &x, &distances);
     }
-    let mut graph = writer.graph;
-    let pooled = linear(&mut graph, "pooler.dense", &x, [width, width], true);
-    let pooled = graph.microsoft("Gelu", &[&pooled], Vec::new());
-    head(&mut graph, "classifier", &pooled, [width, classes]);
-    graph.finish()
+    let mut body = writer.graph;
+    let pooled = linear(&mut body, "pooler.dense", &x, [width, width], true);
+    let pooled = body.microsoft("Gelu", &[&pooled], Vec::new());
+    head(&mut body, "classifier", &pooled, [width, classes]);
+    body.finish()
 }
 
 /// Returns the table's row for a distance of query minus key: `make_log_bucket_position`, plus the

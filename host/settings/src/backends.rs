@@ -1,4 +1,4 @@
-//! Section `verify`: capabilities of rules in addition to counts.
+//! Section `backends`: capabilities of rules in addition to counts.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use crate::text::{TextOrTexts, one_or_many};
 /// is the demo's world.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct VerifySection {
+pub struct BackendsSection {
     /// Entailment of one text by another; `model` grants it.
     pub nli: NliSettings,
     /// Replies of a chat model; `endpoint` and `model` grant it.
@@ -83,7 +83,7 @@ pub struct ChatSettings {
     /// Time limit of all retries of a request, in seconds.
     #[default = 180.0]
     #[schemars(range(min = 0.001, max = 8_640_000.0))]
-    pub patience_s: f64,
+    pub retry_timeout_s: f64,
     /// Prices of the tokens.
     pub prices: ChatPrices,
     /// Budget in the currency of `prices`, cached replies included: no request starts beyond it.

@@ -10,7 +10,7 @@ use super::{DemoOr, DemoOrPath, Problems, Resolve, absolute, resolve_hub_path};
 
 /// Capabilities of rules in addition to counts. Each is granted if its model or index is named.
 #[derive(Debug, Clone, Default)]
-pub struct VerifierConfig {
+pub struct BackendsConfig {
     /// NLI model, with its settings. `None`: not granted.
     pub nli: Option<(DemoOrPath, NliSettings)>,
     /// Chat model. `None`: not granted.
@@ -23,25 +23,25 @@ pub struct VerifierConfig {
     pub seed: u64,
 }
 
-impl Resolve for VerifierConfig {
+impl Resolve for BackendsConfig {
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
         let seed = settings.run.seed;
-        let verify = &mut settings.verify;
+        let section = &mut settings.backends;
         let mut nli = Some(None);
-        if let Some(text) = &mut verify.nli.model {
+        if let Some(text) = &mut section.nli.model {
             let place =
-                problems.record("verify.nli.model", resolve_hub_path(hub::RepoKind::Model, text));
+                problems.record("backends.nli.model", resolve_hub_path(hub::RepoKind::Model, text));
             if let Some(place) = &place {
                 *text = place.to_setting(|path| path.display().to_string());
             }
-            nli = place.map(|place| Some((place, verify.nli.clone())));
+            nli = place.map(|place| Some((place, section.nli.clone())));
         }
-        problems.make_absolute("verify.chat.key_file", &mut verify.chat.key_file);
-        problems.make_absolute("verify.passages.dir", &mut verify.passages.dir);
-        let chat = chat(&verify.chat, problems);
-        let dir = verify.passages.dir.clone();
+        problems.make_absolute("backends.chat.key_file", &mut section.chat.key_file);
+        problems.make_absolute("backends.passages.dir", &mut section.passages.dir);
+        let chat = chat(&section.chat, problems);
+        let dir = section.passages.dir.clone();
         let mut passages = Some(Vec::new());
-        for index in &mut verify.passages.index {
+        for index in &mut section.passages.index {
             let place = passage_place(index, dir.as_deref(), problems);
             passages = passages.zip(place).map(|(known, place)| [known, vec![place]].concat());
         }
@@ -49,7 +49,7 @@ impl Resolve for VerifierConfig {
             nli: nli?,
             chat: chat?,
             passages: passages?,
-            error_rate: verify.demo.error_rate,
+            error_rate: section.demo.error_rate,
             seed,
         })
     }
@@ -61,15 +61,15 @@ fn chat(settings: &ChatSettings, problems: &mut Problems) -> Option<Option<DemoO
         (Some(DEMO), _) => return Some(Some(DemoOr::Demo)),
         (None, None) => return Some(None),
         (None, Some(_)) => {
-            problems.add("verify.chat.endpoint", "not set, but `verify.chat.model` is")
+            problems.add("backends.chat.endpoint", "not set, but `backends.chat.model` is")
         }
         (Some(_), None) => {
-            problems.add("verify.chat.model", "not set, but `verify.chat.endpoint` is")
+            problems.add("backends.chat.model", "not set, but `backends.chat.endpoint` is")
         }
         (Some(_), Some(_))
             if settings.max_cost.is_some() && settings.prices == ChatPrices::default() =>
         {
-            problems.add("verify.chat.prices", "not set, but `verify.chat.max_cost` is");
+            problems.add("backends.chat.prices", "not set, but `backends.chat.max_cost` is");
         }
         (Some(_), Some(_)) => return Some(Some(DemoOr::Own(settings.clone()))),
     }
@@ -84,6 +84,6 @@ fn passage_place(
     if index.as_os_str() == DEMO {
         return Some(DemoOr::Demo);
     }
-    *index = problems.record("verify.passages.index", absolute(index))?;
-    problems.record("verify.passages.index", PassageLocation::new(index, dir)).map(DemoOr::Own)
+    *index = problems.record("backends.passages.index", absolute(index))?;
+    problems.record("backends.passages.index", PassageLocation::new(index, dir)).map(DemoOr::Own)
 }
