@@ -55,7 +55,7 @@ pub const METRICS: &[Metric] = &[
     metric("reward_std", "", |s| Some(s.report?.returns.reward_std))
         .means("spread of the returns within a question"),
     metric("frac_reward_zero_std", SHARE, |s| Some(s.report?.returns.frac_reward_zero_std))
-        .means("questions without any spread, from which nothing is learned"),
+        .means("questions whose completions all have the same mean return"),
     metric("rewards/judge/mean", "", |s| Some(mean(&s.per_completion(judge)?)))
         .means("mean and standard deviation of each channel; several rules have one each"),
     metric("rewards/judge/std", "", |s| Some(unbiased_std(&s.per_completion(judge)?))),
