@@ -90,7 +90,7 @@ test-trainers: wheel ## test the Python package in verl and OpenRLHF on the CPU 
 
 bench-corpus: test-peer ## benchmark counts against the official engine; CORVER_SHARED=DIR: on real text
 ifndef CORVER_SHARED
-	$(CARGO) run --locked $(PROFILE) --example world -- $(WORLD) 30000
+	$(CARGO) run --locked $(PROFILE) $(WORKSPACE) --example world -- $(WORLD) 30000
 endif
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) CORVER_BENCH_TEXT=$(WORLD) \
 	  $(CARGO) bench --locked --profile release $(WORKSPACE) --bench peer
@@ -173,14 +173,14 @@ bench: setup plugins ## run every criterion benchmark
 
 bench-gpu: setup ## benchmark a step by phase at SHAPES="llama-8b qwen3-14b olmo2-13b"; DEVICE=cpu: one small step
 	@mkdir -p target/bench
-	$(CARGO) run --locked $(PROFILE) --example at_scale -- $(or $(DEVICE),cuda) $(SHAPES) | tee target/bench/gpu.txt
+	$(CARGO) run --locked $(PROFILE) $(WORKSPACE) --example at_scale -- $(or $(DEVICE),cuda) $(SHAPES) | tee target/bench/gpu.txt
 	@grep '^{' target/bench/gpu.txt > target/bench/gpu.jsonl
 
 bench-train: build ## benchmark training against trl and decoding against transformers, with MODEL=DIR
 	@test -n "$(MODEL)" || { echo "usage: make bench-train MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }
 	@host/setup/peers.sh
 	@mkdir -p target/bench
-	$(CARGO) build --locked $(PROFILE) --example decode
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example decode
 	.deps/peers/bin/python host/learn/benches/train.py $(HOST) target/release/examples/decode $(abspath $(MODEL)) target/bench/train.json
 
 bench-extract: build ## benchmark the extractor against transformers and onnxruntime-genai, with MODEL=DIR
@@ -199,7 +199,7 @@ bench-nli: setup ## benchmark NLI models against transformers; target/bench/nli.
 
 bench-wheel: build test-wheel ## benchmark the Python package against the binary; target/bench/wheel.json
 	@mkdir -p target/bench
-	$(CARGO) build --locked $(PROFILE) --example batch
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example batch
 	target/wheel-env/bin/python host/python/benches/batch.py $(HOST) target/release/examples/batch target/bench/wheel.json
 
 bench-rules: setup plugins ## benchmark the rules, and check their limits; target/bench/rules.json

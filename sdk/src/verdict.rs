@@ -51,16 +51,23 @@ impl Verdict {
         Self { reward: None, note: Some(reason.to_owned()), ..Self::new(0.0) }
     }
 
-    /// Names the triplet, by its index in the sentence, and the count that decided.
+    /// Names the triplet, by its index in the sentence, and the count that decided. An abstention
+    /// stays as it is.
     #[must_use]
     pub fn because(self, triplet: usize, count: Option<u64>) -> Self {
+        if self.reward.is_none() {
+            return self;
+        }
         // A list from the host has fewer than 2³² entries.
         Self { triplet: Some(triplet as u32), count, ..self }
     }
 
-    /// Adds a text for the trace.
+    /// Adds a text for the trace. An abstention keeps its reason.
     #[must_use]
     pub fn note(self, note: &str) -> Self {
+        if self.reward.is_none() {
+            return self;
+        }
         Self { note: Some(note.to_owned()), ..self }
     }
 }

@@ -9,7 +9,7 @@ mod guest;
 use std::sync::LazyLock;
 
 use corver_core::{
-    Completion, CorpusSize, Count, Counter, BoxError, Query, Section, Sentence, Triplet, Backends,
+    Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence, Triplet,
 };
 use corver_rules::{Limits, LoadOptions, Rule, RuleError};
 use guest::Guest;

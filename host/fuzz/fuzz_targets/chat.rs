@@ -8,10 +8,11 @@
 mod template;
 
 use libfuzzer_sys::{Corpus, fuzz_target};
-use template::{Messages, TemplateSource, Switches, Template};
+use template::{Messages, Switches, Template, TemplateSource};
 
 fuzz_target!(|template: &str| -> Corpus {
-    let has_large_number = |digits: &[u8]| digits.len() > 3 && digits.iter().all(u8::is_ascii_digit);
+    let has_large_number =
+        |digits: &[u8]| digits.len() > 3 && digits.iter().all(u8::is_ascii_digit);
     if template.as_bytes().windows(4).any(has_large_number) {
         return Corpus::Reject;
     }

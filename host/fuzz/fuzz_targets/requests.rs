@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use corver_corpus::{BuildOptions, Corpus, Tokenizer, build_from_documents};
-use corver_serve::{CountLimits, ServerLimits, Metrics, HttpServer, count_routes};
+use corver_serve::{CountLimits, HttpServer, Metrics, ServerLimits, count_routes};
 use libfuzzer_sys::fuzz_target;
 
 const TOKENIZER: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -25,10 +25,18 @@ static ADDRESS: LazyLock<SocketAddr> = LazyLock::new(|| {
     let time = Duration::from_millis(200);
     let corpus = Corpus::open(&path).expect("it was built");
     let limits = ServerLimits { time, ..ServerLimits::default() };
-    let mut server =
-        HttpServer::bind("127.0.0.1:0".parse().expect("an address"), limits, None, Metrics::default())
-            .expect("it is free");
-    server.add_routes(count_routes(corpus, "small", CountLimits { time, ..CountLimits::default() }));
+    let mut server = HttpServer::bind(
+        "127.0.0.1:0".parse().expect("an address"),
+        limits,
+        None,
+        Metrics::default(),
+    )
+    .expect("it is free");
+    server.add_routes(count_routes(
+        corpus,
+        "small",
+        CountLimits { time, ..CountLimits::default() },
+    ));
     let address = server.address();
     std::thread::spawn(|| server.run(std::future::pending()));
     address

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use corver_learn::{LearnError, LoraSettings, Model, Precision};
-use corver_pretrained::{ModelFamily, ModelConfig};
+use corver_pretrained::{ModelConfig, ModelFamily};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tch::Device;

@@ -122,7 +122,7 @@ mod tests {
             (graded(&upstream(), golds, &text).0, graded(&FspoAnswer::default(), golds, &text).0);
         assert!(
             (with_format - alone - 1.0).abs() < 1e-6,
-            "the format is well_formed: {with_format}, {alone}"
+            "the format is right: {with_format}, {alone}"
         );
         alone
     }

@@ -247,9 +247,8 @@ fn parse_truth(reply: &str) -> usize {
 fn parse_helpfulness(reply: &str) -> usize {
     let rating = reply.trim_end_matches(':').rsplit(':').next().unwrap_or(reply);
     for word in lower_words(rating) {
-        match word.parse() {
-            Ok(number @ 1..=5) => return number - 1,
-            _ => {}
+        if let Ok(number @ 1..=5) = word.parse::<usize>() {
+            return number - 1;
         }
     }
     0

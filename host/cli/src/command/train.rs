@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use corver_core::{
-    Backends, Decoding, Estimator, Graders, Learner, Scorers, SentenceScorer as _, StepSettings,
+    Backends, CreditKind, Decoding, Estimator, Graders, Granularity, Learner, Scorers,
+    SentenceScorer as _, StepSettings,
 };
 use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
 use corver_inference::extract::OnnxExtractor;
@@ -183,7 +184,7 @@ impl OpenedRun {
         let loader = Loader::new(&config.scoring.rules)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let plan = plan(config, settings, &rules.name)?;
-        plan.step.estimator.check_credit(rules.credit()).map_err(anyhow::Error::from_boxed)?;
+        check_credit(&plan.step, rules.credit())?;
         plan.check()?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;
@@ -308,6 +309,18 @@ fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
         None => Ok("built in".to_owned()),
         Some(grader) => Ok(fingerprint(&plugin::find(&grader.plugin)?)?),
     }
+}
+
+/// Fails if the algorithm cannot use the rules' credit. A mean over the completion has no token
+/// rewards, and with a weight of 0 no sentence is scored.
+fn check_credit(step: &StepSettings, credit: CreditKind) -> Result<()> {
+    let has_one_reward = step.rewards.granularity == Granularity::Response;
+    if !step.rewards.sentence_rewards_enabled()
+        || (credit == CreditKind::TokenRewards && has_one_reward)
+    {
+        return Ok(());
+    }
+    step.estimator.check_credit(credit).map_err(anyhow::Error::from_boxed)
 }
 
 fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPlan> {

@@ -42,11 +42,6 @@ impl SentenceRules {
                 rule.name()
             );
             let rule_name = rule.name().to_owned();
-            ensure!(
-                rule.credit() == CreditKind::AllTokens,
-                "{rule_name} rewards single tokens or sets signs of advantages, which cannot be \
-                 weighted or combined with other rules: use it alone with weight 1"
-            );
             blend.push(Weighted { name: rule_name, weight: plugin.weight, rule: Box::new(rule) });
         }
         Ok(Self { rules: Box::new(Blend::new(blend)), name, hash })

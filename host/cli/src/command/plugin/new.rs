@@ -154,7 +154,7 @@ fn rust_sdk(given: Option<&Path>) -> Result<String> {
     let sdk = match (given, checkout()) {
         (Some(sdk), _) => sdk.to_owned(),
         (None, Ok(checkout)) => checkout.join("sdk"),
-        (None, Err(_)) => return Ok(format!("\"{}\"", env!("CARGO_PKG_VERSION"))),
+        (None, Err(_)) => return Ok(format!("\"={}\"", env!("CARGO_PKG_VERSION"))),
     };
     ensure!(
         sdk.join("Cargo.toml").is_file(),
