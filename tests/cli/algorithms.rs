@@ -120,3 +120,20 @@ fn sft_cold_start_resumes_and_feeds_training() {
     transcript.add_failure(&sft("long", &["--set", "sft.max_length=64"]));
     insta::assert_snapshot!(transcript);
 }
+
+#[test]
+fn rule_with_unusable_credit_is_rejected_before_training() {
+    let mut transcript = Transcript::default();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let train = |more: &[&str]| {
+        host(&[&["train", "--steps", "1", "--out", out.to_str().unwrap()], more].concat())
+    };
+    transcript.add_failure(&train(&["--plugin", "rlfh.wasm"]));
+    transcript.add_failure(&train(&["--plugin", "rlfh.wasm:0.5"]));
+    assert!(!out.exists());
+    // One reward for the completion has no token rewards: what is missing then is the grant.
+    let set = "reward.granularity=response";
+    transcript.add_failure(&train(&["--plugin", "rlfh.wasm", "--set", set]));
+    insta::assert_snapshot!(transcript);
+}
