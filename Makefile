@@ -90,7 +90,8 @@ test-trainers: wheel ## test the Python package in verl and OpenRLHF on the CPU 
 
 bench-corpus: test-peer ## benchmark counts against the official engine; CORVER_SHARED=DIR: on real text
 ifndef CORVER_SHARED
-	$(CARGO) run --locked $(PROFILE) $(WORKSPACE) --example world -- $(WORLD) 30000
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example world
+	target/release/examples/world $(WORLD) 30000
 endif
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) CORVER_BENCH_TEXT=$(WORLD) \
 	  $(CARGO) bench --locked --profile release $(WORKSPACE) --bench peer
@@ -173,7 +174,8 @@ bench: setup plugins ## run every criterion benchmark
 
 bench-gpu: setup ## benchmark a step by phase at SHAPES="llama-8b qwen3-14b olmo2-13b"; DEVICE=cpu: one small step
 	@mkdir -p target/bench
-	$(CARGO) run --locked $(PROFILE) $(WORKSPACE) --example at_scale -- $(or $(DEVICE),cuda) $(SHAPES) | tee target/bench/gpu.txt
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example at_scale
+	target/release/examples/at_scale $(or $(DEVICE),cuda) $(SHAPES) | tee target/bench/gpu.txt
 	@grep '^{' target/bench/gpu.txt > target/bench/gpu.jsonl
 
 bench-train: build ## benchmark training against trl and decoding against transformers, with MODEL=DIR
