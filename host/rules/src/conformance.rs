@@ -179,7 +179,7 @@ fn sentences(completion: usize) -> Vec<Sentence> {
         let draw = |what: &str, end| draw(&format!("{completion} {index} {what}"), end);
         let triplets = if completion % 10 == 9 && index == 0 { 40 } else { draw("triplets", 4) };
         let entity = |what: &str| match draw(what, 24) {
-            index if index < ENTITIES.len() => ENTITIES[index].to_owned(),
+            number if number < ENTITIES.len() => ENTITIES[number].to_owned(),
             name => format!("Name{name} {}", ENTITIES[draw(&format!("{what} 2"), ENTITIES.len())]),
         };
         let triplet = |i| Triplet {

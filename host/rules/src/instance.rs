@@ -143,7 +143,7 @@ impl<I: Interface> LinkedRule<I> {
             max_report_bytes: limits.text_bytes,
         };
         let mut store = Store::new(&self.engine, state);
-        store.limiter(|state| &mut state.allowance);
+        store.limiter(|data| &mut data.allowance);
         store.set_hostcall_fuel(limits.output_bytes);
         set_deadline(&mut store, &limits);
         let loaded = match self.pre.instantiate(&mut store) {

@@ -110,8 +110,8 @@ fn verdict_from_wire(verdict: types::Verdict) -> Verdict {
         None => Credit::Sentence,
         Some(types::Credit::TokenRewards(parts)) => {
             let mut token_rewards = Vec::with_capacity(parts.len());
-            for types::TokenReward { character, reward } in parts {
-                token_rewards.push(TokenReward { character, reward });
+            for part in parts {
+                token_rewards.push(TokenReward { character: part.character, reward: part.reward });
             }
             Credit::TokenRewards(token_rewards)
         }
