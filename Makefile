@@ -22,7 +22,7 @@ endif
 help: ## list targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: setup-light ## Install libtorch, ONNX Runtime and the WebAssembly toolchain
+setup: setup-light ## install libtorch, ONNX Runtime and the WebAssembly toolchain
 	@host/setup/libtorch.sh
 
 # All that is needed without training.
@@ -215,6 +215,9 @@ bench-serve: build ## benchmark the reward server with 1, 8, 64 and too many cli
 lint: setup ## check formatting, clippy and documentation links; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(PROFILE) $(WORKSPACE) --all-targets -- -D warnings
+	$(CARGO) fmt --all --check --manifest-path plugins/Cargo.toml
+	$(CARGO) clippy --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native --all-targets -- -D warnings
+	$(CARGO) fmt --check --manifest-path host/fuzz/Cargo.toml
 	@# A name means one thing in a function. Tests may shadow.
 	$(CARGO) clippy $(PROFILE) $(WORKSPACE) --lib --bins -- -D warnings -W clippy::shadow_unrelated
 	$(CARGO) clippy $(PROFILE) -p corver-host -- -D warnings

@@ -8,6 +8,9 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 "$root/host/setup/wasm.sh"
 
 if [ "$(cat "$root/.deps/wasm-toolchain")" = rustup ]; then
+  # The toolchain of the checkout, which has the target, wherever the rule is.
+  RUSTUP_TOOLCHAIN=$(cd "$root" && rustup show active-toolchain | cut -d' ' -f1)
+  export RUSTUP_TOOLCHAIN
   exec cargo "$@" --target wasm32-unknown-unknown
 fi
 linker=$(rustc --print sysroot 2>/dev/null || true)/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld

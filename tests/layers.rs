@@ -2,6 +2,7 @@
 //! heavy, and the files of a crate import each other in one direction.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -123,6 +124,27 @@ fn heavy_library_has_one_owner() {
 }
 
 #[test]
+fn plain_build_leaves_out_only_what_needs_libtorch() {
+    let manifest: toml::Table =
+        fs::read_to_string(workspace().join("Cargo.toml")).unwrap().parse().unwrap();
+    let folders = |key: &str| -> BTreeSet<String> {
+        let list = manifest["workspace"][key].as_array().unwrap();
+        list.iter().map(|folder| folder.as_str().unwrap().to_owned()).collect()
+    };
+    let left_out: Vec<String> =
+        folders("members").difference(&folders("default-members")).cloned().collect();
+    assert_eq!(left_out, ["host/demo-models", "host/learn"]);
+    // corver-host names `learn` as an optional dependency, which is off by default.
+    let graph = dependencies();
+    let reaching: Vec<&str> = graph
+        .keys()
+        .map(String::as_str)
+        .filter(|name| *name != "corver-host" && reached(&graph, name).contains("tch"))
+        .collect();
+    assert_eq!(reaching, ["corver-demo-models", "corver-learn"]);
+}
+
+#[test]
 fn light_crate_reaches_nothing_heavy() {
     let graph = dependencies();
     for (name, never, why) in NEVER {
@@ -138,7 +160,7 @@ fn light_crate_reaches_nothing_heavy() {
 
 /// Reads the map of docs/architecture.md: each crate with the crates that it imports, in order.
 fn map() -> Vec<(String, Vec<String>)> {
-    let page = std::fs::read_to_string(workspace().join("docs/architecture.md")).unwrap();
+    let page = fs::read_to_string(workspace().join("docs/architecture.md")).unwrap();
     let mut map = Vec::new();
     for line in page.lines() {
         let columns: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -177,7 +199,7 @@ fn map_names_every_import_and_every_import_points_up() {
 fn files_of_a_crate_import_in_one_direction() {
     let mut sources = 0;
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(workspace().join("host")).unwrap() {
+    for entry in fs::read_dir(workspace().join("host")).unwrap() {
         let source = entry.unwrap().path().join("src");
         if source.is_dir() {
             sources += 1;

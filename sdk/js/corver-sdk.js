@@ -373,7 +373,8 @@ export const tiers = (thresholds = [5, 20], rewards = [-0.3, -0.1, 0, 0.1]) =>
 export const sentenceRule = ({ score, ...about }) => rule(about, score);
 
 /** Returns a response rule, an answer judge or a format check: `grade(settings, completion, corpus)` returns the grade. */
-export const responseRule = ({ grade, ...about }) => rule({ ...about, readsTriplets: false }, grade);
+export const responseRule = ({ grade, ...about }) =>
+  rule({ ...about, readsTriplets: false, credit: 'all-tokens' }, grade);
 
 function rule(about, method) {
   const { name, version, summary, requires = [], readsTriplets = true, credit = 'all-tokens' } = about;

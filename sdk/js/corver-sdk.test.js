@@ -130,6 +130,14 @@ test('token rewards credit single characters', () => {
   assert.throws(() => score(tokenRewards([[0, NaN]])), /must be finite/);
 });
 
+test('count, limit and triplet are whole numbers in range', () => {
+  const score = (outcome) => run(sentenceRule({ ...about, score: () => outcome }), film, counts({}));
+  assert.throws(() => score(verdict(1, { count: 2.5 })), /count 2.5 is not a whole number/);
+  assert.throws(() => score(verdict(1, { triplet: 2 })), /triplet 2 of 2/);
+  const half = sentenceRule({ ...about, score: (_, _sentence, corpus) => corpus.count({ allOf: [['a']], limit: 2.5 }) });
+  assert.throws(() => run(half, film, counts({ a: 1 })), /limit 2.5 is not a whole number/);
+});
+
 test('response rule requests reply and grades', () => {
   const rule = responseRule({
     ...about,

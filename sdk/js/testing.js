@@ -98,6 +98,7 @@ export function run(rule, sentence, corpus, settings = {}) {
   const { tag, val, requests } = settle(rule, sentence, corpus, settings, REQUESTS_PER_SENTENCE);
   if (tag === 'abstain') return { note: val, requests };
   checkFinite(val.reward);
+  checkReason(val, sentence.triplets.length);
   checkCredit(val, sentence.text, rule.manifest.credit);
   return { ...val, requests };
 }
@@ -126,6 +127,9 @@ function settle(rule, subject, corpus, settings, limit) {
       if (request.tag !== 'count' && !rule.manifest.requires.includes(request.tag)) {
         throw new Error(`the rule requests ${request.tag}, which its \`requires\` does not name`);
       }
+      if (request.tag === 'count' && !isCount(request.val.limit ?? 0)) {
+        throw new Error(`the limit ${request.val.limit} is not a whole number`);
+      }
       replies.push(corpus.replyTo(request));
       requests.push(request);
     }
@@ -137,6 +141,13 @@ function settle(rule, subject, corpus, settings, limit) {
 function checkFinite(reward) {
   if (!Number.isFinite(reward)) throw new Error(`the reward is ${reward}: it must be finite`);
 }
+
+function checkReason({ count, triplet }, length) {
+  if (count !== undefined && !isCount(count)) throw new Error(`the count ${count} is not a whole number`);
+  if (triplet !== undefined && !(isCount(triplet) && triplet < length)) throw new Error(`triplet ${triplet} of ${length}`);
+}
+
+const isCount = (value) => Number.isSafeInteger(value) && value >= 0;
 
 function checkCredit({ reward, credit }, text, declared) {
   if (!credit) return;

@@ -15,14 +15,10 @@ class SentenceScoring(Contract):
 
     def score(self, completions: list[types.Completion], corpus: types.CorpusSize) -> list[list[types.SentenceOutcome]]:
         sentences = [[glue.sentence(one) for one in completion.sentences] for completion in completions]
-        return outcomes(glue.start(lambda rule: rule.score, sentences, corpus))
+        return glue.start(lambda rule: rule.score, sentences, corpus, outcome)
 
     def resume(self, replies: list[types.Reply]) -> list[list[types.SentenceOutcome]]:
-        return outcomes(glue.resume(replies))
-
-
-def outcomes(scored: list[list[glue.Outcome]]) -> list[list[types.SentenceOutcome]]:
-    return [[outcome(one) for one in completion] for completion in scored]
+        return glue.resume(replies, outcome)
 
 
 def outcome(given: glue.Outcome) -> types.SentenceOutcome:

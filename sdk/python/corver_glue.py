@@ -58,17 +58,26 @@ def configure(rule: Rule, settings: str) -> None:
         raise Err(str(error)) from None
 
 
-def start(method: Callable[[Any], Any], subjects: list[list[Any]], size: types.CorpusSize) -> list[list[Outcome]]:
-    """Scores a batch with a method of the configured rule."""
+def start(
+    method: Callable[[Any], Any],
+    subjects: list[list[Any]],
+    size: types.CorpusSize,
+    to_contract: Callable[[Outcome], Any],
+) -> list[list[Any]]:
+    """Scores a batch with a method of the configured rule. Returns the outcomes in the contract's types."""
     with report_errors():
         State.batch = Batch(method(State.configured), subjects, size)
-        return State.batch.run()
+        return run_batch(to_contract)
 
 
-def resume(replies: list[types.Reply]) -> list[list[Outcome]]:
+def resume(replies: list[types.Reply], to_contract: Callable[[Outcome], Any]) -> list[list[Any]]:
     with report_errors():
         State.batch.reply([reply(one) for one in replies])
-        return State.batch.run()
+        return run_batch(to_contract)
+
+
+def run_batch(to_contract: Callable[[Outcome], Any]) -> list[list[Any]]:
+    return [[to_contract(outcome) for outcome in completion] for completion in State.batch.run()]
 
 
 @contextmanager

@@ -15,14 +15,10 @@ class ResponseGrading(Contract):
 
     def grade(self, completions: list[types.Completion], corpus: types.CorpusSize) -> list[types.ResponseOutcome]:
         subjects = [[glue.completion(one)] for one in completions]
-        return outcomes(glue.start(lambda rule: rule.grade, subjects, corpus))
+        return [one for [one] in glue.start(lambda rule: rule.grade, subjects, corpus, outcome)]
 
     def resume(self, replies: list[types.Reply]) -> list[types.ResponseOutcome]:
-        return outcomes(glue.resume(replies))
-
-
-def outcomes(graded: list[list[glue.Outcome]]) -> list[types.ResponseOutcome]:
-    return [outcome(one) for [one] in graded]
+        return [one for [one] in glue.resume(replies, outcome)]
 
 
 def outcome(given: glue.Outcome) -> types.ResponseOutcome:

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from itertools import chain, islice
 from types import UnionType
@@ -208,6 +208,7 @@ class Verdict:
     (``reward`` is ``None``)."""
 
     reward: float | None
+    _: KW_ONLY
     count: int | None = None
     triplet: int | None = None
     note: str | None = None

@@ -124,7 +124,7 @@ def run(rule: Rule, sentence: Sentence, corpus: FakeCorpus, settings: Any = None
     """Runs the rule on a sentence until it returns a verdict."""
     configured = rule.configure(settings or {})
     verdict, requests = _settle(rule, configured.score, sentence, corpus, REQUESTS_PER_SENTENCE)
-    _check(verdict, sentence.text, rule.credit)
+    _check(verdict, sentence, rule.credit)
     return ScoredSentence(verdict.reward, verdict.count, verdict.triplet, verdict.note, verdict.credit, requests)
 
 
@@ -160,17 +160,20 @@ def _settle(rule: Rule, method: Any, subject: Any, corpus: FakeCorpus, limit: in
 _CAPABILITIES = {NliPair: Capability.NLI, ChatPrompt: Capability.CHAT, Search: Capability.PASSAGES}
 
 
-def _check(verdict: Verdict, text: str, declared: CreditKind) -> None:
+def _check(verdict: Verdict, sentence: Sentence, declared: CreditKind) -> None:
     if verdict.reward is None:
         return
     assert math.isfinite(verdict.reward), f"the reward is {verdict.reward}: it must be finite"
+    number = len(sentence.triplets)
+    assert verdict.triplet is None or 0 <= verdict.triplet < number, f"triplet {verdict.triplet} of {number}"
+    assert verdict.count is None or verdict.count >= 0, f"the count is {verdict.count}"
     if verdict.credit is None:
         return
     if isinstance(verdict.credit, AdvantageSign):
         needed = CreditKind.ADVANTAGE_SIGN
     else:
         needed = CreditKind.TOKEN_REWARDS
-        _check_token_rewards(verdict.credit, verdict.reward, text)
+        _check_token_rewards(verdict.credit, verdict.reward, sentence.text)
     assert needed == declared, f"the verdict has a credit of kind {needed}, and the rule's `credit` is {declared}"
 
 

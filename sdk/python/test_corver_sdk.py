@@ -174,6 +174,18 @@ class TestRule(unittest.TestCase):
         for intact in ["東京>é", "<answers> < answer> 1<2 </an>", "<é>answer>"]:
             self.assertTrue(content(("answer", f"{intact}</answer>")).endswith(f"\n<answer>{intact}</answer>"))
 
+    def test_verdict_names_an_existing_triplet(self):
+        @dataclass
+        class Far:
+            """Names a triplet that the sentence does not have."""
+
+            def score(self, sentence, corpus):
+                return Verdict(1.0, triplet=1)
+
+        far = sentence_rule(Far, "far", "0.1.0")
+        with self.assertRaisesRegex(AssertionError, "triplet 1 of 1"):
+            run(far, sentence("Rome is old.", [("Rome", "is", "old")]), counts({}))
+
     def test_changed_request_is_detected(self):
         calls = iter(range(9))
 

@@ -1,7 +1,8 @@
 //! The toolkit for reward rules.
 //!
 //! A rule is a pure function from one sentence, its triplets and the replies to its requests to a
-//! verdict. It has no state, reads no clock, and imports nothing but a report of panics. This is a complete one:
+//! verdict. It has no state, reads no clock, and imports nothing but a report of panics. This is a
+//! complete one:
 //!
 //! ```
 //! use corver_sdk::prelude::*;
@@ -58,7 +59,8 @@
 //! parses replies of chat models, [`tags`] reads blocks of a completion, [`overlap`] compares texts.
 //!
 //! `corver-host plugin build`, or `cargo build --release --target wasm32-unknown-unknown`, makes the
-//! file for `corver-host train --plugin`. `cargo test` is native: [`testing`] has a corpus with given counts, and
+//! file for `corver-host train --plugin`. `cargo test` is native: [`testing`] has a corpus with given
+//! counts, and
 //! [`testing::check()`] tries a rule on generated completions.
 
 mod batch;

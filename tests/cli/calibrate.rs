@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-#[cfg(feature = "torch")]
 use crate::host::lines;
 use crate::host::{host, run_dir, short_run};
 use crate::transcript::Transcript;
@@ -224,7 +223,6 @@ fn invalid_calibrate_arguments_fail_before_computing() {
     insta::assert_snapshot!(transcript);
 }
 
-#[cfg(feature = "torch")]
 #[test]
 fn calibrate_audits_rules_on_demo_truth() {
     let mut transcript = Transcript::default();

@@ -10,7 +10,6 @@ mod data;
 mod errors;
 mod eval;
 mod filter;
-#[cfg(feature = "torch")]
 #[path = "../golden.rs"]
 mod golden;
 mod guide;
@@ -21,7 +20,6 @@ mod model;
 mod own_model;
 mod pages;
 mod plugins;
-#[cfg(feature = "torch")] // it makes a model
 mod real_text;
 mod reproduce;
 mod score;

@@ -1,6 +1,5 @@
 //! Rollouts from a real vLLM server: `make test-engine`. They are compared with those of the policy
 //! itself, token by token, and a run trains on them.
-#![cfg(feature = "torch")]
 
 mod vllm;
 

@@ -130,7 +130,7 @@ impl ResponseRule for ThinkThenAnswer {
         let mut grades = Vec::with_capacity(completions.len());
         for completion in completions {
             let reward = format_reward(completion.text, self.compatibility);
-            grades.push(Grade::new(reward, if reward > 0.0 { "KEPT" } else { "BROKEN" }));
+            grades.push(Grade::new(reward, if reward > 0.0 { "OK" } else { "BROKEN" }));
         }
         Ok(grades)
     }

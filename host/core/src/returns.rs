@@ -284,7 +284,7 @@ mod tests {
     use crate::response::Grade;
 
     fn right() -> ResponseGrades {
-        ResponseGrades { judge: Grade::new(2.0, "GOOD"), format: Grade::new(1.0, "KEPT") }
+        ResponseGrades { judge: Grade::new(2.0, "GOOD"), format: Grade::new(1.0, "OK") }
     }
 
     fn alignment(sentence_of: &[Option<usize>]) -> Alignment {

@@ -27,7 +27,7 @@ def refuse_signs(trace: dict[str, Any], trainer: str) -> None:
     verdicts = [sentence["verdict"] for sentence in trace["sentences"]]
     if any(verdict is not None and verdict.get("credit") == "advantage_sign" for verdict in verdicts):
         raise CorverError(
-            f"the rule labels sentences, and {trainer} cannot apply labels to the advantages of their tokens; use another rule, or "
+            f"the rule sets signs of advantages, and {trainer} cannot apply them; use another rule, or "
             "corver.trl.CorverGRPOTrainer, which can"
         )
 

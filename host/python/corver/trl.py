@@ -87,7 +87,7 @@ class CorverReward:
         self.completion_ids = [list(ids) for ids in completion_ids]
         if not self.applies_signs and any(s.credit == "advantage_sign" for score in self.scores for s in score.sentences):
             raise CorverError(
-                "the rule labels sentences, and a reward function cannot apply labels to the advantages of their tokens; use "
+                "the rule sets signs of advantages, and a reward function cannot apply them; use "
                 "CorverGRPOTrainer"
             )
         if log_metric is not None:
@@ -130,6 +130,9 @@ class CorverGRPOTrainer(GRPOTrainer):
         allow_sequence_ratio: bool = False,
         **trl: Any,
     ) -> None:
+        if scorer.credit == "token_rewards":
+            # A baseline of the group rises with them, and no token before them shares them.
+            raise CorverError("the rule rewards single tokens, which needs PPO's advantages (GAE), and this trainer has GRPO's")
         args = paper_config() if args is None else args
         _check_settings(args, trl, allow_sequence_ratio)
         others = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, anyhow};
-use corver_core::{Compatibility, Question, ReturnParts, Rollout, ScoredCompletion};
+use corver_core::{Compatibility, CreditKind, Question, ReturnParts, Rollout, ScoredCompletion};
 use corver_reward::config::{self, RewardConfig};
 use corver_settings::Layers;
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
@@ -64,6 +64,7 @@ pub struct PyScorer {
     shared: Arc<Mutex<corver_reward::Scorer>>,
     compatibility: Compatibility,
     rule: String,
+    credit: CreditKind,
     /// Id of the process that opened the scorer.
     process: u32,
     tokenizers: TokenizerCache,
@@ -104,7 +105,7 @@ impl PyScorer {
         }
         if layers.is_demo_by_default() {
             let category = py.get_type::<PyUserWarning>();
-            let message = c"nothing of your own is named: this is the built-in demo";
+            let message = c"using the built-in demo: no model, corpus or questions are named";
             PyErr::warn(py, &category, message, 1)?;
         }
         let merged = layers.settings().map_err(error::settings)?;
@@ -118,6 +119,7 @@ impl PyScorer {
         Ok(Self {
             compatibility,
             rule: opened.rule().to_owned(),
+            credit: opened.credit(),
             shared: Arc::new(Mutex::new(opened)),
             process: std::process::id(),
             tokenizers: TokenizerCache::default(),
@@ -189,6 +191,16 @@ impl PyScorer {
     #[getter]
     fn rule(&self) -> &str {
         &self.rule
+    }
+
+    /// Credit that the sentence rule uses: "all_tokens", "token_rewards" or "advantage_sign".
+    #[getter]
+    fn credit(&self) -> &'static str {
+        match self.credit {
+            CreditKind::AllTokens => "all_tokens",
+            CreditKind::TokenRewards => "token_rewards",
+            CreditKind::AdvantageSign => "advantage_sign",
+        }
     }
 
     fn __repr__(&self) -> String {

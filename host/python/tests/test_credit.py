@@ -39,10 +39,10 @@ class Signs(unittest.TestCase):
         for strict in (False, True):
             with mock.patch("corver.Scorer", SigningScorer):
                 reward = openrlhf.reward_function(strict=strict)
-                with self.assertRaisesRegex(corver.CorverError, "labels sentences, and OpenRLHF cannot"):
+                with self.assertRaisesRegex(corver.CorverError, "sets signs of advantages, and OpenRLHF cannot"):
                     reward(["Who? Ada"], ["Who? "], ["Ada"])
-                with self.assertRaisesRegex(corver.CorverError, "labels sentences, and verl cannot"):
-                    asyncio.run(compute_score("", "Ada", "Ada", plugin=f"labels-{strict}", strict=strict))
+                with self.assertRaisesRegex(corver.CorverError, "sets signs of advantages, and verl cannot"):
+                    asyncio.run(compute_score("", "Ada", "Ada", plugin=f"signs-{strict}", strict=strict))
 
 
 if __name__ == "__main__":

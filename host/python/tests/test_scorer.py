@@ -216,8 +216,13 @@ class Mistakes(unittest.TestCase):
             scorer.score(completion_ids=[[1]], tokenizer="/nowhere")
 
     def test_default_demo_scorer_warns(self):
-        with self.assertWarnsRegex(UserWarning, "nothing of your own is named: this is the built-in demo"):
+        with self.assertWarnsRegex(UserWarning, "using the built-in demo: no model, corpus or questions are named"):
             corver.Scorer()
+
+    def test_scorer_reports_credit_of_rule(self):
+        self.assertEqual(corver.Scorer(index="demo").credit, "all_tokens")
+        evidence = {"backends.nli.model": "demo"}
+        self.assertEqual(corver.Scorer("fspo.wasm", "demo", settings=evidence).credit, "advantage_sign")
 
     def test_nan_setting_is_rejected(self):
         with self.assertRaisesRegex(ValueError, "NaN, which no setting can be"):

@@ -21,10 +21,7 @@ pub fn trace(question: &str, completion: &str, mean_return: f64) -> Trace {
     Trace {
         question: question.into(),
         completion: completion.into(),
-        response: ResponseGrades {
-            judge: Grade::new(2.0, "GOOD"),
-            format: Grade::new(1.0, "KEPT"),
-        },
+        response: ResponseGrades { judge: Grade::new(2.0, "GOOD"), format: Grade::new(1.0, "OK") },
         alignment_rate: 1.0,
         fallback: false,
         sentences: split(completion, Compatibility::Paper)

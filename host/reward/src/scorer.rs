@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use corver_core::{
-    Backends, Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, score,
+    Backends, CreditKind, Graders, Question, RewardSettings, Rollout, Scored, Scorers,
+    SentenceScorer as _, StepError, score,
 };
 use corver_inference::extract::OnnxExtractor;
 use corver_settings::{CheckSettings, Settings};
@@ -73,6 +74,12 @@ impl Scorer {
     #[must_use]
     pub fn settings(&self) -> &RewardSettings {
         &self.settings
+    }
+
+    /// Returns the kind of credit that the sentence rule uses.
+    #[must_use]
+    pub fn credit(&self) -> CreditKind {
+        self.rules.credit()
     }
 
     /// Returns the name of the sentence rule; several names are joined with `+`.

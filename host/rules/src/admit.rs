@@ -196,6 +196,21 @@ fn interface_and_version(name: &str) -> (&str, &str) {
     interface.split_once('@').unwrap_or((interface, ""))
 }
 
+/// Returns true if a host of one contract version runs plugins of another: the minor version is the
+/// same, and the patch version is not newer.
+fn is_supported(plugin: &str, host: &str) -> bool {
+    let (Some(plugin), Some(host)) = (parse_version(plugin), parse_version(host)) else {
+        return false;
+    };
+    plugin[..2] == host[..2] && plugin[2] <= host[2]
+}
+
+/// Parses `major.minor.patch`.
+fn parse_version(version: &str) -> Option<[u32; 3]> {
+    let parts = version.split('.').map(|part| part.parse().ok());
+    parts.collect::<Option<Vec<u32>>>()?.try_into().ok()
+}
+
 /// Returns the kind of rule with these exports. Fails if it is none, or has another version of the
 /// contract.
 fn exported(path: &Path, exports: &[String]) -> Result<PluginKind, RuleError> {
@@ -204,7 +219,7 @@ fn exported(path: &Path, exports: &[String]) -> Result<PluginKind, RuleError> {
         let Some(kind) = PluginKind::ALL.into_iter().find(|kind| kind.export() == interface) else {
             continue;
         };
-        if version == VERSION {
+        if is_supported(version, VERSION) {
             return Ok(kind);
         }
         return Err(invalid(
@@ -229,7 +244,7 @@ fn exported(path: &Path, exports: &[String]) -> Result<PluginKind, RuleError> {
 fn check_imports(path: &Path, imports: &[String]) -> Result<(), RuleError> {
     for import in imports {
         let (interface, version) = interface_and_version(import);
-        if version == VERSION && ALLOWED_IMPORTS.contains(&interface) {
+        if is_supported(version, VERSION) && ALLOWED_IMPORTS.contains(&interface) {
             continue;
         }
         let hint = if import.starts_with("wasi") {
@@ -247,4 +262,19 @@ fn check_imports(path: &Path, imports: &[String]) -> Result<(), RuleError> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_runs_older_patch_versions_of_its_contract() {
+        for plugin in ["0.1.0", "0.1.3"] {
+            assert!(is_supported(plugin, "0.1.3"), "{plugin}");
+        }
+        for plugin in ["0.1.4", "0.0.3", "0.2.0", "1.1.3", "", "0.1", "0.1.0.0", "0.1.x"] {
+            assert!(!is_supported(plugin, "0.1.3"), "{plugin}");
+        }
+    }
 }

@@ -61,7 +61,6 @@ pub struct Conformance {
     /// Number of sentences with a reward; the rule abstained on the others.
     pub scored: usize,
     /// Number of requests about all sentences.
-    #[serde(rename = "questions")]
     pub requests: usize,
     /// Smallest reward; `None` if there is none.
     pub lowest: Option<f32>,

@@ -193,6 +193,13 @@ impl<I: Interface> Instance<I> {
         requires.sort_unstable();
         requires.dedup();
         let credit = credit_kind(credit);
+        if I::KIND == PluginKind::Response && credit != CreditKind::AllTokens {
+            let problem = "is a response rule, whose manifest must declare the credit `all-tokens`";
+            return Err(Failure {
+                fault: Fault::Contract(problem.to_owned()),
+                reports: Vec::new(),
+            });
+        }
         Ok(Manifest { name, version, summary, settings_schema, requires, reads_triplets, credit })
     }
 

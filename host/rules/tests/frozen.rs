@@ -1,11 +1,8 @@
 //! Plugins of released contracts keep working. Each file in `frozen/` was built with the contract in
-//! its name and is never built again after that version's release.
-//!
-//! Until the release of 0.1.0, `CORVER_WRITE=1 cargo test -p corver-rules --test frozen` rewrites
-//! them from `plugins/dist`.
+//! its name, and is never built again after that version's release (RELEASE.md).
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use corver_core::{
@@ -14,23 +11,13 @@ use corver_core::{
     Usage,
 };
 use corver_rules::{LoadOptions, ResponseRule, Rule};
-use flate2::Compression;
 use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/frozen");
 
 /// Unpacks a frozen plugin.
 fn frozen(name: &str, folder: &Path) -> PathBuf {
     let packed = Path::new(FOLDER).join(format!("{name}-0.1.0.wasm.gz"));
-    if std::env::var_os("CORVER_WRITE").is_some() {
-        let built = Path::new(FOLDER).join(format!("../../../../plugins/dist/{name}.wasm"));
-        let wasm = fs::read(&built)
-            .unwrap_or_else(|error| panic!("{}: {error}; run plugins/build.sh", built.display()));
-        let mut encoder = GzEncoder::new(fs::File::create(&packed).unwrap(), Compression::best());
-        encoder.write_all(&wasm).unwrap();
-        encoder.finish().unwrap();
-    }
     let mut wasm = Vec::new();
     GzDecoder::new(fs::File::open(&packed).unwrap()).read_to_end(&mut wasm).unwrap();
     let path = folder.join(format!("{name}.wasm"));

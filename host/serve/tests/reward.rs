@@ -332,7 +332,7 @@ fn sign_labels_are_returned_or_rejected() {
     for strict in [false, true] {
         let refused = answer(strict);
         assert_eq!(refused.status, 500);
-        assert!(refused.error().contains("the rule labels sentences"), "{refused:?}");
+        assert!(refused.error().contains("the rule sets signs of advantages"), "{refused:?}");
     }
 }
 

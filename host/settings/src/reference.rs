@@ -23,7 +23,7 @@ A later layer overrides an earlier one:
    `--format`, `--device`, `--steps`, `--seed`;
 4. in `compare`, the file of an arm.
 
-A command that names nothing of your own works on the built-in demo (`configs/demo.toml`), and reports it. As soon as it names a policy, an
+A command without a part of yours uses the built-in demo (`configs/demo.toml`), and reports it. As soon as it names a policy, an
 extractor, a corpus, questions, an engine, an adapter, a backend or a configuration file, no setting of the demo applies, and what a
 command needs and nothing names is an error. `--config demo` applies the demo's settings explicitly.
 

@@ -39,11 +39,11 @@ impl ResponseRule for KnowRl {
         let answer = between_tags(&completion.text, "answer")
             .map(str::trim)
             .filter(|answer| !answer.is_empty());
-        let mut prompts = vec![self.facts_prompt(completion)];
+        let mut prompts = vec![self.build_facts_prompt(completion)];
         if let Some(answer) = answer
             && !completion.golds.is_empty()
         {
-            prompts.push(self.judge_prompt(completion, answer));
+            prompts.push(self.build_judge_prompt(completion, answer));
         }
         let replies = corpus.chats(prompts)?;
         let (correct, label) = match (answer, replies.get(1)) {
@@ -79,14 +79,14 @@ impl ResponseRule for KnowRl {
 }
 
 impl KnowRl {
-    fn judge_prompt(&self, completion: &Completion, answer: &str) -> ChatPrompt {
+    fn build_judge_prompt(&self, completion: &Completion, answer: &str) -> ChatPrompt {
         let mut fields = vec![("question", completion.question.as_str())];
         fields.extend(completion.golds.iter().map(|gold| ("gold", gold.as_str())));
         fields.push(("answer", answer));
         ChatPrompt { max_tokens: 4096, ..ChatPrompt::tagged(&self.judge_prompt, &fields) }
     }
 
-    fn facts_prompt(&self, completion: &Completion) -> ChatPrompt {
+    fn build_facts_prompt(&self, completion: &Completion) -> ChatPrompt {
         let text = between_tags(&completion.text, "think").unwrap_or(&completion.text).trim();
         let fields = [("question", completion.question.as_str()), ("text", text)];
         ChatPrompt { max_tokens: 4096, ..ChatPrompt::tagged(&self.facts_prompt, &fields) }

@@ -56,8 +56,10 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let total = plan.arms.len() as u64 * plan.seeds;
     let runs = plan.seeds().flat_map(|seed| plan.arms.iter().map(move |arm| (arm, seed)));
-    // A new run that cannot match the arm's finished ones fails before any of them starts.
+    // A run that cannot start, or cannot match the arm's finished ones, fails before any of them
+    // starts.
     for arm in &plan.arms {
+        train::check_rules(&train_args(&out, arm, plan.first_seed))?;
         let unfinished =
             plan.seeds().find(|&seed| !run_folder(&out, arm, seed).join(folder::SUMMARY).exists());
         if let (Some(first), Some(seed)) = (first_run(&out, arm, &plan), unfinished) {

@@ -65,6 +65,7 @@ const SEED: &str = "seed";
 
 pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     if args.dry_run {
+        check_rules(args)?;
         return show_plan(&PreparedRun::of(args)?, json);
     }
     let Some((summary, run)) = train_once(args, &SweepContext::default())? else { return Ok(()) };
@@ -311,6 +312,13 @@ fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
     }
 }
 
+/// Fails if the rules of a run cannot be loaded, or their credit is of no use to its algorithm.
+pub fn check_rules(args: &TrainArgs) -> Result<()> {
+    let PreparedRun { config, settings, .. } = PreparedRun::of(args)?;
+    let rules = Loader::new(&config.scoring.rules)?.sentence_rules()?;
+    check_credit(&step_settings(&settings), rules.credit())
+}
+
 /// Fails if the algorithm cannot use the rules' credit. A mean over the completion has no token
 /// rewards, and with a weight of 0 no sentence is scored.
 fn check_credit(step: &StepSettings, credit: CreditKind) -> Result<()> {
@@ -321,6 +329,14 @@ fn check_credit(step: &StepSettings, credit: CreditKind) -> Result<()> {
         return Ok(());
     }
     step.estimator.check_credit(credit).map_err(anyhow::Error::from_boxed)
+}
+
+fn step_settings(settings: &Settings) -> StepSettings {
+    StepSettings {
+        sampling: settings.rollout,
+        rewards: settings.reward,
+        estimator: Estimator::new(&settings.update, settings.advantage),
+    }
 }
 
 fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPlan> {
@@ -334,11 +350,7 @@ fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPl
         steps: settings.run.steps,
         prompts_per_step: settings.question.prompts_per_step,
         seed: settings.run.seed,
-        step: StepSettings {
-            sampling: settings.rollout,
-            rewards: settings.reward,
-            estimator: Estimator::new(&settings.update, settings.advantage),
-        },
+        step: step_settings(settings),
         evaluate: settings.eval.answers,
         facts: config.eval.truth(),
         prompts: SystemPrompts {

@@ -7,9 +7,10 @@
 //! ```
 //!
 //! P_t is the token's own reward; S_t = R_t − P_t is the rest of its return, which it shares with
-//! other tokens. A token reward is an immediate reward: the tokens before it share it, as in PPO. V_t is the critic's value before token t. Without token rewards and with λ = 1 an
-//! advantage is R_t − V_t: credit stays with the tokens of the return. With a smaller λ the critic's
-//! later values replace later rewards.
+//! other tokens. A token reward is an immediate reward: the tokens before it share it, as in PPO.
+//! V_t is the critic's value before token t. Without token rewards and with λ = 1 an advantage is
+//! R_t − V_t: credit stays with the tokens of the return. With a smaller λ the critic's later values
+//! replace later rewards.
 
 /// Discount and decay of generalised advantage estimation.
 #[derive(Debug, Clone, Copy, PartialEq)]

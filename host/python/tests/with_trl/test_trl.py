@@ -67,6 +67,8 @@ class Recording(CorverGRPOTrainer):
 class SigningScorer:
     """The scorer, as if its rule had set the sign of every sentence; the signs of the tokens alternate."""
 
+    credit = "advantage_sign"
+
     def __init__(self, scorer):
         self.scorer = scorer
 
@@ -229,7 +231,7 @@ class Trainer(unittest.TestCase):
 
     def test_plain_reward_function_rejects_signs(self):
         reward = CorverReward(SigningScorer(self.scorer), answers=None)
-        with self.assertRaisesRegex(corver.CorverError, "labels sentences, and a reward function cannot"):
+        with self.assertRaisesRegex(corver.CorverError, "sets signs of advantages, and a reward function cannot"):
             reward(["q"], ["<think>Rome is old.</think>"], [[1]])
 
     def test_group_may_span_two_processes(self):

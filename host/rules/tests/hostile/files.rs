@@ -90,10 +90,9 @@ fn non_rule_files_are_rejected() {
     assert!(is_invalid(&load_path(&std::env::temp_dir()), "is no regular file"));
 }
 
-/// A rule is built against one version of the contract; the host speaks one.
 #[test]
 fn other_contract_version_is_rejected_with_advice() {
-    for version in ["0.0.9", "0.2.0", "1.0.0"] {
+    for version in ["0.0.9", "0.1.1", "0.2.0", "1.0.0"] {
         let guest = Guest { version, ..Guest::default() };
         for bytes in [guest.module(), guest.component()] {
             let error = refusal(&bytes);

@@ -23,8 +23,8 @@ use super::queue::{QueueError, WhenFull};
 use super::{Queue, QueueLimits, SubmittedCompletion, parse_request};
 use crate::{HttpError, HttpReply, Route};
 
-const SIGNS_REFUSED: &str = "the rule labels sentences, which OpenRLHF cannot apply to the \
-                             advantages of their tokens; use another rule or another trainer";
+const SIGNS_REFUSED: &str = "the rule sets signs of advantages, which OpenRLHF cannot apply; \
+                             use another rule or another trainer";
 const FORM: &str =
     r#"{"query": [prompt and response, …], "prompts": [prompt, …], "labels": [gold answers, …]}"#;
 

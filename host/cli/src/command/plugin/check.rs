@@ -2,7 +2,7 @@
 //! contract.
 
 use anyhow::{Context, Result};
-use corver_core::Capability;
+use corver_core::{Capability, CreditKind};
 use corver_reward::config::{self, RulesConfig};
 use corver_reward::parts::{AnyRule, Loader};
 use corver_reward::plugin;
@@ -54,6 +54,11 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     if rule.kind() == PluginKind::Sentence && !manifest.reads_triplets {
         output::line("reads no triplets: none are extracted for it");
     }
+    match manifest.credit {
+        CreditKind::AllTokens => {}
+        CreditKind::TokenRewards => output::line("rewards single tokens"),
+        CreditKind::AdvantageSign => output::line("sets the signs of advantages"),
+    }
     output::line(format_args!("conforms: {words}"));
     show_settings(&schema, &config.settings);
     Ok(())
@@ -68,27 +73,27 @@ fn conform(rule: &AnyRule) -> Result<(Value, String)> {
     const STEADY: &str = "get the same rewards in a batch, alone, repeated and reordered";
     Ok(match rule {
         AnyRule::Sentence(rule) => {
-            let found = rule.conform()?;
-            let rewards = match (found.lowest, found.highest) {
+            let conformance = rule.conform()?;
+            let rewards = match (conformance.lowest, conformance.highest) {
                 (Some(lowest), Some(highest)) => format!("rewards from {lowest} to {highest}"),
                 _ => "no rewards".to_owned(),
             };
             let words = format!(
-                "{} unusual sentences of {} completions {STEADY}: {rewards}, {} questions",
-                found.sentences, found.completions, found.requests
+                "{} unusual sentences of {} completions {STEADY}: {rewards}, {} requests",
+                conformance.sentences, conformance.completions, conformance.requests
             );
-            (serde_json::to_value(found)?, words)
+            (serde_json::to_value(conformance)?, words)
         }
         AnyRule::Response(rule) => {
-            let found = rule.conform()?;
+            let conformance = rule.conform()?;
             let words = format!(
                 "{} unusual completions {STEADY}: rewards from {} to {}, labels {}",
-                found.completions,
-                found.lowest,
-                found.highest,
-                found.labels.join(", ")
+                conformance.completions,
+                conformance.lowest,
+                conformance.highest,
+                conformance.labels.join(", ")
             );
-            (serde_json::to_value(found)?, words)
+            (serde_json::to_value(conformance)?, words)
         }
     })
 }
