@@ -21,7 +21,8 @@ pub mod pool;
 pub mod record;
 
 pub use curriculum::{Curriculum, FileShare, TooFewQuestions};
+pub use golds::GoldsField;
 pub use grounding::{Grounding, GroundingError};
 pub use location::QuestionLocation;
 pub use pool::{PoolSettings, PoolSummary, QuestionPool, SourceFile, pool};
-pub use record::{GoldsField, QuestionError, QuestionRecord, read_questions};
+pub use record::{QuestionError, QuestionRecord, read_questions};

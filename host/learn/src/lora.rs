@@ -209,7 +209,7 @@ impl AdapterCheckpoint {
 }
 
 fn read_config(path: &Path) -> Result<LoraSettings> {
-    let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
+    let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
     let config: Value = serde_json::from_str(&text).map_err(|error| malformed(path, error))?;
     refuse_variations(&config, path)?;
     let r = config

@@ -138,7 +138,7 @@ impl ModelConfig {
     /// Fails if the file cannot be read, or asks for an architecture or variation that is not
     /// supported.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
+        let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
         let value: Value = serde_json::from_str(&text)
             .map_err(|error| PretrainedError::malformed(path, "JSON", error))?;
         // The architecture is checked before the fields, because another one has other fields and

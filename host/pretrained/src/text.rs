@@ -159,7 +159,8 @@ impl TextTokenizer {
 /// # Errors
 /// Fails if the file is missing or malformed.
 pub fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
-    parse_tokenizer(&std::fs::read(path).map_err(PretrainedError::io("read", path))?, path)
+    let json = std::fs::read(path).map_err(PretrainedError::io("read", path))?;
+    parse_tokenizer(corver_files::strip_bom(&json), path)
 }
 
 fn parse_tokenizer(json: &[u8], path: &Path) -> Result<Tokenizer> {
@@ -171,7 +172,7 @@ fn parse_tokenizer(json: &[u8], path: &Path) -> Result<Tokenizer> {
 }
 
 pub(crate) fn read_json(path: &Path) -> Result<Json> {
-    let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
+    let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
     serde_json::from_str(&text).map_err(|error| PretrainedError::malformed(path, "JSON", error))
 }
 

@@ -38,7 +38,7 @@ fn file_names(folder: &Path) -> Result<BTreeSet<String>> {
     if !path.exists() {
         return Ok(BTreeSet::from(["model.safetensors".to_owned()]));
     }
-    let text = std::fs::read_to_string(&path).map_err(PretrainedError::io("read", &path))?;
+    let text = corver_files::read_text(&path).map_err(PretrainedError::io("read", &path))?;
     let index: ShardIndex = serde_json::from_str(&text)
         .map_err(|error| PretrainedError::malformed(&path, "a weight_map", error))?;
     let shards: BTreeSet<String> = index.weight_map.into_values().collect();

@@ -1,8 +1,7 @@
 //! Draws sentences to label, by the count of their entities (paper, App. calibration).
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use corver_core::{SentenceTrace, Verdict};
@@ -133,7 +132,7 @@ impl SentencePool {
     pub fn add(&mut self, path: &Path) -> Result<(), DrawError> {
         let file = if path.is_dir() { path.join(TRACES) } else { path.to_owned() };
         let io_error = |source| DrawError::Io { path: file.clone(), source };
-        let mut reader = BufReader::new(File::open(&file).map_err(io_error)?);
+        let mut reader = corver_files::open_text(&file).map_err(io_error)?;
         let mut line_number = 0;
         let mut num_counted = 0;
         let mut text = String::new();
