@@ -122,7 +122,9 @@ fn field_value(field: &Field, binary: BinaryForm) -> Result<Value, String> {
         Field::TimeMillis(millis) => {
             Value::String(clock_text(i64::from(*millis).rem_euclid(MILLIS_PER_DAY), 3))
         }
-        Field::TimeMicros(micros) => Value::String(clock_text(micros.rem_euclid(MICROS_PER_DAY), 6)),
+        Field::TimeMicros(micros) => {
+            Value::String(clock_text(micros.rem_euclid(MICROS_PER_DAY), 6))
+        }
         Field::Group(row) => {
             let mut object = Map::new();
             for (name, field) in row.get_column_iter() {
@@ -153,7 +155,8 @@ fn field_value(field: &Field, binary: BinaryForm) -> Result<Value, String> {
 /// Returns a decimal with as many digits after the point as its type has.
 fn decimal_text(decimal: &Decimal) -> Result<String, String> {
     let bytes = decimal.data();
-    let mut extended = [if bytes.first().is_some_and(|byte| byte & 0x80 != 0) { 0xFF } else { 0 }; 16];
+    let mut extended =
+        [if bytes.first().is_some_and(|byte| byte & 0x80 != 0) { 0xFF } else { 0 }; 16];
     let Some(start) = extended.len().checked_sub(bytes.len()) else {
         return Err("has decimals of more than 38 digits".to_owned());
     };
@@ -227,8 +230,12 @@ mod tests {
         }
         assert_eq!(text(Field::TimestampMillis(-1)), "1969-12-31 23:59:59.999 +00:00");
         assert_eq!(text(Field::TimestampMicros(1_000_001)), "1970-01-01 00:00:01.000001 +00:00");
-        assert!(text(Field::TimestampMillis(i64::MAX)).starts_with("+292278994-08-17 07:12:55.807"));
-        assert!(text(Field::TimestampMicros(i64::MIN)).starts_with("-290308-12-21 19:59:05.224192"));
+        assert!(
+            text(Field::TimestampMillis(i64::MAX)).starts_with("+292278994-08-17 07:12:55.807")
+        );
+        assert!(
+            text(Field::TimestampMicros(i64::MIN)).starts_with("-290308-12-21 19:59:05.224192")
+        );
         assert_eq!(text(Field::TimeMillis(86_399_999)), "23:59:59.999");
     }
 

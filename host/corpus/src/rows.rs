@@ -34,9 +34,8 @@ pub fn parquet_records(
     let mut rows = Some(ParquetRows::open(path)?.select_columns(columns)?);
     Ok(std::iter::from_fn(move || {
         let rows_left = rows.as_mut()?;
-        let record = rows_left
-            .next(|row, columns| row_value(row, columns, BinaryForm::Refused))
-            .transpose();
+        let record =
+            rows_left.next(|row, columns| row_value(row, columns, BinaryForm::Refused)).transpose();
         if !matches!(record, Some(Ok(_))) {
             rows = None;
         }
@@ -175,9 +174,11 @@ fn catch_panic<T, E: Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T, 
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(shorten(error.to_string())),
-        Err(_) => Err("the Parquet library failed: the file is damaged, or a column has a type that \
+        Err(_) => {
+            Err("the Parquet library failed: the file is damaged, or a column has a type that \
                        the library lacks"
-            .to_owned()),
+                .to_owned())
+        }
     }
 }
 

@@ -280,7 +280,10 @@ fn parquet_values_of_every_type_are_read() {
     assert_eq!(*records[0].as_ref().unwrap(), expected);
     assert_eq!(records[1].as_ref().unwrap()["rank"], "-0.500");
     let error = read(&["question", "image"]).remove(0).unwrap_err();
-    assert!(is_input(&error, "row 1: the column \"image\" has bytes that are not UTF-8"), "{error}");
+    assert!(
+        is_input(&error, "row 1: the column \"image\" has bytes that are not UTF-8"),
+        "{error}"
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("index");
@@ -320,7 +323,10 @@ fn lists_of_two_levels_are_read() {
 #[test]
 fn missing_columns_are_reported() {
     let error = parquet_records(Path::new(ODD), &["prompt"]).map(drop).unwrap_err();
-    assert!(is_input(&error, ": no column \"prompt\"; its columns are question, answers, "), "{error}");
+    assert!(
+        is_input(&error, ": no column \"prompt\"; its columns are question, answers, "),
+        "{error}"
+    );
 }
 
 const FIELDS: [&str; 4] = ["question", "s_pop", "links", "answer"];

@@ -225,10 +225,10 @@ mod tests {
             (json!({"ground_truth": ["a"]}), &["a"]),
             (json!({"target": ["a", "b"]}), &["a", "b"]),
             (json!({"text": ["a"], "answer_start": [3]}), &["a"]),
-            (json!("Simon &amp; Garfunkel; Paul &#39;Rhymin&#39; Simon"), &[
-                "Simon & Garfunkel",
-                "Paul 'Rhymin' Simon",
-            ]),
+            (
+                json!("Simon &amp; Garfunkel; Paul &#39;Rhymin&#39; Simon"),
+                &["Simon & Garfunkel", "Paul 'Rhymin' Simon"],
+            ),
             (json!(["Simon &amp; Garfunkel", "AT&T; Bell"]), &["Simon & Garfunkel", "AT&T; Bell"]),
             (json!("<unk>"), &[]),
             (json!({"value": "<unk>", "aliases": ["<unk>"]}), &[]),

@@ -351,7 +351,10 @@ mod tests {
             let golds = golds.iter().map(|gold| (*gold).to_owned()).collect();
             gold_spellings(&Question { golds, ..Question::default() })
         };
-        assert_eq!(spellings(&[" (Sic)", "?", "A", "The The"]), ["(Sic)", "?", "A", "The The", "The"]);
+        assert_eq!(
+            spellings(&[" (Sic)", "?", "A", "The The"]),
+            ["(Sic)", "?", "A", "The The", "The"]
+        );
         assert_eq!(spellings(&["", " "]), [""; 0]);
         // A query without a gold would find nothing.
         assert_eq!(check(&[("is venus a planet", &[" "], None)]), [None]);

@@ -11,16 +11,8 @@ use serde_json::{Map, Value};
 use crate::golds::{GOLD_FIELDS, golds_of_record, scalar_text, wrong};
 
 /// Fields of a record that are read in addition to the golds.
-const TEXT_FIELDS: [&str; 8] = [
-    "question",
-    "problem",
-    "title",
-    "s_wiki_title",
-    "popularity",
-    "s_pop",
-    "evidence",
-    "context",
-];
+const TEXT_FIELDS: [&str; 8] =
+    ["question", "problem", "title", "s_wiki_title", "popularity", "s_pop", "evidence", "context"];
 /// First bytes of a Parquet file.
 const PARQUET: &[u8] = b"PAR1";
 
@@ -274,7 +266,9 @@ fn paragraphs(context: Option<&Value>) -> Vec<String> {
         Some(Value::Object(columns)) => {
             let titles = columns.get("title").and_then(Value::as_array);
             let sentences = columns.get("sentences").and_then(Value::as_array);
-            for (title, sentences) in titles.into_iter().flatten().zip(sentences.into_iter().flatten()) {
+            for (title, sentences) in
+                titles.into_iter().flatten().zip(sentences.into_iter().flatten())
+            {
                 rows.push([title, sentences]);
             }
         }
@@ -442,19 +436,34 @@ mod tests {
     fn bad_question_record_error_names_field() {
         for (record, problem) in [
             (json!({"answers": "x"}), "missing field `question`"),
-            (json!({"question": "x", "gold": "y"}), "missing field `answers`; its fields are gold, q"),
+            (
+                json!({"question": "x", "gold": "y"}),
+                "missing field `answers`; its fields are gold, q",
+            ),
             (json!({"question": 7, "answer": "x"}), "`question` is 7, not a text"),
             (json!({"question": "x", "answers": [["y"]]}), "`an item of answers` is [\"y\"], not "),
             (json!({"question": "x", "answers": {"en": "y"}}), "`answers` is an object with the "),
-            (json!({"question": "x", "answers": "['y']"}), "`answers` is ['y'], a list or object in"),
+            (
+                json!({"question": "x", "answers": "['y']"}),
+                "`answers` is ['y'], a list or object in",
+            ),
             (
                 json!({"question": "x", "possible_answers": "a, b"}),
                 "`possible_answers` is \"a, b\", not a list of texts, or the JSON text of one",
             ),
-            (json!({"question": "x", "answer": "y", "title": ["z"]}), "`title` is [\"z\"], not a text"),
+            (
+                json!({"question": "x", "answer": "y", "title": ["z"]}),
+                "`title` is [\"z\"], not a text",
+            ),
             (json!({"question": "x", "answer": "y", "s_pop": 0.5}), "`s_pop` is 0.5, not a whole "),
-            (json!({"question": "x", "answer": "y", "popularity": "many"}), "`popularity` is \"many\""),
-            (json!({"question": "x", "answer": "y", "evidence": 3}), "`evidence` is 3, not a text or"),
+            (
+                json!({"question": "x", "answer": "y", "popularity": "many"}),
+                "`popularity` is \"many\"",
+            ),
+            (
+                json!({"question": "x", "answer": "y", "evidence": 3}),
+                "`evidence` is 3, not a text or",
+            ),
             (json!(["x"]), "`record` is [\"x\"], not a JSON object"),
         ] {
             let message = question(record.clone()).unwrap_err();

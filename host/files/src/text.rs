@@ -158,6 +158,9 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidData);
             assert!(error.to_string().starts_with(problem), "{error}");
         }
-        assert!(read_text_from(Cursor::new(gzip(b"text")[..15].to_vec())).is_err(), "truncated gzip");
+        assert!(
+            read_text_from(Cursor::new(gzip(b"text")[..15].to_vec())).is_err(),
+            "truncated gzip"
+        );
     }
 }

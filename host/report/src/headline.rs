@@ -95,7 +95,7 @@ fn written(figure: &Figure<Evaluation>, evaluation: Option<&Evaluation>) -> Stri
 
 /// Formats a difference in the figure's unit, with its sign.
 fn change(difference: f64, unit: FigureUnit) -> String {
-    let size = unit.written(difference.abs()).replace(' ', "\u{a0}");
+    let size = unit.of_change().written(difference.abs()).replace(' ', "\u{a0}");
     let is_none = size.chars().all(|c| !matches!(c, '1'..='9'));
     match difference {
         _ if is_none => size,

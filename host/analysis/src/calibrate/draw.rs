@@ -12,7 +12,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use super::bucket::{CountBucket, CountBuckets, Placement};
-use super::sheet::SheetRow;
+use super::sheet::{SheetRow, sentence_id};
 use corver_runs::folder::TRACES;
 
 /// Error of drawing sentences.
@@ -179,7 +179,7 @@ impl SentencePool {
             return self.left_out.repeated += 1;
         }
         let row = SheetRow {
-            id: id(&sentence.text),
+            id: sentence_id(&sentence.text),
             bucket: self.buckets.iter().nth(index).expect("the index is a bucket's"),
             count,
             question: question.to_owned(),
@@ -218,12 +218,6 @@ impl SentencePool {
         rows.shuffle(&mut rng);
         Ok(Drawn { rows, buckets, left_out: self.left_out })
     }
-}
-
-/// Returns the id of a sentence, the same in any sheet. It begins with a letter, since a spreadsheet
-/// would reformat a number.
-fn id(sentence: &str) -> String {
-    format!("s{}", &blake3::hash(sentence.as_bytes()).to_hex()[..12])
 }
 
 /// Returns the query whose count decided the verdict.

@@ -82,7 +82,8 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, RecordedReplies), Recordi
             break;
         }
         if number == 1
-            && let Ok(header) = serde_json::from_slice::<RecordingHeader>(corver_files::strip_bom(&text))
+            && let Ok(header) =
+                serde_json::from_slice::<RecordingHeader>(corver_files::strip_bom(&text))
         {
             size = header.corpus;
             continue;
