@@ -148,7 +148,7 @@ fn add_golds_of_object(
 
 /// Adds a gold, unless it is blank, withheld, or known.
 fn add_gold(gold: &str, golds: &mut Vec<String>) {
-    let is_gold = !gold.trim().is_empty() && gold.trim() != WITHHELD;
+    let is_gold = !gold.trim().is_empty() && !gold.trim().eq_ignore_ascii_case(WITHHELD);
     if is_gold && !golds.iter().any(|known| known == gold) {
         golds.push(gold.to_owned());
     }
@@ -231,6 +231,7 @@ mod tests {
             ),
             (json!(["Simon &amp; Garfunkel", "AT&T; Bell"]), &["Simon & Garfunkel", "AT&T; Bell"]),
             (json!("<unk>"), &[]),
+            (json!(["<UNK> "]), &[]),
             (json!({"value": "<unk>", "aliases": ["<unk>"]}), &[]),
             (json!(null), &[]),
             (json!(""), &[]),
