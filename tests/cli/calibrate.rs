@@ -84,7 +84,7 @@ fn calibrate_read_reproduces_paper_intervals_and_thresholds() {
         [81.0, 75.0, 85.8],
     ];
     assert_eq!(rows, expected);
-    assert_eq!(read["order"], "kept");
+    assert_eq!(read["order"], "rising");
     assert!(read["trend"]["p"].as_f64().unwrap() < 1e-20);
     let written: Value =
         serde_json::from_str(&fs::read_to_string(out.join("calibration.json")).unwrap()).unwrap();

@@ -183,11 +183,18 @@ impl MemoryPlan {
 
 fn too_small(what: &str, needs: u64, budget: u64, remedy: &str) -> LearnError {
     LearnError::Device(format!(
-        "not enough memory: {what} takes {:.1} GiB, but {:.1} GiB are available; {remedy}, or use \
-         a larger device",
-        gib(needs),
-        gib(budget),
+        "not enough memory: {what} takes {}, but {} are available; {remedy}, or use a larger device",
+        memory_size(needs),
+        memory_size(budget),
     ))
+}
+
+fn memory_size(bytes: u64) -> String {
+    if gib(bytes) < 1.0 {
+        format!("{:.1} MiB", gib(bytes) * 1024.0)
+    } else {
+        format!("{:.1} GiB", gib(bytes))
+    }
 }
 
 fn gib(bytes: u64) -> f64 {

@@ -12,9 +12,12 @@ use anyhow::{Result, bail};
 pub struct WeightedPlugin {
     /// Path of the file, or the name of a shipped rule.
     pub path: PathBuf,
-    /// Factor of the rule's rewards, finite.
+    /// Factor of the rule's rewards, -1e6 to 1e6.
     pub weight: f64,
 }
+
+/// Largest absolute weight, as for `reward.lambda_corver`.
+const MAX_WEIGHT: f64 = 1e6;
 
 impl FromStr for WeightedPlugin {
     type Err = anyhow::Error;
@@ -35,8 +38,8 @@ impl FromStr for WeightedPlugin {
                 Err(_) => {}
             }
         }
-        if !weight.is_finite() {
-            bail!("the weight of {path} is {weight}; it must be a finite number");
+        if !(-MAX_WEIGHT..=MAX_WEIGHT).contains(&weight) {
+            bail!("the weight of {path} is {weight:?}; it must be a number from -1e6 to 1e6");
         }
         Ok(Self { path: path.into(), weight })
     }

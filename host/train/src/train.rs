@@ -138,7 +138,7 @@ pub struct RunSummary {
     /// Completions per second of the steps. `None`: no step was taken.
     pub samples_per_second: Option<f64>,
     /// Mean number of requests of the rules in a step.
-    pub asked_per_step: QueryCounts,
+    pub queries_per_step: QueryCounts,
     /// Mean cost of these requests in a step, in the currency of the prices.
     pub cost_per_step: f64,
 }
@@ -468,7 +468,7 @@ impl Trainer<'_, '_, '_> {
             samples_per_second: (seconds > 0.0)
                 .then(|| steps * plan.samples_per_step() as f64 / seconds),
             reward_seconds_per_step: log.sum("seconds/reward") / steps,
-            asked_per_step: queries,
+            queries_per_step: queries,
             cost_per_step: queries.cost(&plan.prices),
         }
     }

@@ -222,7 +222,7 @@ fn finished_run_writes_all_outputs() {
     assert!(after.accuracy > before.accuracy, "{summary:?}");
     assert_eq!(after.supported_rate, Some(1.0));
     // Two questions with four completions each; the questions of the evaluations are no step's.
-    assert_eq!(summary.asked_per_step, QueryCounts { nli: 8.0, ..QueryCounts::default() });
+    assert_eq!(summary.queries_per_step, QueryCounts { nli: 8.0, ..QueryCounts::default() });
     assert_eq!(summary.cost_per_step, 0.004);
     let kept: RunSummary = run.read_json("summary.json").unwrap().unwrap();
     assert_eq!(kept, summary);
@@ -270,8 +270,8 @@ fn resume_after_failure_matches_uninterrupted_run() {
     );
     assert_eq!((summary.before, summary.after), (expected.before, expected.after));
     assert_eq!(
-        (summary.asked_per_step, summary.cost_per_step),
-        (expected.asked_per_step, expected.cost_per_step)
+        (summary.queries_per_step, summary.cost_per_step),
+        (expected.queries_per_step, expected.cost_per_step)
     );
 }
 
