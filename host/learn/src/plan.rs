@@ -206,23 +206,23 @@ impl std::fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "memory: {:.1} GiB free; the model takes {:.1}, its adapters and the optimiser {:.1}",
-            gib(self.available),
-            gib(self.weights),
-            gib(self.adapters)
+            "memory: {} free; the model takes {}, its adapters and the optimiser {}",
+            memory_size(self.available),
+            memory_size(self.weights),
+            memory_size(self.adapters)
         )?;
         writeln!(
             f,
-            "decoding {} rows together: at most {:.1} GiB, {:.1} of it keys and values",
+            "decoding {} rows together: at most {}, {} of it keys and values",
             self.rows,
-            gib(self.rollout()),
-            gib(self.cache)
+            memory_size(self.rollout()),
+            memory_size(self.cache)
         )?;
         write!(
             f,
-            "learning from {} tokens together: at most {:.1} GiB, {:.2} MB of it per token",
+            "learning from {} tokens together: at most {}, {:.2} MB of it per token",
             self.micro_batch_tokens,
-            gib(self.update(self.micro_batch_tokens)),
+            memory_size(self.update(self.micro_batch_tokens)),
             self.graph_per_token as f64 / 1e6
         )
     }

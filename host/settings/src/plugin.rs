@@ -77,7 +77,10 @@ mod tests {
         assert_eq!(parse("first.wasm").unwrap(), ("first.wasm".into(), 1.0));
         assert_eq!(parse("a/b.wasm:-0.3").unwrap(), ("a/b.wasm".into(), -0.3));
         assert_eq!(parse("c:/d.wasm").unwrap(), ("c:/d.wasm".into(), 1.0));
-        assert!(parse("first.wasm:inf").unwrap_err().to_string().contains("finite"));
+        for weight in ["inf", "-1e300", "nan"] {
+            let error = parse(&format!("first.wasm:{weight}")).unwrap_err().to_string();
+            assert!(error.ends_with("it must be a number from -1e6 to 1e6"), "{error}");
+        }
         assert_eq!(
             "first.wasm:0.5".parse::<WeightedPlugin>().unwrap().to_string(),
             "first.wasm:0.5"

@@ -133,8 +133,8 @@ impl Observer for Listener {
         assert!(done <= total);
     }
 
-    fn on_eval_end(&mut self, which: &'static str, _: &Evaluation) {
-        self.evaluated.push(which);
+    fn on_eval_end(&mut self, when: &'static str, _: &Evaluation) {
+        self.evaluated.push(when);
     }
 
     fn on_warning(&mut self, warning: &str) {
@@ -170,8 +170,8 @@ fn plan(steps: usize) -> TrainPlan {
         evaluate: Default::default(),
         prompts: SystemPrompts {
             train: "t".into(),
-            eval_raw: "r".into(),
-            eval_trained: "e".into(),
+            eval_before: "r".into(),
+            eval_after: "e".into(),
         },
         checkpoint_every: 2,
         checkpoints_kept: 9,
@@ -216,7 +216,7 @@ fn finished_run_writes_all_outputs() {
     let summary = go(&mut Pupil::default(), &run, 0, &mut listener).unwrap();
 
     assert_eq!(listener.steps, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-    assert_eq!(listener.evaluated, ["raw", "trained"]);
+    assert_eq!(listener.evaluated, ["before", "after"]);
     assert_eq!((summary.steps, summary.rewards.rule.as_str()), (6, "attested"));
     let [before, after] = [&summary.before, &summary.after].map(|one| one.as_ref().unwrap());
     assert!(after.accuracy > before.accuracy, "{summary:?}");

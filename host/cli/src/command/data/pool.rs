@@ -104,7 +104,7 @@ fn show(summary: &PoolSummary, path: &Path) {
         rows.map(|(what, number)| [what.to_owned(), number.to_string(), share(number)]),
     );
     output::line(format_args!(
-        "{} has the reasons; `corver-host filter --questions {}` filters the pool",
+        "{} has the reasons; `corver-host filter --model MODEL --questions {}` filters the pool",
         path.join(DROPPED).display(),
         path.join(RETAINED).display()
     ));
