@@ -199,6 +199,8 @@ pub fn train(
     observer: &mut dyn Observer,
 ) -> Result<RunSummary, TrainError> {
     plan.check()?;
+    // A killed process may have left half a line, which cannot be read.
+    run.rewind(METRICS_LOG, usize::MAX)?;
     // Before the logs are rewound: steps that are taken again were charged for the first time, too.
     scorers.backends.add_prior_usage(StepLog::read(run)?.usage());
     run.rewind_logs(steps_done)?;
@@ -207,6 +209,14 @@ pub fn train(
 
     let before = match run.read_json(EvaluatedPolicy::Before.file())? {
         Some(saved) => Some(saved),
+        None if steps_done > 0 && !plan.eval.is_empty() => {
+            trainer.observer.on_warning(&format!(
+                "{} is missing, and the policy before training is gone: the run has only the \
+                 evaluation after training",
+                EvaluatedPolicy::Before.file()
+            ));
+            None
+        }
         None => trainer.evaluate(EvaluatedPolicy::Before, steps_done)?,
     };
     trainer.policy.set_system_prompt(&plan.prompts.train);
@@ -392,6 +402,7 @@ impl Trainer<'_, '_, '_> {
 
     /// Writes the checkpoint of a step, counted from 1.
     fn save(&mut self, step: usize) -> Result<(), TrainError> {
+        self.run.sync_logs()?;
         let saved = self.policy.save(&self.run.checkpoints(), self.plan.checkpoints_kept);
         saved.map_err(|source| TrainError::Failed {
             action: format!("writing the checkpoint of step {step}"),
