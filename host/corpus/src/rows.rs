@@ -155,9 +155,10 @@ impl ParquetRows {
             let is_selected = self.columns().iter().any(|selected| selected.name() == name);
             let compression = column.compression();
             if is_selected && matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
+                let codec = if compression == Compression::LZO { "LZO" } else { "Brotli" };
                 return Err(ParquetError::General(format!(
-                    "the column {name:?} is compressed by {compression}, which is not supported; \
-                     write the file with zstd, snappy, gzip or lz4"
+                    "the column {name:?} is compressed by {codec}, which is not supported; write \
+                     the file with zstd, snappy, gzip or lz4"
                 )));
             }
         }

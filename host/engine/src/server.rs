@@ -236,8 +236,8 @@ fn request_error(url: &str, failure: RequestError) -> EngineError {
         RequestError::Refused(message) => EngineError::Refused { url: url.to_owned(), message },
         RequestError::RetriesExhausted { attempts, seconds, last_error } => {
             EngineError::Unreachable(format!(
-                "the engine {url} did not answer in {attempts} attempts and {seconds:.0} s \
-             (engine.retry_timeout_s); at last: {last_error}"
+                "the engine {url} did not answer within {seconds:.0} s \
+                 (engine.retry_timeout_s; attempts: {attempts}); last error: {last_error}"
             ))
         }
     }
