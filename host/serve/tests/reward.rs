@@ -404,6 +404,28 @@ fn bad_request_is_rejected_before_scoring() {
 }
 
 #[test]
+fn sentences_are_limited_as_they_are_scored() {
+    let server = lenient();
+    let tags = completions(&["x<think>".repeat(16_000).as_str()]);
+    let refused = server.score(&tags);
+    assert_eq!(refused.status, 413);
+    assert!(refused.error().contains("15999 sentences; at most 512"), "{refused:?}");
+}
+
+/// 2.7 million queries fit into a body of 8 MiB.
+#[test]
+fn number_of_queries_is_checked_before_they_are_read() {
+    let server = lenient();
+    let body = format!("{{\"query\": [{}\"\"]}}", "\"\",".repeat(2_700_000));
+    let start = Instant::now();
+    let refused = server.server.post("/get_reward", &body);
+    assert_eq!(refused.status, 413);
+    assert!(refused.error().contains("2700001 completions; at most 512"), "{refused:?}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(refused.body.len() < 1_000);
+}
+
+#[test]
 fn damaged_requests_are_answered() {
     let server = lenient();
     let mut spans = completions(&["It is true. \u{e9}\u{1f600}"]);
