@@ -93,7 +93,6 @@ impl Model {
         device: Device,
         weights: &mut Weights,
     ) -> Result<Self> {
-        let v = config.vocab_size;
         let d = config.hidden_size;
         let (embedding, head) = embedding_and_head(&config, weights)?;
         config.tie_embeddings = head.is_none();
@@ -403,10 +402,10 @@ mod tests {
         model.save(folder).unwrap();
         let path = folder.join("config.json");
         let config = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, config.replace(
-            "\"tie_word_embeddings\": false",
-            "\"tie_word_embeddings\": true",
-        ))
+        std::fs::write(
+            &path,
+            config.replace("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"),
+        )
         .unwrap();
         let path = folder.join("model.safetensors");
         let mut tensors = files::read_tensors(&path, None, Device::Cpu).unwrap();

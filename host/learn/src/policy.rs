@@ -12,7 +12,7 @@ use corver_core::{
 use corver_pretrained::{ChatTokenizer, Dialogue, PretrainedError};
 
 use crate::critic::Critic;
-use crate::error::{LearnError, Result};
+use crate::error::Result;
 use crate::files;
 use crate::memory::{Peak, log_peak};
 use crate::model::Model;

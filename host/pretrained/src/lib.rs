@@ -10,8 +10,10 @@
 //! dialogue                    questions ─▶ prompts;  sampled tokens ─▶ rollouts
 //! transcript                  a trainer's text ─▶ question and completion
 //! weights                     model.safetensors, or its shards
+//! adapter                     adapter_config.json
 //! ```
 
+mod adapter;
 mod chat;
 mod clean_up;
 mod config;
@@ -28,6 +30,7 @@ mod tokenizer;
 pub mod transcript;
 mod weights;
 
+pub use adapter::AdapterConfig;
 pub use chat::{ChatTemplate, Switches, render_as_child};
 pub use clean_up::CleanUp;
 pub use config::{Llama3Scaling, ModelConfig, ModelFamily};
@@ -37,4 +40,4 @@ pub use json::read_json;
 pub use stop::StopTokens;
 pub use text::{Decoded, TextTokenizer, check_vocabulary, read_tokenizer};
 pub use tokenizer::ChatTokenizer;
-pub use weights::{read_weights, weight_shapes};
+pub use weights::{check_shape, read_weights, weight_shapes};

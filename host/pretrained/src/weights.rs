@@ -55,6 +55,25 @@ pub fn weight_shapes(folder: &Path) -> Result<BTreeMap<String, Vec<usize>>> {
     Ok(shapes)
 }
 
+/// Checks that a folder has a weight of this shape. `shapes` are those of [`weight_shapes`].
+///
+/// # Errors
+/// Fails if it has none, or one of another shape.
+pub fn check_shape(
+    folder: &Path,
+    shapes: &BTreeMap<String, Vec<usize>>,
+    name: &str,
+    expected: &[usize],
+) -> Result<()> {
+    let got = match shapes.get(name) {
+        Some(shape) if shape == expected => return Ok(()),
+        Some(shape) => format!("{shape:?}"),
+        None => "no such tensor".to_owned(),
+    };
+    let expected = format!("shape {expected:?} (from config.json)");
+    Err(PretrainedError::tensor(folder, name, expected, got))
+}
+
 /// Longest header that is read, bytes; the limit of the `safetensors` library.
 const MAX_HEADER: u64 = 100_000_000;
 

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use corver_pretrained::{
-    ChatTemplate, ModelConfig, PretrainedError, StopTokens, Switches, check_vocabulary, read_tokenizer,
+    ChatTemplate, ModelConfig, PretrainedError, StopTokens, Switches, check_vocabulary,
+    read_tokenizer,
 };
 use tokenizers::Tokenizer;
 
