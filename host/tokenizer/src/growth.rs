@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::charsmap;
+use crate::{charsmap, faults};
 
 /// Largest accepted factor of each stage.
 const MAX_GROWTH: f64 = 256.0;
@@ -33,7 +33,9 @@ pub(crate) fn check(json: &Value) -> Result<(), String> {
         }
         let mut growth = 1.0;
         for component in components {
-            growth *= factor(component).map_err(|reason| format!("`{stage}`: {reason}"))?;
+            growth *= faults::check(component)
+                .and_then(|()| factor(component))
+                .map_err(|reason| format!("`{stage}`: {reason}"))?;
         }
         if growth > MAX_GROWTH {
             return Err(format!(
@@ -63,18 +65,13 @@ fn collect<'j>(component: &'j Value, list: &str, components: &mut Vec<&'j Value>
 /// Returns the factor of one component.
 fn factor(component: &Value) -> Result<f64, String> {
     let length = |key: &str| component[key].as_str().map_or(0, str::len) as f64;
-    if component.get("precompiled_charsmap").is_some() {
+    if component.get("precompiled_charsmap").is_some() || component["type"] == "Precompiled" {
         return charsmap::growth(&component["precompiled_charsmap"]);
     }
     // The library recognises old files, which have no `type`, by their fields.
     if component.get("content").is_some() && component.get("pattern").is_some() {
-        // An expression may match the empty text before every character.
-        return Ok(match component["pattern"]["String"].as_str() {
-            Some(pattern) if !pattern.is_empty() => {
-                (length("content") / pattern.len() as f64).max(1.0)
-            }
-            _ => length("content") + 1.0,
-        });
+        let shortest = component["pattern"]["String"].as_str().map_or(1, str::len);
+        return Ok((length("content") / shortest as f64).max(1.0));
     }
     if component.get("prepend").is_some() {
         return Ok((length("prepend") / 4.0).max(1.0));

@@ -8,6 +8,7 @@
 //! `dropout`, which makes BPE random. `transformers` removes the first two as well.
 
 mod charsmap;
+mod faults;
 mod growth;
 
 use serde_json::Value;
@@ -41,6 +42,7 @@ pub fn parse(content: &[u8]) -> Result<TokenizerFile, TokenizerError> {
     let json: Value =
         serde_json::from_slice(text).map_err(|error| TokenizerError(error.to_string()))?;
     growth::check(&json).map_err(TokenizerError)?;
+    faults::check_merges(&json["model"]).map_err(TokenizerError)?;
     check_ids(&json).map_err(TokenizerError)?;
     let mut tokenizer =
         Tokenizer::from_bytes(text).map_err(|error| TokenizerError(error.to_string()))?;

@@ -2,6 +2,8 @@
 
 use std::panic::catch_unwind;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -12,6 +14,8 @@ fn tokenizers() -> Vec<Value> {
                "rstrip": false, "normalized": false, "special": true})
     };
     let replace = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
+    // A trie of 256 empty units.
+    let charsmap = STANDARD.encode([&1024u32.to_le_bytes()[..], &[0; 1024]].concat());
     let template = json!({
         "type": "TemplateProcessing",
         "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
@@ -45,7 +49,7 @@ fn tokenizers() -> Vec<Value> {
                         "pad_id": 0, "pad_type_id": 0, "pad_token": "<s>"},
             "added_tokens": [special(0, "<s>")],
             "normalizer": {"type": "Sequence", "normalizers": [
-                {"type": "Precompiled", "precompiled_charsmap": "AAQAAAAACAA="}, {"type": "Nmt"}]},
+                {"type": "Precompiled", "precompiled_charsmap": charsmap}, {"type": "Nmt"}]},
             "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
             "post_processor": template,
             "decoder": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
@@ -149,7 +153,7 @@ fn use_tokenizer(json: &str) {
 fn damaged_files_never_panic() {
     let mut panics = Vec::new();
     for json in tokenizers() {
-        assert!(corver_tokenizer::parse(json.to_string().as_bytes()).is_ok());
+        corver_tokenizer::parse(json.to_string().as_bytes()).unwrap();
         let mut found = Vec::new();
         pointers(&json, "", &mut found);
         for pointer in &found {
