@@ -40,8 +40,10 @@ mod text;
 mod token_width;
 mod verify;
 
+pub use build::Adoption;
 pub use build::BuildOptions;
 pub use build::BuildProgress;
+pub use build::adopt;
 pub use build::available_memory;
 pub use build::build;
 pub use build::build_from_documents;

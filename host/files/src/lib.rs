@@ -58,6 +58,12 @@ pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// Returns a text without its UTF-8 byte order mark.
+#[must_use]
+pub fn strip_bom(text: &[u8]) -> &[u8] {
+    text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text)
+}
+
 fn write_temporary(path: &Path, bytes: &[u8]) -> Result<NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .prefix(TEMPORARY)

@@ -5,6 +5,7 @@
 //! finished; it is resumed when it is started again. First the token streams are written
 //! (`inputs.rs`, `streams.rs`), then each shard's suffixes are sorted (`sort/`).
 
+mod adopt;
 mod inputs;
 mod memory;
 mod metadata;
@@ -18,6 +19,8 @@ mod unfinished;
 
 use std::path::{Path, PathBuf};
 
+pub use crate::build::adopt::Adoption;
+pub use crate::build::adopt::adopt;
 pub use crate::build::memory::available as available_memory;
 pub use crate::build::options::BuildOptions;
 pub use crate::build::options::BuildProgress;
@@ -26,7 +29,7 @@ use crate::build::inputs::{DocumentBatch, InputFile, Inputs, Tokenisation, Token
 use crate::build::streams::Streams;
 use crate::build::unfinished::{Recipe, StreamTotals, UnfinishedIndex};
 use crate::error::{Error, Result};
-use crate::files::format::{TOKENIZER, encode_document};
+use crate::files::format::{FileKind, TOKENIZER, encode_document};
 use crate::files::manifest::IndexManifest;
 use crate::text::tokenizer::Tokenizer;
 use crate::token_width::TokenWidth;
@@ -273,7 +276,12 @@ impl<'a> Builder<'a> {
         }
         sort::write_tables(&mut self.unfinished, self.width, &self.options)?;
         for shard in 0..self.options.shards {
-            prefixes::write(&mut self.unfinished, shard, self.width, &self.options)?;
+            if !self.unfinished.is_finished(&FileKind::Prefixes.file_name(shard))
+                && let Some(finished) =
+                    prefixes::write(self.unfinished.path(), shard, self.width, &self.options)?
+            {
+                self.unfinished.update(|state| state.finished.extend([finished]))?;
+            }
         }
         if let Some(tokenizer) = self.tokenizer {
             let mut file = self.unfinished.create_file(TOKENIZER)?;

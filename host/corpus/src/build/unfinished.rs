@@ -360,7 +360,7 @@ fn load(folder: &Path) -> Result<Option<BuildState>> {
     }
 }
 
-fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> Result<()> {
+pub(super) fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> Result<()> {
     let path = dir.join(name);
     let json = serde_json::to_vec_pretty(value).map_err(|error| Error::json(&path, &error))?;
     corver_files::replace(&path, &json).map_err(Error::io("write", &path))

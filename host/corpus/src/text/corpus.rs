@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::index::document::Document;
 use crate::index::open::{Index, OpenOptions};
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions};
+use crate::text::agreement::{self, SampleSize};
 use crate::text::tokenizer::Tokenizer;
 
 /// An index with its tokenizer, for queries in words.
@@ -42,7 +43,8 @@ impl TextIndex {
         Self::new(index, Tokenizer::from_file(path)?)
     }
 
-    /// Combines an index and a tokenizer.
+    /// Combines an index and a tokenizer. If the index does not record its tokenizer, some documents
+    /// are decoded and encoded again.
     ///
     /// # Errors
     /// Fails if the index was built with another tokenizer, or its tokens are too narrow for the
@@ -61,6 +63,9 @@ impl TextIndex {
         let largest = tokenizer.num_ids().saturating_sub(1);
         if largest > index.token_width().largest_token() {
             return Err(Error::token_too_large(largest, index.token_width()));
+        }
+        if index.manifest().is_none() {
+            agreement::check(&index, &tokenizer, SampleSize::QUICK)?;
         }
         Ok(Self { index, tokenizer })
     }
