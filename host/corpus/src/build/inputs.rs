@@ -1,34 +1,23 @@
-//! Input files, read in batches of documents that are tokenised in parallel.
+//! Documents of the input files, read in batches of documents that are tokenised in parallel.
 
 use std::borrow::Cow;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::UNIX_EPOCH;
 
-use flate2::read::MultiGzDecoder;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use crate::build::metadata;
+use crate::build::csv_file::CsvFile;
+use crate::build::input_files::{InputFile, InputKind};
+use crate::build::lines_file::LinesFile;
+use crate::build::metadata::{self, ParsedDocument};
 use crate::build::parquet::ParquetFile;
+use crate::build::text_file::TextFile;
+use crate::build::wiki_file::WikiFile;
 use crate::error::{Error, Result};
 use crate::files::format::encode_document;
 use crate::text::tokenizer::Tokenizer;
 use crate::token_width::TokenWidth;
-
-/// An input file, as it was when the build began. A file that was changed has another size or
-/// modification time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct InputFile {
-    path: PathBuf,
-    bytes: u64,
-    /// Modification time, nanoseconds since 1970.
-    modified: u64,
-}
 
 /// A position between two documents of the inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -45,33 +34,6 @@ impl InputPosition {
     pub(super) fn is_within(self, files: usize) -> bool {
         self.file < files || self.file == files && self.line == 0
     }
-}
-
-/// Returns the input files, sorted by path. A folder is replaced by the supported files in it.
-pub(super) fn list(inputs: &[PathBuf]) -> Result<Vec<InputFile>> {
-    let mut paths = Vec::new();
-    for input in inputs {
-        if input.is_dir() {
-            for entry in std::fs::read_dir(input).map_err(Error::io("list", input))? {
-                let path = entry.map_err(Error::io("list", input))?.path();
-                if InputKind::from_path(&path).is_ok() {
-                    paths.push(path);
-                }
-            }
-        } else {
-            InputKind::from_path(input)?;
-            paths.push(input.clone());
-        }
-    }
-    paths.sort();
-    let mut files = Vec::new();
-    for path in paths {
-        let metadata = std::fs::metadata(&path).map_err(Error::io("open", &path))?;
-        let time = metadata.modified().map_err(Error::io("read the time of", &path))?;
-        let modified = time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        files.push(InputFile { path, bytes: metadata.len(), modified });
-    }
-    Ok(files)
 }
 
 /// A tokenised document, ready to be written to a shard.
@@ -117,9 +79,9 @@ pub(super) struct DocumentBatch {
 
 /// The origin of a batch.
 enum BatchSource {
-    /// Lines of a JSONL file.
+    /// Lines of JSON.
     Lines(Arc<Path>),
-    /// Texts from the rows of a Parquet file.
+    /// Texts from a file whose documents are parsed while they are read.
     Rows(Arc<Path>),
     /// Texts that the caller has in memory.
     Memory,
@@ -268,19 +230,29 @@ impl<'f> Inputs<'f> {
 /// An open input file.
 enum OpenFile {
     Lines(LinesFile),
-    Rows(Box<ParquetFile>, Arc<Path>),
+    Rows(RowFile, Arc<Path>),
 }
 
 impl OpenFile {
     fn open(path: &Path, tokenisation: Tokenisation<'_>) -> Result<Self> {
-        match InputKind::from_path(path)? {
-            InputKind::Jsonl(compression) => Ok(Self::Lines(LinesFile::open(path, compression)?)),
-            InputKind::Parquet => {
-                let Tokenisation { text_field, metadata, .. } = tokenisation;
-                let file = ParquetFile::open(path, text_field, metadata)?;
-                Ok(Self::Rows(Box::new(file), path.into()))
+        let Tokenisation { text_field, metadata, .. } = tokenisation;
+        let rows = match InputKind::from_path(path) {
+            Some(InputKind::Parquet) => {
+                RowFile::Parquet(Box::new(ParquetFile::open(path, text_field, metadata)?))
             }
-        }
+            Some(InputKind::Delimited(delimiter)) => {
+                let text = TextFile::open(path)?;
+                RowFile::Csv(Box::new(CsvFile::open(path, text, delimiter, text_field)?))
+            }
+            kind => {
+                let mut text = TextFile::open(path)?;
+                if kind != Some(InputKind::Wiki) || !text.begins_with(b'<', path)? {
+                    return Ok(Self::Lines(LinesFile::new(path, text)));
+                }
+                RowFile::Wiki(WikiFile::new(path, text))
+            }
+        };
+        Ok(Self::Rows(rows, path.into()))
     }
 
     /// Reads documents of about `bytes` in total. `first_line` is the current line of the file.
@@ -322,100 +294,41 @@ impl OpenFile {
     /// Returns the number of bytes read of the file, whose size is `file_bytes`.
     fn read_bytes(&self, file_bytes: u64) -> u64 {
         match self {
-            Self::Lines(file) => file.read_bytes.load(Relaxed),
-            Self::Rows(file, _) => (file.fraction_read() * file_bytes as f64) as u64,
+            Self::Lines(file) => file.read_bytes(),
+            Self::Rows(file, _) => file.read_bytes(file_bytes),
         }
     }
 }
 
-struct LinesFile {
-    path: Arc<Path>,
-    reader: Box<dyn BufRead + Send>,
-    /// Bytes read from the file as stored.
-    read_bytes: Arc<AtomicU64>,
+/// A file whose documents are parsed while they are read, one after the other.
+enum RowFile {
+    Parquet(Box<ParquetFile>),
+    Csv(Box<CsvFile>),
+    Wiki(WikiFile),
 }
 
-impl LinesFile {
-    fn open(path: &Path, compression: Compression) -> Result<Self> {
-        let file = File::open(path).map_err(Error::io("open", path))?;
-        let read_bytes = Arc::new(AtomicU64::new(0));
-        let counted = CountedReader { file, read_bytes: read_bytes.clone() };
-        let reader: Box<dyn Read + Send> = match compression {
-            Compression::None => Box::new(counted),
-            Compression::Gzip => {
-                Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 16, counted)))
-            }
-            Compression::Zstd => {
-                Box::new(zstd::Decoder::new(counted).map_err(Error::io("open", path))?)
-            }
-        };
-        Ok(Self {
-            path: path.into(),
-            reader: Box::new(BufReader::with_capacity(1 << 18, reader)),
-            read_bytes,
-        })
-    }
-
-    /// Appends the next line to `bytes`. Returns false at the end of the file.
-    fn read_line(&mut self, line: u64, bytes: &mut Vec<u8>) -> Result<bool> {
-        self.reader
-            .read_until(b'\n', bytes)
-            .map(|read| read > 0)
-            .map_err(|error| self.line_error(line, &error))
-    }
-
-    fn skip_line(&mut self, line: u64) -> Result<()> {
-        self.reader.skip_until(b'\n').map(drop).map_err(|error| self.line_error(line, &error))
-    }
-
-    fn line_error(&self, line: u64, error: &std::io::Error) -> Error {
-        Error::line(&self.path, line + 1, error)
-    }
-}
-
-/// The kind of an input file, by its name.
-enum InputKind {
-    Jsonl(Compression),
-    Parquet,
-}
-
-/// The compression of a JSONL file.
-enum Compression {
-    None,
-    Gzip,
-    Zstd,
-}
-
-impl InputKind {
-    fn from_path(path: &Path) -> Result<Self> {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        for (suffix, kind) in [
-            (".jsonl", Self::Jsonl(Compression::None)),
-            (".jsonl.gz", Self::Jsonl(Compression::Gzip)),
-            (".jsonl.zst", Self::Jsonl(Compression::Zstd)),
-            (".parquet", Self::Parquet),
-        ] {
-            if name.ends_with(suffix) {
-                return Ok(kind);
-            }
+impl RowFile {
+    fn next_document(&mut self) -> Result<Option<ParsedDocument>> {
+        match self {
+            Self::Parquet(file) => file.next_document(),
+            Self::Csv(file) => file.next_document(),
+            Self::Wiki(file) => file.next_document(),
         }
-        Err(Error::InvalidInput(format!(
-            "{}: neither .jsonl nor .jsonl.gz nor .jsonl.zst nor .parquet",
-            path.display()
-        )))
     }
-}
 
-/// A file that counts the bytes read from it, for the progress report.
-struct CountedReader {
-    file: File,
-    read_bytes: Arc<AtomicU64>,
-}
+    fn skip(&mut self, documents: u64) -> Result<()> {
+        match self {
+            Self::Parquet(file) => file.skip(documents),
+            Self::Csv(file) => file.skip(documents),
+            Self::Wiki(file) => file.skip(documents),
+        }
+    }
 
-impl Read for CountedReader {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read(buffer)?;
-        self.read_bytes.fetch_add(read as u64, Relaxed);
-        Ok(read)
+    fn read_bytes(&self, file_bytes: u64) -> u64 {
+        match self {
+            Self::Parquet(file) => (file.fraction_read() * file_bytes as f64) as u64,
+            Self::Csv(file) => file.read_bytes(),
+            Self::Wiki(file) => file.read_bytes(),
+        }
     }
 }

@@ -6,16 +6,22 @@
 //! (`inputs.rs`, `streams.rs`), then each shard's suffixes are sorted (`sort/`).
 
 mod adopt;
+mod csv_file;
+mod input_files;
 mod inputs;
+mod lines_file;
 mod memory;
 mod metadata;
 mod options;
 mod output;
 mod parquet;
 mod prefixes;
+mod python_json;
 mod sort;
 mod streams;
+mod text_file;
 mod unfinished;
+mod wiki_file;
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +31,8 @@ pub use crate::build::memory::available as available_memory;
 pub use crate::build::options::BuildOptions;
 pub use crate::build::options::BuildProgress;
 
-use crate::build::inputs::{DocumentBatch, InputFile, Inputs, Tokenisation, TokenisedDocument};
+use crate::build::input_files::InputFile;
+use crate::build::inputs::{DocumentBatch, Inputs, Tokenisation, TokenisedDocument};
 use crate::build::streams::Streams;
 use crate::build::unfinished::{Recipe, StreamTotals, UnfinishedIndex};
 use crate::error::{Error, Result};
@@ -38,24 +45,27 @@ use crate::token_width::TokenWidth;
 /// shards in turn, beginning with the first shard.
 const LINES_PER_DEAL: u64 = 65_536;
 
-/// Builds an index of JSONL files (`.jsonl`, `.jsonl.gz`, `.jsonl.zst`; a string `text` in every
-/// line) and Parquet files (`.parquet`; a column `text` of strings), in the order of their paths. A
-/// folder is replaced by the files of these kinds in it.
+/// Builds an index of files of JSON lines (`.jsonl`, `.ndjson`, `.json`; a string `text` in every
+/// line), tables (`.csv`, `.tsv`, `.parquet`; a column `text` of strings) and outputs of WikiExtractor
+/// (`wiki_00`), in the order of their paths. Text files may be compressed (`.gz`, `.zst`). A folder is
+/// replaced by the files of these kinds in it and in its sub-folders. A file is read once, however
+/// often it is named.
 ///
 /// An interrupted build is resumed by a call with the same inputs and options, and ends with the
 /// same bytes. Until it is finished, its files are in a folder next to the target, whose name ends
 /// with `.unfinished`.
 ///
 /// # Errors
-/// Fails if an input cannot be read, a line or row is not a document, a shard would be empty, the
-/// output exists or is being built, or there is an interrupted build of another index.
+/// Fails if an input cannot be read, a line or row is not a document, a folder lacks a file of a
+/// numbered set, a shard would be empty, the output exists or is being built, or there is an
+/// interrupted build of another index.
 pub fn build(
     inputs: &[PathBuf],
     tokenizer: &Tokenizer,
     out_dir: &Path,
     options: &BuildOptions<'_>,
 ) -> Result<IndexManifest> {
-    let files = inputs::list(inputs)?;
+    let files = input_files::list(inputs)?;
     let mut builder = Builder::new(Some(tokenizer), Some(&files), out_dir, options)?;
     if builder.unfinished.totals().is_none() {
         builder.tokenise_files(tokenizer, &files)?;
@@ -176,7 +186,7 @@ impl<'a> Builder<'a> {
             .or(tokenizer.map(Tokenizer::token_width))
             .unwrap_or(TokenWidth::U16);
         let recipe = Recipe {
-            version: 2,
+            version: 3,
             from_files: files.is_some(),
             tokenizer: tokenizer.map(|tokenizer| tokenizer.fingerprint().to_owned()),
             text_field: options.text_field.to_owned(),

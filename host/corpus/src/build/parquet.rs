@@ -103,7 +103,7 @@ fn document(row: Row, text_column: usize) -> Result<ParsedDocument, String> {
             others.push((name, field.to_json_value()));
         }
     }
-    let other_fields = metadata::object(others).map_err(|e| e.to_string())?;
+    let other_fields = metadata::object(others)?;
     Ok(ParsedDocument { text, other_fields })
 }
 

@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use corver_files::parent;
 use serde::{Deserialize, Serialize};
 
-use crate::build::inputs::{InputFile, InputPosition};
+use crate::build::input_files::InputFile;
+use crate::build::inputs::InputPosition;
 use crate::build::output::HashedFile;
 use crate::error::{Error, Result};
 use crate::files::format::UNFINISHED;
