@@ -8,18 +8,12 @@ use corver_corpus::{
     Tokenizer, VerifyLevel, adopt, build_from_documents, verify,
 };
 use serde_json::{Value, json};
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 /// Returns a byte-level tokenizer of bytes and these merges. Without merges a word has other ids.
 fn tokenizer(merges: &[&str]) -> Tokenizer {
-    let mut pieces: Vec<String> = Vec::new();
-    for byte in 0..=255_u8 {
-        // The printable characters are spelled as they are, the others from U+0100 on.
-        let others = pieces.iter().filter(|piece| piece.as_str() >= "Ā").count() as u32;
-        let is_printable = matches!(byte, 33..=126 | 161..=172 | 174..=255);
-        let spelled =
-            if is_printable { char::from(byte) } else { char::from_u32(256 + others).unwrap() };
-        pieces.push(spelled.to_string());
-    }
+    let mut pieces: Vec<String> = ByteLevel::alphabet().into_iter().map(String::from).collect();
+    pieces.sort_unstable();
     pieces.extend(merges.iter().map(|merge| merge.replace(' ', "")));
     let vocab: serde_json::Map<String, Value> =
         pieces.into_iter().enumerate().map(|(id, piece)| (piece, id.into())).collect();

@@ -4,6 +4,7 @@ use corver_corpus::{BuildOptions, CnfOptions, Error, TextIndex, Tokenizer, build
 use serde_json::{Value, json};
 use tokenizers::Model;
 use tokenizers::models::TrainerWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 /// Words of which none begins with another, so that a word's ids are in no other word.
 const WORDS: [&str; 8] = ["heron", "waits", "by", "canal", "Über", "1984", "old", "lock"];
@@ -120,6 +121,34 @@ fn word_is_counted_as_often_as_it_is_in_the_text() {
             let count = corpus.count_words(&words, &CnfOptions::default(), None).unwrap();
             let count = count.map_or(0, |count| count.count);
             assert_eq!(count, expected as u64, "{kind}: {word}");
+        }
+    }
+}
+
+/// In scripts without spaces a word is found between others, in byte-level vocabularies too.
+#[test]
+fn word_of_a_script_without_spaces_is_counted() {
+    let text = "巴黎是法国的首都。巴黎在法国。 東京タワーは東京にある。".repeat(9);
+    for (kind, mut json) in kinds() {
+        if !["Llama 2", "Gemma", "GPT-2", "Llama 3"].contains(&kind) {
+            continue;
+        }
+        // Single bytes and characters are in the vocabulary, and none of them merge.
+        let vocab = json["model"]["vocab"].as_object_mut().unwrap();
+        let characters = text.chars().map(String::from);
+        for piece in ByteLevel::alphabet().into_iter().map(String::from).chain(characters) {
+            let id = vocab.values().filter_map(Value::as_u64).max().unwrap() + 1;
+            vocab.entry(piece).or_insert(id.into());
+        }
+        let tokenizer = Tokenizer::from_bytes(json.to_string()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index");
+        build_from_documents([text.as_str()], &tokenizer, &path, &BuildOptions::default()).unwrap();
+        let corpus = TextIndex::open(&path).unwrap();
+        for (word, expected) in [("巴黎", 18), ("東京", 18), ("タワー", 9), ("首都", 9)] {
+            let words = [vec![word.to_owned()]];
+            let count = corpus.count_words(&words, &CnfOptions::default(), None).unwrap();
+            assert_eq!(count.map(|count| count.count), Some(expected), "{kind}: {word}");
         }
     }
 }

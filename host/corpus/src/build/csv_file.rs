@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use csv::{Reader, ReaderBuilder, StringRecord};
 
 use crate::build::metadata::ParsedDocument;
-use crate::build::python_json::{PythonObject, write_string};
 use crate::build::text_file::TextFile;
 use crate::error::{Error, Result};
+use crate::python_json::{PythonObject, write_string};
 
 /// A file whose first row has the names of the columns.
 pub(super) struct CsvFile {

@@ -1,7 +1,6 @@
 //! The list of input files: folders are searched, and doubtful lists are refused.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -14,6 +13,10 @@ use crate::error::{Error, Result};
 /// The names of input files, for messages.
 const SUPPORTED: &str =
     ".jsonl, .ndjson, .json, .csv, .tsv or wiki_00 (each also with .gz or .zst), or .parquet";
+/// First bytes of the file that Git LFS leaves in place of one that was not downloaded.
+const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/";
+/// Size of such a file at most, bytes.
+const MAX_POINTER_BYTES: u64 = 1024;
 /// Largest number of names in a message.
 const MAX_NAMES: usize = 5;
 
@@ -23,6 +26,8 @@ const MAX_NAMES: usize = 5;
 #[serde(deny_unknown_fields)]
 pub(super) struct InputFile {
     pub(super) path: PathBuf,
+    /// Name in the metadata: the path within the folder that was named, or the file's name.
+    pub(super) name: String,
     pub(super) bytes: u64,
     /// Modification time, nanoseconds since 1970.
     modified: u64,
@@ -72,7 +77,7 @@ fn is_wiki_name(name: &str) -> bool {
 /// Fails if a file is of no supported kind, a folder holds none of them, lacks files of a numbered
 /// set, or holds a text in two forms.
 pub(super) fn list(inputs: &[PathBuf]) -> Result<Vec<InputFile>> {
-    let mut paths = Vec::new();
+    let mut named = Vec::new();
     for input in inputs {
         if input.is_dir() {
             let found = list_folder(input)?;
@@ -84,9 +89,13 @@ pub(super) fn list(inputs: &[PathBuf]) -> Result<Vec<InputFile>> {
                     input.display()
                 )));
             }
-            paths.extend(found);
+            for path in found {
+                let name = path.strip_prefix(input).unwrap_or(&path).to_string_lossy().into_owned();
+                named.push(NamedPath { path, name });
+            }
         } else if InputKind::from_path(input).is_some() {
-            paths.push(input.clone());
+            let name = input.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            named.push(NamedPath { path: input.clone(), name });
         } else {
             return Err(Error::InvalidInput(format!(
                 "failed to read {}: its name is not that of a supported file; use {SUPPORTED}",
@@ -94,13 +103,20 @@ pub(super) fn list(inputs: &[PathBuf]) -> Result<Vec<InputFile>> {
             )));
         }
     }
-    paths.sort();
-    let files = open_once(paths)?;
+    // As strings, as the official builder sorts them, not folder by folder.
+    named.sort_by(|one, other| one.path.as_os_str().cmp(other.path.as_os_str()));
+    let files = open_once(named)?;
     let paths: Vec<PathBuf> = files.iter().map(|file| file.path.clone()).collect();
     for set in incomplete_sets(&paths) {
         tracing::warn!("the index will be of a part of the text: {set}");
     }
     Ok(files)
+}
+
+/// The path of an input file, and its name in the metadata.
+struct NamedPath {
+    path: PathBuf,
+    name: String,
 }
 
 /// Returns the supported files of a folder and its sub-folders.
@@ -147,30 +163,32 @@ fn is_hidden(entry: &DirEntry) -> bool {
 }
 
 /// Returns each file once, also if it has several names.
-fn open_once(paths: Vec<PathBuf>) -> Result<Vec<InputFile>> {
+fn open_once(named: Vec<NamedPath>) -> Result<Vec<InputFile>> {
     let mut files = Vec::new();
     let mut repeated = Vec::new();
     let mut seen: HashSet<(u64, u64)> = HashSet::new();
-    for path in paths {
+    for NamedPath { path, name } in named {
         let metadata = std::fs::metadata(&path).map_err(Error::io("open", &path))?;
-        if seen.insert((metadata.dev(), metadata.ino())) {
-            files.push(InputFile::new(path, &metadata)?);
-        } else {
+        if !seen.insert((metadata.dev(), metadata.ino())) {
             repeated.push(path);
+            continue;
         }
+        if metadata.len() <= MAX_POINTER_BYTES
+            && std::fs::read(&path).map_err(Error::io("read", &path))?.starts_with(LFS_POINTER)
+        {
+            return Err(Error::InvalidInput(format!(
+                "failed to read {}: it is a pointer of Git LFS; get the file with `git lfs pull`",
+                path.display()
+            )));
+        }
+        let time = metadata.modified().map_err(Error::io("read the time of", &path))?;
+        let modified = time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+        files.push(InputFile { path, name, bytes: metadata.len(), modified });
     }
     if !repeated.is_empty() {
         tracing::warn!("read once, although they are named several times: {}", names(&repeated));
     }
     Ok(files)
-}
-
-impl InputFile {
-    fn new(path: PathBuf, metadata: &Metadata) -> Result<Self> {
-        let time = metadata.modified().map_err(Error::io("read the time of", &path))?;
-        let modified = time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-        Ok(Self { path, bytes: metadata.len(), modified })
-    }
 }
 
 /// Checks that a folder holds no text in two forms, such as `a.jsonl` and `a.jsonl.gz`.

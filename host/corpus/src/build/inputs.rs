@@ -1,7 +1,6 @@
 //! Documents of the input files, read in batches of documents that are tokenised in parallel.
 
 use std::borrow::Cow;
-use std::path::Path;
 use std::sync::Arc;
 
 use rayon::prelude::*;
@@ -80,9 +79,9 @@ pub(super) struct DocumentBatch {
 /// The origin of a batch.
 enum BatchSource {
     /// Lines of JSON.
-    Lines(Arc<Path>),
+    Lines(Arc<InputFile>),
     /// Texts from a file whose documents are parsed while they are read.
-    Rows(Arc<Path>),
+    Rows(Arc<InputFile>),
     /// Texts that the caller has in memory.
     Memory,
 }
@@ -143,27 +142,24 @@ impl DocumentBatch {
         let document = &self.bytes[start..self.ends[number]];
         let line = self.first_line + number as u64;
         let parsed;
-        let mut path = Path::new("");
+        let mut name = "";
         let mut other_fields = "{}";
         let text: Cow<'_, str> = match &self.source {
             BatchSource::Memory => String::from_utf8_lossy(document),
             BatchSource::Rows(file) => {
-                path = file;
+                name = &file.name;
                 other_fields = &self.other_fields[number];
                 String::from_utf8_lossy(document)
             }
             BatchSource::Lines(file) => {
-                path = file;
+                name = &file.name;
                 parsed = metadata::parse(document, tokenisation.text_field)
-                    .map_err(|problem| Error::line(path, line + 1, problem))?;
+                    .map_err(|problem| Error::line(&file.path, line + 1, problem))?;
                 other_fields = &parsed.other_fields;
                 parsed.text.as_str().into()
             }
         };
-        let metadata = tokenisation.metadata.then(|| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            metadata::line(&name, line, other_fields)
-        });
+        let metadata = tokenisation.metadata.then(|| metadata::line(name, line, other_fields));
         let ids = tokenisation.tokenizer.encode_document(&text)?;
         let encoded = encode_document(&ids, tokenisation.width)?;
         Ok(TokenisedDocument { line, encoded, text_bytes: text.len() as u64, metadata })
@@ -190,9 +186,9 @@ impl<'f> Inputs<'f> {
         let read_bytes = files.iter().take(from.file).map(|file| file.bytes).sum();
         let mut inputs = Self { files, tokenisation, position: from, current: None, read_bytes };
         if from.line > 0
-            && let Some(InputFile { path, .. }) = files.get(from.file)
+            && let Some(input) = files.get(from.file)
         {
-            let mut file = OpenFile::open(path, tokenisation)?;
+            let mut file = OpenFile::open(input, tokenisation)?;
             file.skip(from.line)?;
             inputs.current = Some(file);
         }
@@ -206,21 +202,24 @@ impl<'f> Inputs<'f> {
 
     /// Reads the next documents, all of one file; `None` at the end of the last file.
     pub(super) fn next_batch(&mut self) -> Result<Option<DocumentBatch>> {
-        while let Some(InputFile { path, bytes, .. }) = self.files.get(self.position.file) {
+        while let Some(input) = self.files.get(self.position.file) {
             let file = match &mut self.current {
                 Some(file) => file,
-                None => self.current.insert(OpenFile::open(path, self.tokenisation)?),
+                None => self.current.insert(OpenFile::open(input, self.tokenisation)?),
             };
             let mut batch = file.next_batch(self.position.line, self.tokenisation.batch_bytes)?;
             if batch.ends.is_empty() {
+                if self.position.line == 0 {
+                    tracing::warn!("{} holds no document", input.path.display());
+                }
                 self.current = None;
                 self.position = InputPosition { file: self.position.file + 1, line: 0 };
-                self.read_bytes += bytes;
+                self.read_bytes += input.bytes;
                 continue;
             }
             self.position.line += batch.ends.len() as u64;
             batch.end = self.position;
-            batch.read_bytes = self.read_bytes + file.read_bytes(*bytes);
+            batch.read_bytes = self.read_bytes + file.read_bytes(input.bytes);
             return Ok(Some(batch));
         }
         Ok(None)
@@ -229,13 +228,14 @@ impl<'f> Inputs<'f> {
 
 /// An open input file.
 enum OpenFile {
-    Lines(LinesFile),
-    Rows(RowFile, Arc<Path>),
+    Lines(LinesFile, Arc<InputFile>),
+    Rows(RowFile, Arc<InputFile>),
 }
 
 impl OpenFile {
-    fn open(path: &Path, tokenisation: Tokenisation<'_>) -> Result<Self> {
+    fn open(input: &InputFile, tokenisation: Tokenisation<'_>) -> Result<Self> {
         let Tokenisation { text_field, metadata, .. } = tokenisation;
+        let path = input.path.as_path();
         let rows = match InputKind::from_path(path) {
             Some(InputKind::Parquet) => {
                 RowFile::Parquet(Box::new(ParquetFile::open(path, text_field, metadata)?))
@@ -247,20 +247,19 @@ impl OpenFile {
             kind => {
                 let mut text = TextFile::open(path)?;
                 if kind != Some(InputKind::Wiki) || !text.begins_with(b'<', path)? {
-                    return Ok(Self::Lines(LinesFile::new(path, text)));
+                    return Ok(Self::Lines(LinesFile::new(path, text), input.clone().into()));
                 }
                 RowFile::Wiki(WikiFile::new(path, text))
             }
         };
-        Ok(Self::Rows(rows, path.into()))
+        Ok(Self::Rows(rows, input.clone().into()))
     }
 
     /// Reads documents of about `bytes` in total. `first_line` is the current line of the file.
     fn next_batch(&mut self, first_line: u64, bytes: usize) -> Result<DocumentBatch> {
         match self {
-            Self::Lines(file) => {
-                let mut batch =
-                    DocumentBatch::new(BatchSource::Lines(file.path.clone()), first_line);
+            Self::Lines(file, input) => {
+                let mut batch = DocumentBatch::new(BatchSource::Lines(input.clone()), first_line);
                 while batch.bytes.len() < bytes
                     && file.read_line(first_line + batch.ends.len() as u64, &mut batch.bytes)?
                 {
@@ -268,8 +267,8 @@ impl OpenFile {
                 }
                 Ok(batch)
             }
-            Self::Rows(file, path) => {
-                let mut batch = DocumentBatch::new(BatchSource::Rows(path.clone()), first_line);
+            Self::Rows(file, input) => {
+                let mut batch = DocumentBatch::new(BatchSource::Rows(input.clone()), first_line);
                 let mut other_bytes = 0;
                 while batch.bytes.len() + other_bytes < bytes
                     && let Some(document) = file.next_document()?
@@ -286,7 +285,7 @@ impl OpenFile {
 
     fn skip(&mut self, documents: u64) -> Result<()> {
         match self {
-            Self::Lines(file) => (0..documents).try_for_each(|line| file.skip_line(line)),
+            Self::Lines(file, _) => (0..documents).try_for_each(|line| file.skip_line(line)),
             Self::Rows(file, _) => file.skip(documents),
         }
     }
@@ -294,7 +293,7 @@ impl OpenFile {
     /// Returns the number of bytes read of the file, whose size is `file_bytes`.
     fn read_bytes(&self, file_bytes: u64) -> u64 {
         match self {
-            Self::Lines(file) => file.read_bytes(),
+            Self::Lines(file, _) => file.read_bytes(),
             Self::Rows(file, _) => file.read_bytes(file_bytes),
         }
     }

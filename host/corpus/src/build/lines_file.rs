@@ -1,21 +1,20 @@
 //! Documents in the lines of a file.
 
 use std::io::BufRead;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 
 use crate::build::text_file::TextFile;
 use crate::error::{Error, Result};
 
 /// A file with a document in each line.
 pub(super) struct LinesFile {
-    pub(super) path: Arc<Path>,
+    path: PathBuf,
     text: TextFile,
 }
 
 impl LinesFile {
     pub(super) fn new(path: &Path, text: TextFile) -> Self {
-        Self { path: path.into(), text }
+        Self { path: path.to_owned(), text }
     }
 
     /// Appends the next line to `bytes`. Returns false at the end of the file.

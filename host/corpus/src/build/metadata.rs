@@ -5,10 +5,7 @@ use std::fmt::Write;
 use corver_files::strip_bom;
 use serde_json::Value;
 
-use crate::build::python_json::{JsonReader, PythonObject, write_string};
-
-/// First bytes of the file that Git LFS leaves in place of one that was not downloaded.
-const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/";
+use crate::python_json::{JsonReader, PythonObject, write_string};
 
 /// A document of an input file.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,9 +19,6 @@ pub(super) struct ParsedDocument {
 pub(super) fn parse(line: &[u8], text_field: &str) -> Result<ParsedDocument, String> {
     // Files that begin with a mark may have been concatenated.
     let line = strip_bom(line);
-    if line.starts_with(LFS_POINTER) {
-        return Err("a pointer of Git LFS, not the file itself; run `git lfs pull`".to_owned());
-    }
     if line.trim_ascii().starts_with(b"[") {
         return Err("a JSON array, but each line must be a document: convert the file with \
              `jq -c '.[]' FILE > FILE.jsonl`"
@@ -119,7 +113,6 @@ mod tests {
             ("", "empty"),
             ("[1]", "jq -c"),
             ("1", "a JSON object"),
-            ("version https://git-lfs.github.com/spec/v1", "git lfs pull"),
             ("{\"title\": 1}", "missing field `text`"),
             ("{\"text\": 1}", "expected a string"),
             ("{\"text\": \"a\"", "the line ends"),

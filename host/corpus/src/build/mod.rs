@@ -16,7 +16,6 @@ mod options;
 mod output;
 mod parquet;
 mod prefixes;
-mod python_json;
 mod sort;
 mod streams;
 mod text_file;

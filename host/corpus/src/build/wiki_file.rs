@@ -5,9 +5,9 @@ use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use crate::build::metadata::ParsedDocument;
-use crate::build::python_json::{PythonObject, write_string};
 use crate::build::text_file::{TextFile, read_error};
 use crate::error::{Error, Result};
+use crate::python_json::{PythonObject, write_string};
 
 const END: &str = "</doc>";
 

@@ -12,6 +12,9 @@
 //!   bound; a missed first word deflates them slightly.
 //! * `Paris` (BERT), where the word's ids are the same everywhere.
 //!
+//! In scripts without spaces a word has no mark: `巴黎` gets the ids that it has alone, except where
+//! every word has a mark of its own (Llama 2).
+//!
 //! A word with an unknown token has no ids: it would match every other unknown word.
 
 use std::path::{Path, PathBuf};
@@ -118,6 +121,7 @@ impl Tokenizer {
         let mut ids = match &self.word_context {
             _ if word.is_empty() => Vec::new(),
             WordContext::Alone { .. } => self.encode_document(word)?,
+            _ if begins_script_without_spaces(word) => self.encode(word)?,
             WordContext::Space if word.starts_with(' ') => self.encode(word)?,
             WordContext::Space => self.encode(&format!(" {word}"))?,
             WordContext::Word(before) => before.encode(&self.inner, word.trim_start())?,
@@ -202,6 +206,23 @@ impl UnknownToken {
         let id = u32::try_from(model["unk_id"].as_u64()?).ok()?;
         Some(Self { id, piece: tokenizer.id_to_token(id)? })
     }
+}
+
+/// True if a word begins with a letter of Thai, Lao, Tibetan, Burmese, Khmer, Japanese or Chinese.
+fn begins_script_without_spaces(word: &str) -> bool {
+    matches!(
+        word.chars().next(),
+        Some(
+            '\u{e00}'..='\u{109f}'
+            | '\u{1780}'..='\u{17ff}'
+            | '\u{3040}'..='\u{30ff}'
+            | '\u{31f0}'..='\u{31ff}'
+            | '\u{3400}'..='\u{9fff}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{ff66}'..='\u{ff9d}'
+            | '\u{20000}'..='\u{3ffff}',
+        )
+    )
 }
 
 #[cfg(test)]

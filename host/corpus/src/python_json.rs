@@ -8,13 +8,14 @@
 use std::fmt::Write;
 
 use rustc_hash::FxHashMap;
+use serde_json::Value;
 
 /// Deepest nesting of arrays and objects; Python's own limit is about the same.
 const MAX_DEPTH: usize = 900;
 
 /// The fields of an object as Python writes them, in the order of their first occurrence.
 #[derive(Debug, Default)]
-pub(super) struct PythonObject {
+pub(crate) struct PythonObject {
     fields: Vec<PythonField>,
     /// Index of each field by its name.
     indexes: FxHashMap<String, usize>,
@@ -29,7 +30,7 @@ struct PythonField {
 
 impl PythonObject {
     /// Adds a field, or replaces its value. Name and value are as Python writes them.
-    pub(super) fn insert(&mut self, name: String, value: String) {
+    pub(crate) fn insert(&mut self, name: String, value: String) {
         match self.indexes.get(&name) {
             Some(&index) => self.fields[index].value = value,
             None => {
@@ -40,7 +41,7 @@ impl PythonObject {
     }
 
     /// Appends the object to a text.
-    pub(super) fn write(&self, out: &mut String) {
+    pub(crate) fn write(&self, out: &mut String) {
         out.push('{');
         for (index, PythonField { name, value }) in self.fields.iter().enumerate() {
             if index > 0 {
@@ -55,19 +56,19 @@ impl PythonObject {
 }
 
 /// A reader of JSON. The errors name the problem and its column.
-pub(super) struct JsonReader<'t> {
+pub(crate) struct JsonReader<'t> {
     text: &'t str,
     /// Byte offset of the next character.
     at: usize,
 }
 
 impl<'t> JsonReader<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
+    pub(crate) fn new(text: &'t str) -> Self {
         Self { text, at: 0 }
     }
 
     /// Reads the start of an object.
-    pub(super) fn open_object(&mut self) -> Result<(), String> {
+    pub(crate) fn open_object(&mut self) -> Result<(), String> {
         if self.peek() != Some(b'{') {
             return Err(self.problem("expected a JSON object"));
         }
@@ -76,7 +77,7 @@ impl<'t> JsonReader<'t> {
     }
 
     /// Reads the name of the next field, and the colon after it. `None` at the end of the object.
-    pub(super) fn next_name(&mut self, is_first: bool) -> Result<Option<String>, String> {
+    pub(crate) fn next_name(&mut self, is_first: bool) -> Result<Option<String>, String> {
         if !self.next_item(is_first, b'}')? {
             return Ok(None);
         }
@@ -93,12 +94,12 @@ impl<'t> JsonReader<'t> {
     }
 
     /// Reads a value, and appends it as Python writes it.
-    pub(super) fn value(&mut self, out: &mut String) -> Result<(), String> {
+    pub(crate) fn value(&mut self, out: &mut String) -> Result<(), String> {
         self.nested_value(out, 0)
     }
 
     /// Reads a string, and returns its text.
-    pub(super) fn text(&mut self) -> Result<String, String> {
+    pub(crate) fn text(&mut self) -> Result<String, String> {
         if self.peek() != Some(b'"') {
             return Err(self.problem("expected a string"));
         }
@@ -117,7 +118,7 @@ impl<'t> JsonReader<'t> {
     }
 
     /// Checks that only white space is left.
-    pub(super) fn end(&mut self) -> Result<(), String> {
+    pub(crate) fn end(&mut self) -> Result<(), String> {
         match self.peek() {
             None => Ok(()),
             Some(_) => Err(self.problem("trailing characters")),
@@ -299,8 +300,59 @@ impl<'t> JsonReader<'t> {
     }
 }
 
+/// Parses JSON that Python wrote. What the standard does not have becomes null (`NaN`, `Infinity`) or
+/// the replacement character (a surrogate without a partner).
+///
+/// # Errors
+/// Fails if Python would not read it either.
+pub(crate) fn parse(json: &str) -> Result<Value, String> {
+    if let Ok(value) = serde_json::from_str(json) {
+        return Ok(value);
+    }
+    let mut reader = JsonReader::new(json);
+    let mut written = String::new();
+    reader.value(&mut written)?;
+    reader.end()?;
+    serde_json::from_str(&standard(&written)).map_err(|error| error.to_string())
+}
+
+/// Replaces what the standard does not have in a text of [`JsonReader::value`].
+fn standard(written: &str) -> String {
+    let mut standard = String::with_capacity(written.len());
+    let mut in_string = false;
+    let mut rest = written;
+    while !rest.is_empty() {
+        let (length, replacement) = match rest.as_bytes() {
+            [b'\\', b'u', ..] if high_surrogate(rest) && low_surrogate(&rest[6..]) => (12, None),
+            [b'\\', b'u', ..] if high_surrogate(rest) || low_surrogate(rest) => {
+                (6, Some("\\ufffd"))
+            }
+            [b'\\', ..] => (2, None),
+            [b'"', ..] => {
+                in_string = !in_string;
+                (1, None)
+            }
+            [b'-', b'I', ..] if !in_string => ("-Infinity".len(), Some("null")),
+            [b'I', ..] if !in_string => ("Infinity".len(), Some("null")),
+            [b'N', ..] if !in_string => ("NaN".len(), Some("null")),
+            _ => (1, None),
+        };
+        standard.push_str(replacement.unwrap_or(&rest[..length]));
+        rest = &rest[length..];
+    }
+    standard
+}
+
+fn high_surrogate(text: &str) -> bool {
+    ["\\ud8", "\\ud9", "\\uda", "\\udb"].iter().any(|start| text.starts_with(start))
+}
+
+fn low_surrogate(text: &str) -> bool {
+    ["\\udc", "\\udd", "\\ude", "\\udf"].iter().any(|start| text.starts_with(start))
+}
+
 /// Returns a string as Python writes it.
-pub(super) fn write_string(text: &str, out: &mut String) {
+pub(crate) fn write_string(text: &str, out: &mut String) {
     out.push('"');
     write_characters(text, out);
     out.push('"');
@@ -410,6 +462,16 @@ mod tests {
         ] {
             assert_eq!(transcribed(json).as_deref(), Ok(python), "{json}");
         }
+    }
+
+    #[test]
+    fn values_of_python_are_parsed() {
+        let json = r#"{"a": [NaN, -Infinity, "NaN \"Infinity"], "b": "\ud800\ud83d\ude00\udc00\\ud800", "b2": 1e400}"#;
+        let expected = serde_json::json!({
+            "a": [null, null, "NaN \"Infinity"], "b": "\u{fffd}😀\u{fffd}\\ud800", "b2": null,
+        });
+        assert_eq!(parse(json).unwrap(), expected);
+        assert!(parse("{").is_err() && parse("[NaN] 1").is_err());
     }
 
     /// Python raises `JSONDecodeError` for each.
