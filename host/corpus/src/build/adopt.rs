@@ -55,9 +55,7 @@ pub fn adopt(
         )));
     }
     let width = index.token_width();
-    if tokenizer.num_ids() > width.separator() {
-        return Err(Error::token_too_large(tokenizer.num_ids() - 1, width));
-    }
+    tokenizer.check_width(width)?;
     let agreement = agreement::check(&index, tokenizer, SampleSize::THOROUGH)?;
     let level = VerifyLevel::Sampled(VERIFIED_PAIRS);
     verify(dir, OpenOptions::default(), level)?;

@@ -60,10 +60,7 @@ impl TextIndex {
                 tokenizer.fingerprint()
             )));
         }
-        let largest = tokenizer.num_ids().saturating_sub(1);
-        if largest > index.token_width().largest_token() {
-            return Err(Error::token_too_large(largest, index.token_width()));
-        }
+        tokenizer.check_width(index.token_width())?;
         if index.manifest().is_none() {
             agreement::check(&index, &tokenizer, SampleSize::QUICK)?;
         }
@@ -144,6 +141,10 @@ impl TextIndex {
                 .collect::<Result<Vec<_>>>()?;
             if clause.iter().any(Vec::is_empty) {
                 return Ok(None);
+            }
+            let width = self.index.token_width();
+            if clause.iter().any(|ids| ids.contains(&width.separator())) {
+                return Err(Error::token_too_large(width.separator(), width));
             }
             clauses.push(clause);
         }

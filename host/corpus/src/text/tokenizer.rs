@@ -176,6 +176,16 @@ impl Tokenizer {
         TokenWidth::for_vocabulary(self.num_ids)
     }
 
+    /// Checks that all ids fit tokens of a width.
+    pub(crate) fn check_width(&self, width: TokenWidth) -> Result<()> {
+        let largest = self.num_ids.saturating_sub(1);
+        // A vocabulary of all bytes has the id of the separator too, which no text uses.
+        if largest > width.separator() {
+            return Err(Error::token_too_large(largest, width));
+        }
+        Ok(())
+    }
+
     /// Returns the approximate memory of a thread that tokenises documents, bytes.
     pub(crate) fn bytes_per_thread(&self) -> u64 {
         if self.bpe_cache.is_some() { BpeCache::BYTES_PER_THREAD } else { 1 << 20 }

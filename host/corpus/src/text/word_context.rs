@@ -151,7 +151,8 @@ fn probe_texts(vocabulary: HashMap<String, u32>) -> Vec<String> {
     for (_, piece) in pieces {
         let spaced = piece.replace([MARK_CHAR, BYTE_LEVEL_SPACE], " ");
         let text = spaced.trim().trim_start_matches("##").trim_end_matches("</w>");
-        if text.is_empty() || !text.chars().all(|c| c.is_alphanumeric() || c == ' ') {
+        // Runs of spaces and line breaks are no words, though a byte-level line break is a letter (`Ċ`).
+        if text.split(' ').any(|word| !word.chars().all(char::is_alphanumeric) || word.is_empty()) {
             continue;
         }
         let list = if text.contains(' ') { &mut groups } else { &mut words };
