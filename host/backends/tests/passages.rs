@@ -282,9 +282,9 @@ fn damaged_passages_are_an_error() {
         assert_eq!(answer().unwrap(), whole);
     }
     let manifest = location.folder().join("corver-passages.json");
-    let later = fs::read_to_string(&manifest).unwrap().replace("\"version\": 1", "\"version\": 2");
+    let later = fs::read_to_string(&manifest).unwrap().replace("\"version\": 2", "\"version\": 3");
     fs::write(&manifest, later).unwrap();
-    assert!(is_invalid(&answer().unwrap_err(), " are corver-passages version 2, but "));
+    assert!(is_invalid(&answer().unwrap_err(), " are corver-passages version 3, but "));
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::fmt::Write;
 use rustc_hash::FxHashMap;
 use serde_json::Value;
 
-/// Deepest nesting of arrays and objects; Python's own limit is about the same.
-const MAX_DEPTH: usize = 900;
+/// Deepest nesting of arrays and objects. Python's own limit is about 1,000.
+const MAX_DEPTH: usize = 500;
 
 /// The fields of an object as Python writes them, in the order of their first occurrence.
 #[derive(Debug, Default)]

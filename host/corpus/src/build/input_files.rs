@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use walkdir::{DirEntry, WalkDir};
 
 use crate::error::{Error, Result};
+use crate::files::format::{TOKENIZER, UNFINISHED};
+use crate::files::manifest::MANIFEST;
 
 /// The names of input files, for messages.
 const SUPPORTED: &str =
@@ -49,6 +51,9 @@ impl InputKind {
     pub(super) fn from_path(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.to_lowercase();
         let plain = without_compression(&name);
+        if plain == TOKENIZER {
+            return None;
+        }
         let kind = match Path::new(plain).extension().and_then(|extension| extension.to_str()) {
             Some("jsonl" | "ndjson" | "json") => Self::JsonLines,
             Some("csv") => Self::Delimited(b','),
@@ -125,7 +130,7 @@ fn list_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut others = Vec::new();
     // Links are followed; the library finds those that lead back.
     let entries = WalkDir::new(folder).follow_links(true).sort_by_file_name();
-    for entry in entries.into_iter().filter_entry(|entry| !is_hidden(entry)) {
+    for entry in entries.into_iter().filter_entry(is_searched) {
         let entry = entry.map_err(|error| Error::io("list", folder)(error.into()))?;
         let path = entry.path();
         if entry.file_type().is_dir() {
@@ -139,7 +144,7 @@ fn list_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     }
     if supported.is_empty() {
         let found = if others.is_empty() {
-            "it is empty".to_owned()
+            "it holds no file".to_owned()
         } else {
             format!("it holds {}, and no supported file", names(&others))
         };
@@ -157,9 +162,14 @@ fn list_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(supported)
 }
 
-/// True if an entry of a folder has a hidden name, as the caches and copies of many programs have.
-fn is_hidden(entry: &DirEntry) -> bool {
-    entry.depth() > 0 && entry.file_name().as_encoded_bytes().starts_with(b".")
+/// True if an entry of a folder is no index of this program, and is not hidden, as the caches and
+/// copies of many programs are.
+fn is_searched(entry: &DirEntry) -> bool {
+    if entry.depth() == 0 {
+        return true;
+    }
+    let is_index = [MANIFEST, UNFINISHED].iter().any(|name| entry.path().join(name).exists());
+    !is_index && !entry.file_name().as_encoded_bytes().starts_with(b".")
 }
 
 /// Returns each file once, also if it has several names.
@@ -334,6 +344,9 @@ mod tests {
             "f.tsv.gz",
             "g.parquet",
             ".cache/h.jsonl",
+            "tokenizer.json",
+            "index/corver-index.json",
+            "x.unfinished/corver-build.json",
             "._b.jsonl",
             "README.md",
             "wiki_x",
@@ -373,7 +386,7 @@ mod tests {
             message.contains("a.txt, b.bz2, c.jsonl.xz") && message.contains(".ndjson"),
             "{message}"
         );
-        assert!(refusal(folder.path(), &["empty"]).contains("is empty"));
+        assert!(refusal(folder.path(), &["empty"]).contains("holds no file"));
         assert!(refusal(folder.path(), &["a.txt"]).contains(".ndjson"));
         assert!(matches!(listed(folder.path(), &["x.jsonl"]), Err(Error::Io { .. })));
     }

@@ -102,8 +102,10 @@ fn compare(
     max_tokens: u64,
 ) -> Result<Option<Difference>> {
     let end = document.tokens.end.min(document.tokens.start + max_tokens);
-    let ids = index.tokens(document.shard, document.tokens.start..end);
-    let text = tokenizer.decode_all(&ids)?;
+    let stored = index.tokens(document.shard, document.tokens.start..end);
+    // Some programs put special tokens around a document, which are not of its text.
+    let ids = tokenizer.trim_special(&stored);
+    let text = tokenizer.decode_all(ids)?;
     let encoded = tokenizer.encode_document(&text)?;
     let is_equal = if end == document.tokens.end {
         encoded == ids

@@ -151,6 +151,28 @@ impl Tokenizer {
         self.inner.decode(ids, false).map_err(Error::not_tokenised)
     }
 
+    /// Returns ids without the special tokens at the start and at the end.
+    pub(crate) fn trim_special<'i>(&self, ids: &'i [u32]) -> &'i [u32] {
+        let mut trimmed = ids;
+        while let [first, rest @ ..] = trimmed
+            && self.is_special(*first)
+        {
+            trimmed = rest;
+        }
+        while let [rest @ .., last] = trimmed
+            && self.is_special(*last)
+        {
+            trimmed = rest;
+        }
+        trimmed
+    }
+
+    fn is_special(&self, id: u32) -> bool {
+        self.inner
+            .id_to_token(id)
+            .is_some_and(|piece| self.inner.get_added_vocabulary().is_special_token(&piece))
+    }
+
     /// Returns the vocabulary's spelling of an id (`▁Paris`, `ĠParis`); `None` if the id is unknown.
     pub fn piece(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
