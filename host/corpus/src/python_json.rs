@@ -114,7 +114,11 @@ impl<'t> JsonReader<'t> {
             }
         }
         self.at += 1;
-        serde_json::from_str(&self.text[start..self.at]).map_err(|error| error.to_string())
+        serde_json::from_str(&self.text[start..self.at]).map_err(|_| {
+            let problem =
+                "an invalid escape, a lone surrogate or a control character in the string";
+            Self { text: self.text, at: start }.problem(problem)
+        })
     }
 
     /// Checks that only white space is left.

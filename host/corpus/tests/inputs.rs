@@ -109,6 +109,8 @@ fn unreadable_content_error_names_remedy() {
         ("pointer.parquet", b"version https://git-lfs.github.com/spec/v1\noid", "git lfs pull"),
         ("utf16.jsonl", b"\xff\xfe{\0", "iconv"),
         ("columns.csv", b"a;text\n1;2\n", "no column \"text\", but a;text"),
+        ("empty.csv", b"", "it is empty"),
+        ("surrogate.jsonl", b"{\"text\": \"a \\ud800\"}", "a lone surrogate"),
         ("ragged.csv", b"a,text\n1,2,3\n", "row 1"),
         ("latin1.csv", b"a,text\n1,\xe9\n", "row 1"),
         ("wiki_03", b"<doc id=\"1\" title=\"T\">\nred\n", "ends before </doc>"),

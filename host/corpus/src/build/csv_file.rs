@@ -30,6 +30,12 @@ impl CsvFile {
         let mut rows = ReaderBuilder::new().delimiter(delimiter).from_reader(text);
         let header = rows.headers().map_err(|error| row_error(path, 0, &error))?;
         let columns: Vec<String> = header.iter().map(str::to_owned).collect();
+        if columns.is_empty() {
+            return Err(Error::InvalidInput(format!(
+                "failed to read {}: it is empty; its first row must name the columns",
+                path.display()
+            )));
+        }
         let Some(text_column) = columns.iter().position(|column| column == text_field) else {
             return Err(Error::InvalidInput(format!(
                 "failed to read {}: its first row has no column {text_field:?}, but {}; name the \

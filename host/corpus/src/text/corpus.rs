@@ -135,10 +135,10 @@ impl TextIndex {
     ) -> Result<Option<Vec<Vec<Vec<u32>>>>> {
         let mut clauses = Vec::with_capacity(all_of.len());
         for words in all_of {
-            let clause = words
-                .iter()
-                .map(|word| self.tokenizer.encode_word(word))
-                .collect::<Result<Vec<_>>>()?;
+            let mut clause = Vec::with_capacity(words.len());
+            for word in words {
+                clause.extend(self.tokenizer.encode_word_forms(word)?);
+            }
             if clause.iter().any(Vec::is_empty) {
                 return Ok(None);
             }

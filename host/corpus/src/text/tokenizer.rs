@@ -12,8 +12,8 @@
 //!   bound; a missed first word deflates them slightly.
 //! * `Paris` (BERT), where the word's ids are the same everywhere.
 //!
-//! In scripts without spaces a word has no mark: `巴黎` gets the ids that it has alone, except where
-//! every word has a mark of its own (Llama 2).
+//! In scripts without spaces a word also follows other words, without a mark: `巴黎` has a second form,
+//! the ids that it has alone. With `▁` as a token of its own both are the same.
 //!
 //! A word with an unknown token has no ids: it would match every other unknown word.
 
@@ -121,11 +121,40 @@ impl Tokenizer {
         let mut ids = match &self.word_context {
             _ if word.is_empty() => Vec::new(),
             WordContext::Alone { .. } => self.encode_document(word)?,
-            _ if begins_script_without_spaces(word) => self.encode(word)?,
             WordContext::Space if word.starts_with(' ') => self.encode(word)?,
             WordContext::Space => self.encode(&format!(" {word}"))?,
             WordContext::Word(before) => before.encode(&self.inner, word.trim_start())?,
         };
+        self.clean_word(word, &mut ids);
+        Ok(ids)
+    }
+
+    /// Encodes a word in each form that it has in running text, of which an occurrence has exactly
+    /// one: as [`Tokenizer::encode_word`] does, and in scripts without spaces as between other words.
+    ///
+    /// # Errors
+    /// Fails as [`Tokenizer::encode_word`] does.
+    pub fn encode_word_forms(&self, word: &str) -> Result<Vec<Vec<u32>>> {
+        let after_space = self.encode_word(word)?;
+        if matches!(self.word_context, WordContext::Alone { .. })
+            || !begins_script_without_spaces(word)
+        {
+            return Ok(vec![after_space]);
+        }
+        let mut alone = self.encode(word)?;
+        self.clean_word(word, &mut alone);
+        if alone.is_empty() {
+            return Ok(vec![after_space]);
+        }
+        // The form alone then matches after a space too.
+        if after_space.windows(alone.len()).any(|ids| ids == alone) {
+            return Ok(vec![alone]);
+        }
+        Ok(vec![after_space, alone])
+    }
+
+    /// Removes the mark before a word, and all ids of a word that is not in the vocabulary.
+    fn clean_word(&self, word: &str, ids: &mut Vec<u32>) {
         if self.lone_mark.is_some() && ids.first().copied() == self.lone_mark {
             ids.remove(0);
         }
@@ -135,7 +164,6 @@ impl Tokenizer {
         {
             ids.clear();
         }
-        Ok(ids)
     }
 
     /// Decodes ids. Special tokens and unknown ids are omitted.
