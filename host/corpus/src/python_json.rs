@@ -3,7 +3,8 @@
 //! A value is transcribed to what `json.dumps(json.loads(value))` returns, which is the format of
 //! `metadata.K`. Python reads more than the standard: `NaN`, `Infinity`, integers of any size, and
 //! surrogates without a partner. Of two fields with the same name, the last value counts. Strings
-//! are escaped to ASCII: the official builder counts `metaoff.K` in characters, which are then bytes.
+//! are escaped to ASCII: the official builder counts `metaoff.K` in characters, which then are
+//! bytes.
 
 use std::fmt::Write;
 
@@ -304,8 +305,8 @@ impl<'t> JsonReader<'t> {
     }
 }
 
-/// Parses JSON that Python wrote. What the standard does not have becomes null (`NaN`, `Infinity`) or
-/// the replacement character (a surrogate without a partner).
+/// Parses JSON that Python wrote. What the standard does not have becomes null (`NaN`, `Infinity`)
+/// or the replacement character (a surrogate without a partner).
 ///
 /// # Errors
 /// Fails if Python would not read it either.

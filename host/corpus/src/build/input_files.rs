@@ -274,7 +274,7 @@ impl NumberedSet {
         let number: usize = before[before.len() - digits..].parse().ok()?;
         let size_digits = after.bytes().take_while(u8::is_ascii_digit).count();
         let size: usize = after[..size_digits].parse().ok()?;
-        // A number above the size is of another kind of name; a huge size would take long to compare.
+        // A number above the size is of another kind of name; a huge size is not worth comparing.
         if number > size || size > 1_000_000 {
             return None;
         }

@@ -102,8 +102,8 @@ impl Read for CountedReader {
     }
 }
 
-/// A reader of all members of a gzip file. As `gzip` does, it ignores zeros after a member, with which
-/// tapes and some servers pad files.
+/// A reader of all members of a gzip file. As `gzip` does, it ignores zeros after a member, with
+/// which tapes and some servers pad files.
 struct GzipReader<R: BufRead> {
     /// Decoder of the current member; `None` while the next member is looked for.
     member: Option<GzDecoder<R>>,

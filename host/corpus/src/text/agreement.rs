@@ -1,5 +1,5 @@
-//! The comparison of an index of another program with a tokenizer. Words are counted by their ids, so
-//! another tokenizer gives wrong counts without an error.
+//! The comparison of an index of another program with a tokenizer. Words are counted by their ids,
+//! so another tokenizer gives wrong counts without an error.
 
 use rayon::prelude::*;
 
@@ -10,8 +10,8 @@ use crate::text::tokenizer::Tokenizer;
 
 /// Number of tokens before a cut that are not compared: their text may have been cut in a word.
 const CUT_TOKENS: usize = 32;
-/// Largest share of the documents that may differ, as its inverse. The official builder encodes a few
-/// texts otherwise than the tokenizer library does.
+/// Largest share of the documents that may differ, as its inverse. The official builder encodes a
+/// few texts otherwise than the tokenizer library does.
 const TOLERANCE: u64 = 100;
 /// Number of tokens shown before the first one that differs.
 const SHOWN_BEFORE: usize = 8;

@@ -151,7 +151,8 @@ fn probe_texts(vocabulary: HashMap<String, u32>) -> Vec<String> {
     for (_, piece) in pieces {
         let spaced = piece.replace([MARK_CHAR, BYTE_LEVEL_SPACE], " ");
         let text = spaced.trim().trim_start_matches("##").trim_end_matches("</w>");
-        // Runs of spaces and line breaks are no words, though a byte-level line break is a letter (`Ċ`).
+        // Runs of spaces and line breaks are no words, though `Ċ`, a byte-level line break, is a
+        // letter.
         if text.split(' ').any(|word| !word.chars().all(char::is_alphanumeric) || word.is_empty()) {
             continue;
         }
