@@ -46,6 +46,30 @@ fn index_is_built_counted_and_verified() {
 }
 
 #[test]
+fn index_of_another_program_is_adopted() {
+    let mut transcript = Transcript::default();
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index");
+    small_index(&index);
+    // Another program writes neither of them.
+    fs::remove_file(index.join("corver-index.json")).unwrap();
+    fs::remove_file(index.join("tokenizer.json")).unwrap();
+    let path = index.to_str().unwrap();
+    let assets = format!("{}/../demo/assets", env!("CARGO_MANIFEST_DIR"));
+    let [own, other] =
+        ["policy", "extractor"].map(|model| format!("{assets}/{model}/tokenizer.json"));
+    let count = ["index", "count", "Paris AND France", "--index", path, "--json"];
+    transcript.add_failure(&host(&count));
+    transcript.add_failure(&host(&[&count[..], &["--tokenizer", &other]].concat()));
+    transcript.add_failure(&host(&["index", "adopt", path, "--tokenizer", &other]));
+    transcript.add(&host(&["index", "adopt", path, "--tokenizer", &own]).good());
+    assert_eq!(host(&count).good().json()["count"], 2);
+    host(&["index", "verify", "--index", path, "--full"]).good();
+    transcript.add_failure(&host(&["index", "adopt", path, "--tokenizer", &own]));
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
 fn passages_are_made_and_searched() {
     let mut transcript = Transcript::default();
     let folder = tempfile::tempdir().unwrap();

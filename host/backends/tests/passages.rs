@@ -131,6 +131,30 @@ fn equal_scores_follow_text_order() {
     }
 }
 
+/// The words of other scripts, and the two forms of an accented letter, in texts and titles.
+#[test]
+fn texts_of_every_script_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let documents = [
+        ("巴黎", "巴黎是法国的首都。"),
+        ("東京", "東京タワーは日本にある。"),
+        ("Cafe\u{301}", "un cafe\u{301} noir"),
+        ("Berlin", "Die Hauptstadt ist Berlin."),
+    ];
+    let location = location(folder.path(), &documents, 100);
+    let passages = PassageIndex::open(&[location]).unwrap();
+    for (query, title) in [
+        ("法国首都", "巴黎"),
+        ("日本のタワー", "東京"),
+        ("café", "Cafe\u{301}"),
+        ("BERLIN", "Berlin"),
+    ] {
+        assert_eq!(titles(&passages, &search(query, 1)), [title], "{query}");
+    }
+    let titled = Search { title: Some("CAFÉ".into()), ..search("noir", 1) };
+    assert_eq!(titles(&passages, &titled), ["Cafe\u{301}"]);
+}
+
 #[test]
 fn long_documents_are_split_into_passages() {
     let folder = tempfile::tempdir().unwrap();
@@ -258,9 +282,9 @@ fn damaged_passages_are_an_error() {
         assert_eq!(answer().unwrap(), whole);
     }
     let manifest = location.folder().join("corver-passages.json");
-    let later = fs::read_to_string(&manifest).unwrap().replace("\"version\": 1", "\"version\": 2");
+    let later = fs::read_to_string(&manifest).unwrap().replace("\"version\": 2", "\"version\": 3");
     fs::write(&manifest, later).unwrap();
-    assert!(is_invalid(&answer().unwrap_err(), " are corver-passages version 2, but "));
+    assert!(is_invalid(&answer().unwrap_err(), " are corver-passages version 3, but "));
 }
 
 #[test]

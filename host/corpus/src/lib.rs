@@ -34,6 +34,7 @@ mod files;
 mod fingerprint;
 mod index;
 mod json_value;
+mod python_json;
 mod query;
 mod rows;
 mod suffix;
@@ -41,8 +42,10 @@ mod text;
 mod token_width;
 mod verify;
 
+pub use build::Adoption;
 pub use build::BuildOptions;
 pub use build::BuildProgress;
+pub use build::adopt;
 pub use build::available_memory;
 pub use build::build;
 pub use build::build_from_documents;

@@ -71,26 +71,15 @@ pub fn verify(
 
 fn verify_checksums(index: &Index, manifest: &IndexManifest) -> Result<u64> {
     let mut verified = 0;
-    for (name, FileRecord { bytes, blake3 }) in
-        manifest.files_of(|shard| index.shard(shard).is_some())
-    {
+    for (name, expected) in manifest.files_of(|shard| index.shard(shard).is_some()) {
         let path = index.path().join(name);
-        let file = match std::fs::File::open(&path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Error::missing(&path));
-            }
-            Err(e) => return Err(Error::io("open", &path)(e)),
-        };
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(file).map_err(Error::io("read", &path))?;
-        if hasher.count() != *bytes {
-            let expected = format!("the manifest says {bytes}");
-            return Err(Error::size(&path, hasher.count(), expected));
+        let got = FileRecord::read(&path)?;
+        if got.bytes != expected.bytes {
+            let expected = format!("the manifest says {}", expected.bytes);
+            return Err(Error::size(&path, got.bytes, expected));
         }
-        let got = hasher.finalize().to_hex();
-        if got.as_str() != blake3 {
-            return Err(Error::checksum(&path, &got, blake3));
+        if got.blake3 != expected.blake3 {
+            return Err(Error::checksum(&path, &got.blake3, &expected.blake3));
         }
         verified += 1;
     }

@@ -35,7 +35,7 @@ fn is_invalid(error: &Error, path: &Path, words: &str) -> bool {
 
 fn is_input(error: &Error, path: &Path, words: &str) -> bool {
     matches!(error, Error::InvalidInput(message)
-        if message.starts_with(path.to_str().unwrap()) && message.contains(words))
+        if message.contains(path.to_str().unwrap()) && message.contains(words))
 }
 
 fn is_argument(error: &Error, words: &str) -> bool {
@@ -503,7 +503,7 @@ fn failed_build_leaves_no_files() {
             Ok(()) => panic!("{text:?}"),
         }
     }
-    assert!(attempt("").unwrap_err().to_string().contains(" would be empty: 0 documents in all"));
+    assert!(attempt("").unwrap_err().to_string().contains("the inputs hold no document"));
     let missing = folder.path().join("missing.jsonl");
     assert!(matches!(
         build(&[missing], &tokenizer, &out, &BuildOptions::default()),
@@ -512,19 +512,19 @@ fn failed_build_leaves_no_files() {
     let text = out.with_extension("txt");
     let error =
         build(std::slice::from_ref(&text), &tokenizer, &out, &BuildOptions::default()).unwrap_err();
-    assert!(is_input(&error, &text, ": neither .jsonl nor "), "{error}");
+    assert!(is_input(&error, &text, ": its name is not that of a supported file; "), "{error}");
     fs::write(folder.path().join("broken.jsonl.gz"), [0x1f, 0x8b, 8, 0]).unwrap();
     let broken = folder.path().join("broken.jsonl.gz");
     let error = build(std::slice::from_ref(&broken), &tokenizer, &out, &BuildOptions::default())
         .unwrap_err();
-    assert!(is_input(&error, &broken, ", line 1: "), "{error}");
+    assert!(is_input(&error, &broken, "copy it again"), "{error}");
     fs::remove_file(broken).unwrap();
 
     fs::write(folder.path().join("broken.jsonl.zst"), [0x28, 0xb5, 0x2f, 0xfd, 9]).unwrap();
     let broken = folder.path().join("broken.jsonl.zst");
     let error = build(std::slice::from_ref(&broken), &tokenizer, &out, &BuildOptions::default())
         .unwrap_err();
-    assert!(is_input(&error, &broken, ", line 1: "), "{error}");
+    assert!(is_input(&error, &broken, "copy it again"), "{error}");
     fs::remove_file(broken).unwrap();
 
     let left: Vec<_> =

@@ -184,7 +184,7 @@ impl TextTokenizer {
 /// Fails if the file is missing or malformed.
 pub fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
     let json = std::fs::read(path).map_err(PretrainedError::io("read", path))?;
-    parse_tokenizer(corver_files::strip_bom(&json), path)
+    parse_tokenizer(&json, path)
 }
 
 /// Checks a tokenizer as [`TextTokenizer::check_vocabulary`] does.

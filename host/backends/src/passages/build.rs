@@ -138,16 +138,10 @@ struct TitledText {
 
 impl TitledText {
     fn read(corpus: &TextIndex, document: &Document) -> Result<Self, corver_corpus::Error> {
-        let metadata = corpus.index().document_metadata(document)?;
-        let title = metadata.as_deref().and_then(title_in).unwrap_or_default();
+        let metadata = corpus.index().parsed_metadata(document)?.unwrap_or_default();
+        let title = metadata["metadata"]["title"].as_str().unwrap_or_default().to_owned();
         Ok(Self { title, text: corpus.text(document)? })
     }
-}
-
-/// Returns the title in a document's metadata.
-fn title_in(metadata: &str) -> Option<String> {
-    let metadata: serde_json::Value = serde_json::from_str(metadata).ok()?;
-    metadata["metadata"]["title"].as_str().map(str::to_owned)
 }
 
 /// The search library's writer.

@@ -12,7 +12,7 @@ use crate::passages::{PassageError, PassageLocation};
 pub(crate) const MANIFEST: &str = "corver-passages.json";
 
 const FORMAT: &str = "corver-passages";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Origin, options, sizes and files of an index's passages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,8 +9,9 @@
 //! wiki.passages/   corver-passages.json, and Tantivy's files
 //! ```
 //!
-//! A word is a run of letters and digits, in lower case. There are no stop words and no stemming,
-//! so all languages that put spaces between words are treated alike. A passage's score for a query
+//! A word is a run of letters and digits in normal form, or a single character of a script without
+//! spaces (`words.rs`). There are no stop words and no stemming, so all languages are treated alike.
+//! A passage's score for a query
 //! is BM25 with k1 = 1.2 and b = 0.75,
 //!
 //! ```text
@@ -31,6 +32,7 @@ mod open;
 mod read_only;
 mod schema;
 mod search;
+mod words;
 
 pub use build::PassageOptions;
 pub use build::build;

@@ -1,11 +1,13 @@
-//! The search index's fields, and its words.
+//! The search index's fields, and the words of a query.
 
 use std::collections::BTreeMap;
 
 use tantivy::schema::{
     FAST, Field, IndexRecordOption, STORED, Schema, TextFieldIndexing, TextOptions,
 };
-use tantivy::tokenizer::{LowerCaser, SimpleTokenizer, TextAnalyzer, TokenizerManager};
+use tantivy::tokenizer::TokenizerManager;
+
+use crate::passages::words::{WordTokenizer, normalise, words};
 
 /// Name of the analyzer in the index.
 const WORDS: &str = "words";
@@ -20,7 +22,7 @@ pub(crate) struct Fields {
     pub(crate) schema: Schema,
     /// Number of the passage, in the order of the index's documents and of their text.
     pub(crate) number: Field,
-    /// The document's title in lower case, for searches by title. Absent if there is no title.
+    /// The document's title in normal form, for searches by title. Absent if there is no title.
     pub(crate) key: Field,
     /// The document's title. Absent if there is none.
     pub(crate) title: Field,
@@ -47,40 +49,20 @@ impl Default for Fields {
 
 /// Returns the form in which titles are compared.
 pub(crate) fn key(title: &str) -> String {
-    title.to_lowercase()
+    normalise(title)
 }
 
 pub(crate) fn tokenizers() -> TokenizerManager {
     let tokenizers = TokenizerManager::default();
-    tokenizers.register(WORDS, analyzer());
+    tokenizers.register(WORDS, WordTokenizer);
     tokenizers
 }
 
-fn analyzer() -> TextAnalyzer {
-    TextAnalyzer::builder(SimpleTokenizer::default()).filter(LowerCaser).build()
-}
-
 /// Returns the distinct words of a query, and the number of times that each occurs.
-pub(crate) fn words(query: &str) -> BTreeMap<String, u32> {
-    let mut words = BTreeMap::new();
-    analyzer()
-        .token_stream(query)
-        .process(&mut |token| *words.entry(token.text.clone()).or_default() += 1);
-    words
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn words_are_lowercase_letters_and_digits() {
-        let words = words("The U.S. (in 1969), the ÉTÉ: title:x AND -y*");
-        let words: Vec<(&str, u32)> =
-            words.iter().map(|(word, number)| (word.as_str(), *number)).collect();
-        let once = ["1969", "and", "in", "s", "title", "u", "x", "y", "été"].map(|word| (word, 1));
-        let mut expected = [&once[..], &[("the", 2)]].concat();
-        expected.sort_unstable();
-        assert_eq!(words, expected);
+pub(crate) fn count_words(query: &str) -> BTreeMap<String, u32> {
+    let mut counts = BTreeMap::new();
+    for word in words(query) {
+        *counts.entry(word).or_default() += 1;
     }
+    counts
 }

@@ -8,14 +8,14 @@ use tantivy::query::{
 use tantivy::schema::{Field, IndexRecordOption, Value};
 use tantivy::{DocAddress, Result, Score, Searcher, TantivyDocument, Term};
 
-use crate::passages::schema::{Fields, key, words};
+use crate::passages::schema::{Fields, count_words, key};
 
 /// The score and address of a passage of one index.
 pub(crate) type Hit = (Score, DocAddress);
 
 /// Returns the library's query for a search. `None`: no passage can match.
 pub(crate) fn query(fields: &Fields, search: &Search) -> Option<Box<dyn Query>> {
-    let words = words(&search.query);
+    let words = count_words(&search.query);
     if words.is_empty() || search.k == 0 {
         return None;
     }

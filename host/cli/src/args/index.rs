@@ -16,10 +16,15 @@ pub struct IndexArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum IndexCommand {
-    /// Build an index from JSONL (plain, .gz or .zst) or Parquet files.
+    /// Build an index from JSON lines, CSV, TSV, Parquet or WikiExtractor files.
     ///
     /// The same command resumes an interrupted build.
     Build(BuildArgs),
+    /// Adopt an index of another program, so that it is opened like one that was built here.
+    ///
+    /// A sample of its documents is decoded and encoded again, and an index of another tokenizer is
+    /// refused. Tokenizer, prefix files and the manifest with checksums are written into the folder.
+    Adopt(AdoptArgs),
     /// Count co-occurrences, for example of 'Philadelphia Flyers AND Stanley Cup'.
     Count(CountArgs),
     /// Serve counts of an index over HTTP, with Infini-gram's API.
@@ -42,7 +47,8 @@ pub enum IndexCommand {
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// JSONL or Parquet files, or folders of them, indexed in order of name.
+    /// Files (.jsonl, .ndjson, .json, .csv, .tsv, wiki_00, plain or with .gz or .zst; .parquet), or
+    /// folders of them, indexed in order of name.
     #[arg(required = true)]
     pub inputs: Vec<PathBuf>,
     /// Tokenizer of the index, a Hugging Face tokenizer.json.
@@ -67,6 +73,20 @@ pub struct BuildArgs {
     /// Discard an interrupted build in the same folder instead of resuming it.
     #[arg(long)]
     pub restart: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AdoptArgs {
+    /// Index folder, in Infini-gram's format.
+    #[arg(value_name = "DIR")]
+    pub index: PathBuf,
+    /// Tokenizer that the index was built with, a Hugging Face tokenizer.json. It replaces one that
+    /// is in the folder.
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: PathBuf,
+    /// Memory limit, such as 8G or 500M. Default: three quarters of free memory.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub memory: Option<u64>,
 }
 
 #[derive(Debug, Args)]

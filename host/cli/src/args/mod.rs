@@ -26,8 +26,8 @@ pub use data::{DataArgs, DataCommand, DemonstrationsArgs, EvidenceArgs, PoolArgs
 pub use eval::{EvalArgs, EvalCommand};
 pub use extract::ExtractArgs;
 pub use index::{
-    BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs, PassagesArgs,
-    SearchArgs, VerifyArgs,
+    AdoptArgs, BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs,
+    PassagesArgs, SearchArgs, VerifyArgs,
 };
 pub use judge::JudgeArgs;
 pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};

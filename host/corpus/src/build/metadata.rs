@@ -1,37 +1,62 @@
-//! Lines of JSONL, and lines of `metadata.K` in the format of Python's `json.dumps`.
-//!
-//! The order of fields is preserved, so values are transcribed without a sorted map. Strings are
-//! escaped to ASCII: the official builder counts `metaoff.K` in characters, which are then bytes.
+//! Documents in JSON lines, and the lines of `metadata.K`.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use corver_files::strip_bom;
 use serde_json::Value;
+
+use crate::python_json::{JsonReader, PythonObject, write_string};
 
 /// A document of an input file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ParsedDocument {
     pub(super) text: String,
-    /// Other fields, as a JSON object.
+    /// Other fields, as a JSON object in the format of Python's `json.dumps`.
     pub(super) other_fields: String,
 }
 
 /// Parses a line. The error names the problem and the expected form.
 pub(super) fn parse(line: &[u8], text_field: &str) -> Result<ParsedDocument, String> {
+    // Files that begin with a mark may have been concatenated.
+    let line = strip_bom(line);
+    if line.trim_ascii().starts_with(b"[") {
+        return Err("a JSON array, but each line must be a document: convert the file with \
+             `jq -c '.[]' FILE > FILE.jsonl`"
+            .to_owned());
+    }
     parse_object(line, text_field).map_err(|problem| {
         format!("{problem} (each line must be a JSON object with a string `{text_field}`)")
     })
 }
 
 fn parse_object(line: &[u8], text_field: &str) -> Result<ParsedDocument, String> {
-    if line.trim_ascii().is_empty() {
+    let json = str::from_utf8(line).map_err(|error| error.to_string())?;
+    if json.trim().is_empty() {
         return Err("the line is empty".to_owned());
     }
-    let mut json = serde_json::Deserializer::from_slice(line);
-    let parsed =
-        DocumentVisitor { text_field }.deserialize(&mut json).map_err(|error| error.to_string())?;
-    json.end().map_err(|error| error.to_string())?;
-    Ok(parsed)
+    let mut text_name = String::new();
+    write_string(text_field, &mut text_name);
+    let mut reader = JsonReader::new(json);
+    reader.open_object()?;
+    let mut text = None;
+    let mut others = PythonObject::default();
+    let mut is_first = true;
+    while let Some(name) = reader.next_name(is_first)? {
+        is_first = false;
+        if name == text_name {
+            let parsed = reader.text().map_err(|problem| format!("`{text_field}`: {problem}"))?;
+            text = Some(parsed);
+        } else {
+            let mut value = String::new();
+            reader.value(&mut value)?;
+            others.insert(name, value);
+        }
+    }
+    reader.end()?;
+    let Some(text) = text else { return Err(format!("missing field `{text_field}`")) };
+    let mut other_fields = String::new();
+    others.write(&mut other_fields);
+    Ok(ParsedDocument { text, other_fields })
 }
 
 /// Returns a line of `metadata.K`. `number` counts from 0; `other_fields` is a JSON object.
@@ -44,168 +69,18 @@ pub(super) fn line(file: &str, number: u64, other_fields: &str) -> String {
 }
 
 /// Returns a JSON object with fields in their order.
-pub(super) fn object(fields: Vec<(String, Value)>) -> serde_json::Result<String> {
-    let mut object = "{".to_owned();
+pub(super) fn object(fields: Vec<(String, Value)>) -> Result<String, String> {
+    let mut object = PythonObject::default();
     for (name, value) in fields {
-        separate(&mut object);
-        write_string(&name, &mut object);
-        object.push_str(": ");
-        Transcribe(&mut object).deserialize(value)?;
+        let mut python_name = String::new();
+        write_string(&name, &mut python_name);
+        let mut python_value = String::new();
+        JsonReader::new(&value.to_string()).value(&mut python_value)?;
+        object.insert(python_name, python_value);
     }
-    object.push('}');
-    Ok(object)
-}
-
-/// A deserialiser of documents.
-struct DocumentVisitor<'n> {
-    text_field: &'n str,
-}
-
-impl<'de> DeserializeSeed<'de> for DocumentVisitor<'_> {
-    type Value = ParsedDocument;
-
-    fn deserialize<D: Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> Result<ParsedDocument, D::Error> {
-        deserializer.deserialize_map(self)
-    }
-}
-
-impl<'de> Visitor<'de> for DocumentVisitor<'_> {
-    type Value = ParsedDocument;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ParsedDocument, A::Error> {
-        let mut text = None;
-        let mut other_fields = "{".to_owned();
-        while let Some(key) = map.next_key::<String>()? {
-            if key == self.text_field {
-                text = Some(map.next_value::<String>()?);
-                continue;
-            }
-            separate(&mut other_fields);
-            write_string(&key, &mut other_fields);
-            other_fields.push_str(": ");
-            map.next_value_seed(Transcribe(&mut other_fields))?;
-        }
-        other_fields.push('}');
-        match text {
-            Some(text) => Ok(ParsedDocument { text, other_fields }),
-            None => Err(A::Error::custom(format_args!("missing field `{}`", self.text_field))),
-        }
-    }
-}
-
-/// A deserialiser that writes any JSON value to a string.
-struct Transcribe<'s>(&'s mut String);
-
-impl<'de> DeserializeSeed<'de> for Transcribe<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Transcribe<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        self.0.push_str("null");
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
-        self.0.push_str(if value { "true" } else { "false" });
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        let _ = write!(self.0, "{value}");
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        let _ = write!(self.0, "{value}");
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
-        // As in Python: the shortest digits that round-trip.
-        let _ = write!(self.0, "{value:?}");
-        Ok(())
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<(), E> {
-        write_string(value, self.0);
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
-        self.0.push('[');
-        let start = self.0.len();
-        loop {
-            let before = self.0.len();
-            if before > start {
-                self.0.push_str(", ");
-            }
-            if sequence.next_element_seed(Transcribe(self.0))?.is_none() {
-                self.0.truncate(before);
-                break;
-            }
-        }
-        self.0.push(']');
-        Ok(())
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        self.0.push('{');
-        while let Some(key) = map.next_key::<String>()? {
-            separate(self.0);
-            write_string(&key, self.0);
-            self.0.push_str(": ");
-            map.next_value_seed(Transcribe(self.0))?;
-        }
-        self.0.push('}');
-        Ok(())
-    }
-}
-
-/// Appends a comma, unless an object was just opened.
-fn separate(out: &mut String) {
-    if !out.ends_with('{') {
-        out.push_str(", ");
-    }
-}
-
-fn write_string(value: &str, out: &mut String) {
-    out.push('"');
-    for c in value.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            ' '..='\u{7f}' => out.push(c),
-            _ => {
-                for unit in c.encode_utf16(&mut [0; 2]) {
-                    let _ = write!(out, "\\u{unit:04x}");
-                }
-            }
-        }
-    }
-    out.push('"');
+    let mut json = String::new();
+    object.write(&mut json);
+    Ok(json)
 }
 
 #[cfg(test)]
@@ -236,14 +111,25 @@ mod tests {
     fn invalid_line_error_names_problem() {
         for (line, problem) in [
             ("", "empty"),
-            ("[1]", "a JSON object"),
+            ("[1]", "jq -c"),
+            ("1", "a JSON object"),
             ("{\"title\": 1}", "missing field `text`"),
             ("{\"text\": 1}", "expected a string"),
-            ("{\"text\": \"a\"", "EOF"),
+            ("{\"text\": \"a\"", "the line ends"),
             ("{\"text\": \"a\"} {}", "trailing"),
         ] {
             let message = parse(line.as_bytes(), "text").unwrap_err();
             assert!(message.contains(problem), "{line}: {message}");
         }
+    }
+
+    #[test]
+    fn value_that_only_python_reads_is_metadata() {
+        let json = "\u{feff}{\"text\": \"a\", \"n\": NaN, \"s\": \"\\ud800\", \"text\": \"b\"}";
+        let parsed = parse(json.as_bytes(), "text").unwrap();
+        let expected = (r"b", r#"{"n": NaN, "s": "\ud800"}"#);
+        assert_eq!((parsed.text.as_str(), parsed.other_fields.as_str()), expected);
+        let problem = parse(br#"{"text": "\ud800"}"#, "text").unwrap_err();
+        assert!(problem.starts_with("`text`: "), "{problem}");
     }
 }

@@ -5,7 +5,11 @@
 //! finished; it is resumed when it is started again. First the token streams are written
 //! (`inputs.rs`, `streams.rs`), then each shard's suffixes are sorted (`sort/`).
 
+mod adopt;
+mod csv_file;
+mod input_files;
 mod inputs;
+mod lines_file;
 mod memory;
 mod metadata;
 mod options;
@@ -14,19 +18,24 @@ mod parquet;
 mod prefixes;
 mod sort;
 mod streams;
+mod text_file;
 mod unfinished;
+mod wiki_file;
 
 use std::path::{Path, PathBuf};
 
+pub use crate::build::adopt::Adoption;
+pub use crate::build::adopt::adopt;
 pub use crate::build::memory::available as available_memory;
 pub use crate::build::options::BuildOptions;
 pub use crate::build::options::BuildProgress;
 
-use crate::build::inputs::{DocumentBatch, InputFile, Inputs, Tokenisation, TokenisedDocument};
+use crate::build::input_files::InputFile;
+use crate::build::inputs::{DocumentBatch, Inputs, Tokenisation, TokenisedDocument};
 use crate::build::streams::Streams;
 use crate::build::unfinished::{Recipe, StreamTotals, UnfinishedIndex};
 use crate::error::{Error, Result};
-use crate::files::format::{TOKENIZER, encode_document};
+use crate::files::format::{FileKind, TOKENIZER, encode_document};
 use crate::files::manifest::IndexManifest;
 use crate::text::tokenizer::Tokenizer;
 use crate::token_width::TokenWidth;
@@ -35,24 +44,27 @@ use crate::token_width::TokenWidth;
 /// shards in turn, beginning with the first shard.
 const LINES_PER_DEAL: u64 = 65_536;
 
-/// Builds an index of JSONL files (`.jsonl`, `.jsonl.gz`, `.jsonl.zst`; a string `text` in every
-/// line) and Parquet files (`.parquet`; a column `text` of strings), in the order of their paths. A
-/// folder is replaced by the files of these kinds in it.
+/// Builds an index of files of JSON lines (`.jsonl`, `.ndjson`, `.json`; a string `text` in every
+/// line), tables (`.csv`, `.tsv`, `.parquet`; a column `text` of strings) and outputs of WikiExtractor
+/// (`wiki_00`), in the order of their paths. Text files may be compressed (`.gz`, `.zst`). A folder is
+/// replaced by the files of these kinds in it and in its sub-folders. A file is read once, however
+/// often it is named.
 ///
 /// An interrupted build is resumed by a call with the same inputs and options, and ends with the
 /// same bytes. Until it is finished, its files are in a folder next to the target, whose name ends
 /// with `.unfinished`.
 ///
 /// # Errors
-/// Fails if an input cannot be read, a line or row is not a document, a shard would be empty, the
-/// output exists or is being built, or there is an interrupted build of another index.
+/// Fails if an input cannot be read, a line or row is not a document, a folder lacks a file of a
+/// numbered set, a shard would be empty, the output exists or is being built, or there is an
+/// interrupted build of another index.
 pub fn build(
     inputs: &[PathBuf],
     tokenizer: &Tokenizer,
     out_dir: &Path,
     options: &BuildOptions<'_>,
 ) -> Result<IndexManifest> {
-    let files = inputs::list(inputs)?;
+    let files = input_files::list(inputs)?;
     let mut builder = Builder::new(Some(tokenizer), Some(&files), out_dir, options)?;
     if builder.unfinished.totals().is_none() {
         builder.tokenise_files(tokenizer, &files)?;
@@ -173,7 +185,7 @@ impl<'a> Builder<'a> {
             .or(tokenizer.map(Tokenizer::token_width))
             .unwrap_or(TokenWidth::U16);
         let recipe = Recipe {
-            version: 2,
+            version: 3,
             from_files: files.is_some(),
             tokenizer: tokenizer.map(|tokenizer| tokenizer.fingerprint().to_owned()),
             text_field: options.text_field.to_owned(),
@@ -273,7 +285,12 @@ impl<'a> Builder<'a> {
         }
         sort::write_tables(&mut self.unfinished, self.width, &self.options)?;
         for shard in 0..self.options.shards {
-            prefixes::write(&mut self.unfinished, shard, self.width, &self.options)?;
+            if !self.unfinished.is_finished(&FileKind::Prefixes.file_name(shard))
+                && let Some(finished) =
+                    prefixes::write(self.unfinished.path(), shard, self.width, &self.options)?
+            {
+                self.unfinished.update(|state| state.finished.extend([finished]))?;
+            }
         }
         if let Some(tokenizer) = self.tokenizer {
             let mut file = self.unfinished.create_file(TOKENIZER)?;

@@ -106,7 +106,7 @@ fn document(row: Row, columns: &[TypePtr], text_column: usize) -> Result<ParsedD
             others.push((name, value));
         }
     }
-    let other_fields = metadata::object(others).map_err(|e| e.to_string())?;
+    let other_fields = metadata::object(others)?;
     Ok(ParsedDocument { text, other_fields })
 }
 

@@ -14,9 +14,9 @@ use rayon::slice::ParallelSliceMut;
 use crate::build::memory;
 use crate::build::options::{BuildOptions, BuildProgress};
 use crate::build::output::HashedFile;
-use crate::build::unfinished::UnfinishedIndex;
 use crate::error::{Error, Result};
 use crate::files::format::FileKind;
+use crate::files::manifest::FileRecord;
 use crate::files::prefix_file::{self, PER_PAGE, PREFIX_BYTES, PrefixLevel};
 use crate::token_width::TokenWidth;
 
@@ -31,35 +31,32 @@ const DEFAULT_BATCH: usize = 1 << 26;
 /// Size of a read, bytes.
 const CHUNK: usize = 1 << 16;
 
-/// Writes the prefix file of a shard, unless it is finished or the shard needs none. Files are read,
-/// not mapped: mapped pages would count as the build's memory.
+/// Writes the prefix file of a shard in a folder, and returns its record; `None` if the shard needs
+/// none. Files are read, not mapped: mapped pages would count as the build's memory.
 pub(super) fn write(
-    unfinished: &mut UnfinishedIndex,
+    folder: &Path,
     shard: usize,
     width: TokenWidth,
     options: &BuildOptions<'_>,
-) -> Result<()> {
-    if unfinished.is_finished(&FileKind::Prefixes.file_name(shard)) {
-        return Ok(());
-    }
-    write_in_batches(unfinished, shard, width, options, batch_len(options))
+) -> Result<Option<(String, FileRecord)>> {
+    write_in_batches(folder, shard, width, options, batch_len(options))
 }
 
 fn write_in_batches(
-    unfinished: &mut UnfinishedIndex,
+    folder: &Path,
     shard: usize,
     width: TokenWidth,
     options: &BuildOptions<'_>,
     batch: usize,
-) -> Result<()> {
-    let stream = FileKind::Tokenized.path(unfinished.path(), shard);
-    let table = FileKind::Table.path(unfinished.path(), shard);
+) -> Result<Option<(String, FileRecord)>> {
+    let stream = FileKind::Tokenized.path(folder, shard);
+    let table = FileKind::Table.path(folder, shard);
     let stream_bytes = open(&stream)?.1;
     let num_tokens = stream_bytes / width.bytes() as u64;
     let levels = prefix_file::levels(num_tokens);
-    let Some((finest, coarser)) = levels.split_first() else { return Ok(()) };
+    let Some((finest, coarser)) = levels.split_first() else { return Ok(None) };
     let mut pointers = Pointers::open(table, num_tokens, stream_bytes)?;
-    let mut file = unfinished.create_file(&FileKind::Prefixes.file_name(shard))?;
+    let mut file = HashedFile::create(folder, &FileKind::Prefixes.file_name(shard))?;
     let mut next_level = Vec::new();
     let mut written = 0;
     while written < finest.len {
@@ -84,8 +81,7 @@ fn write_in_batches(
         file.write(next_level.as_flattened())?;
         next_level = next_level.into_iter().step_by(PER_PAGE as usize).collect();
     }
-    let finished = file.finish()?;
-    unfinished.update(|state| state.finished.extend([finished]))
+    file.finish().map(Some)
 }
 
 /// Writes zeros up to the start of a level.
@@ -173,6 +169,7 @@ fn open(path: &Path) -> Result<(File, u64)> {
 mod tests {
     use super::*;
     use crate::build::sort;
+    use crate::build::unfinished::UnfinishedIndex;
 
     /// Writes the prefix file of a stream with a batch size, and returns its content.
     fn prefixes(stream: &[u8], batch: usize) -> Vec<u8> {
@@ -180,7 +177,7 @@ mod tests {
         let mut unfinished = UnfinishedIndex::with_stream(folder.path(), stream);
         let options = BuildOptions::default();
         sort::write_tables(&mut unfinished, TokenWidth::U16, &options).unwrap();
-        write_in_batches(&mut unfinished, 0, TokenWidth::U16, &options, batch).unwrap();
+        write_in_batches(unfinished.path(), 0, TokenWidth::U16, &options, batch).unwrap();
         std::fs::read(unfinished.path().join("prefixes.0")).unwrap()
     }
 

@@ -103,6 +103,10 @@ impl Streams {
     /// Syncs and closes the files, and records them as finished.
     pub(super) fn finish(mut self, unfinished: &mut UnfinishedIndex) -> Result<()> {
         let totals = self.totals();
+        if totals.documents == 0 {
+            let problem = "failed to build an index: the inputs hold no document";
+            return Err(Error::InvalidInput(problem.to_owned()));
+        }
         if let Some(shard) = self.shards.iter().position(|files| files.documents == 0) {
             return Err(Error::InvalidInput(format!(
                 "shard {shard} of {} would be empty: {} documents in all; use fewer shards or \

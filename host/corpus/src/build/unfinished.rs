@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 use corver_files::parent;
 use serde::{Deserialize, Serialize};
 
-use crate::build::inputs::{InputFile, InputPosition};
+use crate::build::input_files::InputFile;
+use crate::build::inputs::InputPosition;
 use crate::build::output::HashedFile;
 use crate::error::{Error, Result};
 use crate::files::format::UNFINISHED;
@@ -360,7 +361,7 @@ fn load(folder: &Path) -> Result<Option<BuildState>> {
     }
 }
 
-fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> Result<()> {
+pub(super) fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> Result<()> {
     let path = dir.join(name);
     let json = serde_json::to_vec_pretty(value).map_err(|error| Error::json(&path, &error))?;
     corver_files::replace(&path, &json).map_err(Error::io("write", &path))

@@ -35,7 +35,8 @@ pub struct IndexManifest {
     pub documents: u64,
     /// Number of tokens in all shards, one separator per document included.
     pub tokens: u64,
-    /// Size of the tokenised text, bytes of UTF-8; 0 if the index was built from token ids.
+    /// Size of the tokenised text, bytes of UTF-8; 0 if it is not known: the index was built from
+    /// token ids or by another program.
     pub text_bytes: u64,
     /// Number of shards; 1 or more.
     pub shards: usize,
@@ -54,6 +55,22 @@ pub struct FileRecord {
     pub bytes: u64,
     /// blake3 hash of the content, in hexadecimal.
     pub blake3: String,
+}
+
+impl FileRecord {
+    /// Reads a file, and returns its size and checksum.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let file = match std::fs::File::open(path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::missing(path));
+            }
+            Err(e) => return Err(Error::io("open", path)(e)),
+        };
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(file).map_err(Error::io("read", path))?;
+        Ok(Self { bytes: hasher.count(), blake3: hasher.finalize().to_hex().to_string() })
+    }
 }
 
 impl IndexManifest {

@@ -255,6 +255,21 @@ fn open_file(
     Ok(bytes)
 }
 
+/// Returns the token width of a shard without a manifest: the official builder uses the narrowest
+/// pointers, so the sizes of stream and table decide it. `None` if they fit no width.
+pub(crate) fn width_of_sizes(dir: &Path, shard: usize) -> Result<Option<TokenWidth>> {
+    let stream = file_size(&FileKind::Tokenized.path(dir, shard))?;
+    let table = file_size(&FileKind::Table.path(dir, shard))?;
+    let (Some(stream), Some(table)) = (stream, table) else { return Ok(None) };
+    let pointer = pointer_width(stream) as u64;
+    for width in [TokenWidth::U8, TokenWidth::U16, TokenWidth::U32] {
+        if stream.checked_mul(pointer) == table.checked_mul(width.bytes() as u64) {
+            return Ok(Some(width));
+        }
+    }
+    Ok(None)
+}
+
 /// Returns the size of `metadata.K` and `metaoff.K`, after checking that both exist or neither, and
 /// that there is an offset per document. The offsets themselves are checked when they are used.
 fn metadata_bytes(dir: &Path, number: usize, num_documents: u64) -> Result<u64> {

@@ -6,10 +6,13 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use serde_json::Value;
+
 use crate::error::{Error, Result};
 use crate::files::format::FileKind;
 use crate::files::shard::Shard;
 use crate::index::open::Index;
+use crate::python_json;
 
 /// A document of an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +33,7 @@ impl Index {
     }
 
     /// Returns a document of a shard. `number` must be below its `num_documents`.
-    fn document(&self, shard: &Shard, number: u64) -> Result<Document> {
+    pub(crate) fn document(&self, shard: &Shard, number: u64) -> Result<Document> {
         let start = shard.document_start(number)?;
         let is_last = number + 1 == shard.num_documents();
         let end = if is_last { shard.num_tokens } else { shard.document_start(number + 1)? };
@@ -67,6 +70,16 @@ impl Index {
         } else {
             Err(misplaced(shard, number, start))
         }
+    }
+
+    /// Returns the metadata of a document as JSON: an object, or a string if another program wrote a
+    /// line that is not JSON. `None` if the index has no metadata.
+    ///
+    /// # Errors
+    /// Fails as [`Index::document_metadata`] does.
+    pub fn parsed_metadata(&self, document: &Document) -> Result<Option<Value>> {
+        let Some(line) = self.document_metadata(document)? else { return Ok(None) };
+        Ok(Some(python_json::parse(&line).unwrap_or(Value::String(line))))
     }
 
     /// Returns the metadata of a document, a line of JSON with `path`, `linenum` (from 0) and

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::files::format::{self, FileKind, TOKENIZER};
 use crate::files::manifest::IndexManifest;
-use crate::files::shard::Shard;
+use crate::files::shard::{Shard, width_of_sizes};
 use crate::suffix::position_cache::PositionCache;
 use crate::suffix::search::SuffixArray;
 use crate::token_width::TokenWidth;
@@ -17,7 +17,8 @@ use crate::token_width::TokenWidth;
 /// Options for opening an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Width of the tokens; `None` for that of the manifest, or [`TokenWidth::U16`] without one.
+    /// Width of the tokens; `None` for that of the manifest. Without a manifest it is the one that
+    /// fits the sizes of the files, or else [`TokenWidth::U16`].
     pub token_width: Option<TokenWidth>,
     /// Size of the cache of sorted positions of frequent clauses, bytes; 0 disables it. Threads
     /// share it. Counts do not depend on it.
@@ -64,8 +65,7 @@ pub struct IndexInfo {
     pub documents: u64,
     /// Number of tokens, one separator per document included.
     pub tokens: u64,
-    /// Size of the tokenised text, bytes; `None` if there is no manifest or some shards are not
-    /// open.
+    /// Size of the tokenised text, bytes; `None` if it is not known or some shards are not open.
     pub text_bytes: Option<u64>,
     /// Size of the files, bytes: streams, tables, offsets, prefixes and metadata.
     pub index_bytes: u64,
@@ -107,19 +107,21 @@ impl Index {
     pub fn open_with(dir: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let folder = dir.as_ref();
         let manifest = IndexManifest::load(folder)?;
+        if let (Some(width), Some(manifest)) = (options.token_width, &manifest)
+            && width != manifest.token_width
+        {
+            return Err(Error::option(
+                "token width (bytes)",
+                width.bytes() as u64,
+                "the manifest says otherwise; omit the option",
+            ));
+        }
+        let shards = shards_to_open(folder, manifest.as_ref(), options.shards)?;
         let width = match (options.token_width, &manifest) {
-            (Some(width), Some(manifest)) if width != manifest.token_width => {
-                return Err(Error::option(
-                    "token width (bytes)",
-                    width.bytes() as u64,
-                    "the manifest says otherwise; omit the option",
-                ));
-            }
             (Some(width), _) => width,
             (None, Some(manifest)) => manifest.token_width,
-            (None, None) => TokenWidth::U16,
+            (None, None) => width_of_sizes(folder, *shards.start())?.unwrap_or(TokenWidth::U16),
         };
-        let shards = shards_to_open(folder, manifest.as_ref(), options.shards)?;
         let num_ids = manifest.as_ref().and_then(|manifest| manifest.num_ids);
         let mut suffix_arrays = Vec::new();
         for number in shards.clone() {
@@ -210,7 +212,8 @@ impl Index {
                 .manifest
                 .as_ref()
                 .filter(|manifest| manifest.shards == self.num_shards())
-                .map(|manifest| manifest.text_bytes),
+                .map(|manifest| manifest.text_bytes)
+                .filter(|&bytes| bytes > 0),
             index_bytes: self.shards().map(Shard::num_bytes).sum(),
             token_width: self.width,
             tokenizer: self.manifest.as_ref().and_then(|manifest| manifest.tokenizer.clone()),

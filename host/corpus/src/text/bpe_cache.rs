@@ -16,7 +16,7 @@ use tokenizers::Model;
 use crate::error::{Error, Result};
 
 pub(crate) const MARK: &str = "\u{2581}";
-const MARK_CHAR: char = '\u{2581}';
+pub(crate) const MARK_CHAR: char = '\u{2581}';
 
 /// Largest number of parts in one part cache. Nothing is evicted: frequent parts come early.
 const MAX_PARTS: usize = 1 << 18;

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::index::document::Document;
 use crate::index::open::{Index, OpenOptions};
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions};
+use crate::text::agreement::{self, SampleSize};
 use crate::text::tokenizer::Tokenizer;
 
 /// An index with its tokenizer, for queries in words.
@@ -42,7 +43,8 @@ impl TextIndex {
         Self::new(index, Tokenizer::from_file(path)?)
     }
 
-    /// Combines an index and a tokenizer.
+    /// Combines an index and a tokenizer. If the index does not record its tokenizer, some documents
+    /// are decoded and encoded again.
     ///
     /// # Errors
     /// Fails if the index was built with another tokenizer, or its tokens are too narrow for the
@@ -58,9 +60,9 @@ impl TextIndex {
                 tokenizer.fingerprint()
             )));
         }
-        let largest = tokenizer.num_ids().saturating_sub(1);
-        if largest > index.token_width().largest_token() {
-            return Err(Error::token_too_large(largest, index.token_width()));
+        tokenizer.check_width(index.token_width())?;
+        if index.manifest().is_none() {
+            agreement::check(&index, &tokenizer, SampleSize::QUICK)?;
         }
         Ok(Self { index, tokenizer })
     }
@@ -133,12 +135,16 @@ impl TextIndex {
     ) -> Result<Option<Vec<Vec<Vec<u32>>>>> {
         let mut clauses = Vec::with_capacity(all_of.len());
         for words in all_of {
-            let clause = words
-                .iter()
-                .map(|word| self.tokenizer.encode_word(word))
-                .collect::<Result<Vec<_>>>()?;
+            let mut clause = Vec::with_capacity(words.len());
+            for word in words {
+                clause.extend(self.tokenizer.encode_word_forms(word)?);
+            }
             if clause.iter().any(Vec::is_empty) {
                 return Ok(None);
+            }
+            let width = self.index.token_width();
+            if clause.iter().any(|ids| ids.contains(&width.separator())) {
+                return Err(Error::token_too_large(width.separator(), width));
             }
             clauses.push(clause);
         }

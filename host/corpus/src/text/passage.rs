@@ -186,16 +186,8 @@ impl TextIndex {
             spans.push(" ", false);
             spans.push(CUT, false);
         }
-        let metadata = self.index().document_metadata(document)?;
-        Ok(MatchPassage {
-            shard,
-            document: document.number,
-            position,
-            // A line of another program may not be JSON; it is shown as a string.
-            metadata: metadata
-                .map(|line| serde_json::from_str(&line).unwrap_or(Value::String(line))),
-            spans: spans.0,
-        })
+        let metadata = self.index().parsed_metadata(document)?;
+        Ok(MatchPassage { shard, document: document.number, position, metadata, spans: spans.0 })
     }
 }
 

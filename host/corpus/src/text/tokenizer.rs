@@ -1,48 +1,49 @@
 //! Conversion of text to the token ids of an index.
 //!
-//! *Documents* are encoded without special tokens. *Query words* must get the ids that the word has
-//! in running text, after a space. That depends on the tokenizer's mark of a word's start:
+//! *Documents* are encoded without special tokens. *Query words* get the ids that the word has in
+//! running text, after a space (`word_context.rs`):
 //!
-//! * Metaspace (Llama 2 and its family: `▁Paris`). The tokenizer adds the mark itself, so a word at
-//!   a document's start has the same ids as one after a space. If the mark is a token of its own
-//!   (`▁`, `巴`), clients of the official engine drop it, and so does this module.
-//! * Byte-level (GPT-2, Llama 3, Qwen: `ĠParis`). The space belongs to the word, so a space is
-//!   prepended. A word at the start of a document, or after a line break, quote or bracket, has
-//!   other ids (`Paris`) and is not found. The same is true of `(Paris` in the first family. Taking
-//!   `Paris` as an alternative would also count it inside other words (`McDonald` is `Mc`,
-//!   `Donald`), which inflates counts without a bound; a missed first word deflates them slightly.
-//!   A tokenizer with `add_prefix_space` treats a document's first word like any other.
-//! * Other tokenizers encode the word unchanged.
+//! * `▁Paris` (Llama 2, Gemma and their families). If the mark is a token of its own (`▁`, `巴`),
+//!   clients of the official engine drop it from a query, and so does this module.
+//! * `ĠParis` (GPT-2, Llama 3, Qwen). The space belongs to the word. A word at the start of a
+//!   document, or after a line break, quote or bracket, has other ids (`Paris`) and is not found.
+//!   The same is true of `(Paris` in the first family. Taking `Paris` as an alternative would also
+//!   count it inside other words (`McDonald` is `Mc`, `Donald`), which inflates counts without a
+//!   bound; a missed first word deflates them slightly.
+//! * `Paris` (BERT), where the word's ids are the same everywhere.
+//!
+//! In scripts without spaces a word also follows other words, without a mark: `巴黎` has a second form,
+//! the ids that it has alone. With `▁` as a token of its own both are the same.
+//!
+//! A word with an unknown token has no ids: it would match every other unknown word.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::text::bpe_cache::{BpeCache, MARK};
+use crate::text::word_context::WordContext;
 use crate::token_width::TokenWidth;
 
 /// A Hugging Face `tokenizer.json`.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
-    word_start: WordStart,
+    word_context: WordContext,
+    /// Id of `▁`, which is removed from the start of a query word.
+    lone_mark: Option<u32>,
+    unknown: Option<UnknownToken>,
     bpe_cache: Option<Arc<BpeCache>>,
     json: Vec<u8>,
     fingerprint: String,
     num_ids: u32,
 }
 
-/// A tokenizer's mark of the start of a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WordStart {
-    /// `▁`, prepended to a text that does not begin with one.
-    Metaspace { lone_mark: Option<u32> },
-    /// `▁`, prepended to every text by a normalizer.
-    Prepended { lone_mark: Option<u32> },
-    /// The byte of the space.
-    ByteLevel,
-    /// No mark that this module supports.
-    Plain,
+/// The token that stands for text outside the vocabulary.
+#[derive(Debug, Clone)]
+struct UnknownToken {
+    id: u32,
+    piece: String,
 }
 
 impl Tokenizer {
@@ -65,16 +66,26 @@ impl Tokenizer {
     }
 
     fn parse(json: Vec<u8>, path: &Path) -> Result<Self> {
+        let unusable = |error: corver_tokenizer::TokenizerError| {
+            let message = format!("{}: not a usable tokenizer.json: {error}", path.display());
+            Error::InvalidInput(message)
+        };
         let corver_tokenizer::TokenizerFile { tokenizer: inner, json: config } =
-            corver_tokenizer::parse(&json).map_err(|error| {
-                let message = format!("{}: not a usable tokenizer.json: {error}", path.display());
-                Error::InvalidInput(message)
-            })?;
-        let word_start = WordStart::from_config(&config, inner.token_to_id(MARK));
+            corver_tokenizer::parse(&json).map_err(unusable)?;
+        let vocabulary = inner.get_vocab(true);
+        let num_ids = vocabulary.values().max().map_or(0, |&id| id.saturating_add(1));
+        let word_context = WordContext::find(&inner, vocabulary).map_err(|problem| {
+            Error::InvalidInput(format!(
+                "failed to find out how {} marks the start of a word: {problem}; words cannot be \
+                 counted with it: use another tokenizer",
+                path.display()
+            ))
+        })?;
+        let lone_mark = inner.token_to_id(MARK);
+        let unknown = UnknownToken::find(&config["model"], &inner);
         let bpe_cache = BpeCache::new(&config, &inner).map(Arc::new);
-        let num_ids = inner.get_vocab(true).values().max().map_or(0, |&id| id.saturating_add(1));
         let fingerprint = blake3::hash(&json).to_hex().to_string();
-        Ok(Self { inner, word_start, bpe_cache, json, fingerprint, num_ids })
+        Ok(Self { inner, word_context, lone_mark, unknown, bpe_cache, json, fingerprint, num_ids })
     }
 
     /// Encodes a document, without special tokens. The ids are those of the slow tokenizer of the
@@ -89,8 +100,10 @@ impl Tokenizer {
             return Ok(ids);
         }
         let begins_with_space = text.starts_with(' ') || text.starts_with(MARK);
-        match self.word_start {
-            WordStart::Metaspace { .. } if begins_with_space => self.encode(&format!(" {text}")),
+        match self.word_context {
+            WordContext::Alone { omits_mark_before_space: true } if begins_with_space => {
+                self.encode(&format!(" {text}"))
+            }
             _ => self.encode(text),
         }
     }
@@ -98,20 +111,53 @@ impl Tokenizer {
     /// Encodes a word, or a phrase, as in running text. The result is empty if the word has no ids.
     ///
     /// # Errors
-    /// Fails as [`Tokenizer::encode_document`] does.
+    /// Fails as [`Tokenizer::encode_document`] does, or if the word's ids depend on its neighbours.
     pub fn encode_word(&self, word: &str) -> Result<Vec<u32>> {
-        match self.word_start {
-            WordStart::Metaspace { lone_mark } | WordStart::Prepended { lone_mark } => {
-                let mut ids = self.encode_document(word)?;
-                if lone_mark.is_some() && ids.first().copied() == lone_mark {
-                    ids.remove(0);
-                }
-                Ok(ids)
-            }
-            WordStart::ByteLevel if !word.is_empty() && !word.starts_with(' ') => {
-                self.encode(&format!(" {word}"))
-            }
-            WordStart::ByteLevel | WordStart::Plain => self.encode(word),
+        let mut ids = match &self.word_context {
+            _ if word.is_empty() => Vec::new(),
+            WordContext::Alone { .. } => self.encode_document(word)?,
+            WordContext::Space if word.starts_with(' ') => self.encode(word)?,
+            WordContext::Space => self.encode(&format!(" {word}"))?,
+            WordContext::Word(before) => before.encode(&self.inner, word.trim_start())?,
+        };
+        self.clean_word(word, &mut ids);
+        Ok(ids)
+    }
+
+    /// Encodes a word in each form that it has in running text, of which an occurrence has exactly
+    /// one: as [`Tokenizer::encode_word`] does, and in scripts without spaces as between other words.
+    ///
+    /// # Errors
+    /// Fails as [`Tokenizer::encode_word`] does.
+    pub fn encode_word_forms(&self, word: &str) -> Result<Vec<Vec<u32>>> {
+        let after_space = self.encode_word(word)?;
+        if matches!(self.word_context, WordContext::Alone { .. })
+            || !begins_script_without_spaces(word)
+        {
+            return Ok(vec![after_space]);
+        }
+        let mut alone = self.encode(word)?;
+        self.clean_word(word, &mut alone);
+        if alone.is_empty() {
+            return Ok(vec![after_space]);
+        }
+        // The form alone then matches after a space too.
+        if after_space.windows(alone.len()).any(|ids| ids == alone) {
+            return Ok(vec![alone]);
+        }
+        Ok(vec![after_space, alone])
+    }
+
+    /// Removes the mark before a word, and all ids of a word that is not in the vocabulary.
+    fn clean_word(&self, word: &str, ids: &mut Vec<u32>) {
+        if self.lone_mark.is_some() && ids.first().copied() == self.lone_mark {
+            ids.remove(0);
+        }
+        if let Some(unknown) = &self.unknown
+            && ids.contains(&unknown.id)
+            && !word.contains(&unknown.piece)
+        {
+            ids.clear();
         }
     }
 
@@ -121,6 +167,33 @@ impl Tokenizer {
     /// Fails if the tokenizer's decoder fails.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         self.inner.decode(ids, true).map_err(Error::not_tokenised)
+    }
+
+    /// Decodes ids, special tokens included. Unknown ids are omitted.
+    pub(crate) fn decode_all(&self, ids: &[u32]) -> Result<String> {
+        self.inner.decode(ids, false).map_err(Error::not_tokenised)
+    }
+
+    /// Returns ids without the special tokens at the start and at the end.
+    pub(crate) fn trim_special<'i>(&self, ids: &'i [u32]) -> &'i [u32] {
+        let mut trimmed = ids;
+        while let [first, rest @ ..] = trimmed
+            && self.is_special(*first)
+        {
+            trimmed = rest;
+        }
+        while let [rest @ .., last] = trimmed
+            && self.is_special(*last)
+        {
+            trimmed = rest;
+        }
+        trimmed
+    }
+
+    fn is_special(&self, id: u32) -> bool {
+        self.inner
+            .id_to_token(id)
+            .is_some_and(|piece| self.inner.get_added_vocabulary().is_special_token(&piece))
     }
 
     /// Returns the vocabulary's spelling of an id (`▁Paris`, `ĠParis`); `None` if the id is unknown.
@@ -148,6 +221,16 @@ impl Tokenizer {
         TokenWidth::for_vocabulary(self.num_ids)
     }
 
+    /// Checks that all ids fit tokens of a width.
+    pub(crate) fn check_width(&self, width: TokenWidth) -> Result<()> {
+        let largest = self.num_ids.saturating_sub(1);
+        // A vocabulary of all bytes has the id of the separator too, which no text uses.
+        if largest > width.separator() {
+            return Err(Error::token_too_large(largest, width));
+        }
+        Ok(())
+    }
+
     /// Returns the approximate memory of a thread that tokenises documents, bytes.
     pub(crate) fn bytes_per_thread(&self) -> u64 {
         if self.bpe_cache.is_some() { BpeCache::BYTES_PER_THREAD } else { 1 << 20 }
@@ -168,41 +251,33 @@ impl Tokenizer {
     }
 }
 
-impl WordStart {
-    /// Reads the mark from the file: the library's types do not expose it.
-    fn from_config(config: &serde_json::Value, lone_mark: Option<u32>) -> Self {
-        let pre_tokenizers = components(&config["pre_tokenizer"], "pretokenizers");
-        if pre_tokenizers.iter().any(|component| adds_metaspace(component)) {
-            return Self::Metaspace { lone_mark };
+impl UnknownToken {
+    /// Returns the unknown token of a model; `None` if it has none.
+    fn find(model: &serde_json::Value, tokenizer: &tokenizers::Tokenizer) -> Option<Self> {
+        if let Some(piece) = model["unk_token"].as_str() {
+            let id = tokenizer.token_to_id(piece)?;
+            return Some(Self { id, piece: piece.to_owned() });
         }
-        for component in components(&config["normalizer"], "normalizers") {
-            if component["type"] == "Prepend" && component["prepend"] == MARK {
-                return Self::Prepended { lone_mark };
-            }
-        }
-        if pre_tokenizers.iter().any(|component| component["type"] == "ByteLevel") {
-            return Self::ByteLevel;
-        }
-        Self::Plain
+        let id = u32::try_from(model["unk_id"].as_u64()?).ok()?;
+        Some(Self { id, piece: tokenizer.id_to_token(id)? })
     }
 }
 
-/// Returns the components of a normalizer or pre-tokenizer, which may be a sequence or absent.
-fn components<'c>(config: &'c serde_json::Value, list: &str) -> Vec<&'c serde_json::Value> {
-    match config {
-        serde_json::Value::Null => Vec::new(),
-        sequence if sequence["type"] == "Sequence" => {
-            sequence[list].as_array().map(|list| list.iter().collect()).unwrap_or_default()
-        }
-        component => vec![component],
-    }
-}
-
-fn adds_metaspace(component: &serde_json::Value) -> bool {
-    // Newer files have `prepend_scheme`, older ones `add_prefix_space`.
-    let scheme = component["prepend_scheme"].as_str().map(|scheme| scheme != "never");
-    component["type"] == "Metaspace"
-        && scheme.or(component["add_prefix_space"].as_bool()).unwrap_or(true)
+/// True if a word begins with a letter of Thai, Lao, Tibetan, Burmese, Khmer, Japanese or Chinese.
+fn begins_script_without_spaces(word: &str) -> bool {
+    matches!(
+        word.chars().next(),
+        Some(
+            '\u{e00}'..='\u{109f}'
+            | '\u{1780}'..='\u{17ff}'
+            | '\u{3040}'..='\u{30ff}'
+            | '\u{31f0}'..='\u{31ff}'
+            | '\u{3400}'..='\u{9fff}'
+            | '\u{f900}'..='\u{faff}'
+            | '\u{ff66}'..='\u{ff9d}'
+            | '\u{20000}'..='\u{3ffff}',
+        )
+    )
 }
 
 #[cfg(test)]

@@ -188,7 +188,7 @@ impl ServedIndex {
         for terms in parse_query(text)? {
             let mut clause = Vec::with_capacity(terms.len());
             for term in &terms {
-                clause.push(self.corpus.tokenizer().encode_word(term)?);
+                clause.extend(self.corpus.tokenizer().encode_word_forms(term)?);
             }
             clauses.push(clause);
         }

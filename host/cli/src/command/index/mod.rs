@@ -1,11 +1,13 @@
 //! `corver-host index`: one file per subcommand.
 
+mod adopt;
 mod build;
 pub mod count;
 mod info;
 mod passages;
 mod search;
 mod serve;
+mod stage_bar;
 mod verify;
 
 use anyhow::Result;
@@ -14,6 +16,7 @@ use crate::args::{IndexArgs, IndexCommand};
 
 pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
     match &args.command {
+        IndexCommand::Adopt(args) => adopt::run(args, json),
         IndexCommand::Build(args) => build::run(args, json),
         IndexCommand::Count(args) => count::run(args, json),
         IndexCommand::Serve(args) => serve::run(args, json),

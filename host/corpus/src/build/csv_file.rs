@@ -1,0 +1,94 @@
+//! Documents in the rows of a CSV or TSV file.
+
+use std::path::{Path, PathBuf};
+
+use csv::{Reader, ReaderBuilder, StringRecord};
+
+use crate::build::metadata::ParsedDocument;
+use crate::build::text_file::TextFile;
+use crate::error::{Error, Result};
+use crate::python_json::{PythonObject, write_string};
+
+/// A file whose first row has the names of the columns.
+pub(super) struct CsvFile {
+    path: PathBuf,
+    rows: Reader<TextFile>,
+    columns: Vec<String>,
+    text_column: usize,
+    /// Number of rows read, without the first.
+    read_rows: u64,
+}
+
+impl CsvFile {
+    /// Opens a file whose column `text_field` holds the text.
+    pub(super) fn open(
+        path: &Path,
+        text: TextFile,
+        delimiter: u8,
+        text_field: &str,
+    ) -> Result<Self> {
+        let mut rows = ReaderBuilder::new().delimiter(delimiter).from_reader(text);
+        let header = rows.headers().map_err(|error| row_error(path, 0, &error))?;
+        let columns: Vec<String> = header.iter().map(str::to_owned).collect();
+        if columns.is_empty() {
+            return Err(Error::InvalidInput(format!(
+                "failed to read {}: it is empty; its first row must name the columns",
+                path.display()
+            )));
+        }
+        let Some(text_column) = columns.iter().position(|column| column == text_field) else {
+            return Err(Error::InvalidInput(format!(
+                "failed to read {}: its first row has no column {text_field:?}, but {}; name the \
+                 column that holds the text",
+                path.display(),
+                columns.join(", ")
+            )));
+        };
+        Ok(Self { path: path.to_owned(), rows, columns, text_column, read_rows: 0 })
+    }
+
+    /// Reads the next row; `None` after the last.
+    pub(super) fn next_document(&mut self) -> Result<Option<ParsedDocument>> {
+        let Some(row) = self.next_row()? else { return Ok(None) };
+        let mut others = PythonObject::default();
+        for (index, (column, field)) in self.columns.iter().zip(&row).enumerate() {
+            if index != self.text_column {
+                let mut name = String::new();
+                write_string(column, &mut name);
+                let mut value = String::new();
+                write_string(field, &mut value);
+                others.insert(name, value);
+            }
+        }
+        let mut other_fields = String::new();
+        others.write(&mut other_fields);
+        Ok(Some(ParsedDocument { text: row[self.text_column].to_owned(), other_fields }))
+    }
+
+    /// Skips rows.
+    pub(super) fn skip(&mut self, rows: u64) -> Result<()> {
+        for _ in 0..rows {
+            self.next_row()?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of bytes read from the file as stored.
+    pub(super) fn read_bytes(&self) -> u64 {
+        self.rows.get_ref().read_bytes()
+    }
+
+    fn next_row(&mut self) -> Result<Option<StringRecord>> {
+        let mut row = StringRecord::new();
+        self.read_rows += 1;
+        match self.rows.read_record(&mut row) {
+            Ok(true) => Ok(Some(row)),
+            Ok(false) => Ok(None),
+            Err(error) => Err(row_error(&self.path, self.read_rows, &error)),
+        }
+    }
+}
+
+fn row_error(path: &Path, row: u64, error: &csv::Error) -> Error {
+    Error::InvalidInput(format!("{}, row {row}: {error}", path.display()))
+}
