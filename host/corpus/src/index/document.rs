@@ -30,7 +30,7 @@ impl Index {
     }
 
     /// Returns a document of a shard. `number` must be below its `num_documents`.
-    fn document(&self, shard: &Shard, number: u64) -> Result<Document> {
+    pub(crate) fn document(&self, shard: &Shard, number: u64) -> Result<Document> {
         let start = shard.document_start(number)?;
         let is_last = number + 1 == shard.num_documents();
         let end = if is_last { shard.num_tokens } else { shard.document_start(number + 1)? };

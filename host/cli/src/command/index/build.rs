@@ -12,6 +12,8 @@ use serde_json::json;
 use crate::args::BuildArgs;
 use crate::output;
 
+use super::info::{describe_lengths, info_json};
+
 pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
     let BuildArgs { inputs, out, .. } = args;
     let start = Instant::now();
@@ -30,10 +32,14 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
     let manifest = build(inputs, &tokenizer, out, &options)
         .with_context(|| format!("building {}", out.display()))?;
     bar.bar.finish_and_clear();
-    let info = Index::open(out)?.info();
+    let index = Index::open(out)?;
+    let info = index.info();
+    let lengths = index.document_lengths()?;
     let seconds = start.elapsed().as_secs_f64();
     if json {
-        return output::json(&json!({"index": info, "seconds": seconds, "stages": bar.seconds()}));
+        return output::json(
+            &json!({"index": info_json(&info, &lengths)?, "seconds": seconds, "stages": bar.seconds()}),
+        );
     }
     output::line(format_args!(
         "{}: {} documents, {} tokens, {:.1} MB of text in {seconds:.1} s",
@@ -42,6 +48,7 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
         info.tokens,
         manifest.text_bytes as f64 / 1e6
     ));
+    output::line(format_args!("document lengths: {}", describe_lengths(&lengths)));
     Ok(())
 }
 
