@@ -124,19 +124,18 @@ fn has_neighbour_between(starts: &PositionList, occurrence: &Neighbourhood) -> b
     let next = starts.first_at_or_after(occurrence.position + 1);
     let start = if next == 0 { 0 } else { starts.get(next - 1) };
     let end = if next == starts.len() { u64::MAX } else { starts.get(next) };
-    occurrence.before.is_some_and(|before| before >= start)
-        | occurrence.after.is_some_and(|after| after < end)
+    (occurrence.before_end > start) | (occurrence.after < end)
 }
 
 /// True if no document begins between a neighbour and the occurrence. A document begins with its
 /// separator, so one may begin with the token of the first of the two.
 fn has_neighbour_in_text(shard: &Shard, occurrence: &Neighbourhood) -> bool {
-    let is_in_one_document = |first: u64, last: u64| {
+    let has_separator = |from: u64, to: u64| {
         let width = shard.width.bytes();
-        let text = &shard.stream()[(first as usize + 1) * width..(last as usize + 1) * width];
-        !scan::contains_separator(text, shard.width)
+        let text = &shard.stream()[from as usize * width..to as usize * width];
+        scan::contains_separator(text, shard.width)
     };
-    let position = occurrence.position;
-    occurrence.after.is_some_and(|after| is_in_one_document(position, after))
-        || occurrence.before.is_some_and(|before| is_in_one_document(before, position))
+    let Neighbourhood { position, before_end, after } = *occurrence;
+    (after != u64::MAX && !has_separator(position + 1, after + 1))
+        || (before_end != 0 && !has_separator(before_end, position + 1))
 }

@@ -40,13 +40,14 @@ impl MatchRange {
 }
 
 /// An occurrence of the counted clause with its neighbours: the nearest occurrences of another
-/// clause, in any document. `None`: there is none near enough on this side.
+/// clause, in any document.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Neighbourhood {
     pub(crate) position: u64,
-    pub(crate) before: Option<u64>,
-    /// Nearest occurrence at `position` or after it.
-    pub(crate) after: Option<u64>,
+    /// Start of the nearest occurrence before `position`, plus 1; 0 if none is near.
+    pub(crate) before_end: u64,
+    /// Nearest occurrence at `position` or after it; `u64::MAX` if none is near.
+    pub(crate) after: u64,
 }
 
 /// A range that is joined with the near occurrences of a clause.
@@ -68,7 +69,11 @@ impl Joined for MatchRange {
 
 impl Joined for Neighbourhood {
     fn join(range: MatchRange, before: Option<u64>, after: Option<u64>) -> Self {
-        Self { position: range.left, before, after }
+        Self {
+            position: range.left,
+            before_end: before.map_or(0, |before| before + 1),
+            after: after.unwrap_or(u64::MAX),
+        }
     }
 }
 
@@ -246,9 +251,9 @@ mod tests {
     #[test]
     fn neighbourhood_keeps_its_position() {
         let join = |before, after| join_near::<Neighbourhood>(MatchRange::at(10), before, after, 3);
-        let expected = |before, after| Neighbourhood { position: 10, before, after };
-        assert_eq!(join(Some(7), Some(14)), (expected(Some(7), None), true));
-        assert_eq!(join(Some(6), Some(10)), (expected(None, Some(10)), true));
-        assert_eq!(join(Some(6), Some(14)), (expected(None, None), false));
+        let expected = |before_end, after| Neighbourhood { position: 10, before_end, after };
+        assert_eq!(join(Some(7), Some(14)), (expected(8, u64::MAX), true));
+        assert_eq!(join(Some(6), Some(10)), (expected(0, 10), true));
+        assert_eq!(join(Some(6), Some(14)), (expected(0, u64::MAX), false));
     }
 }

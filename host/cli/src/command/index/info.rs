@@ -55,12 +55,17 @@ pub fn info_json(info: &IndexInfo, lengths: &DocumentLengths) -> Result<Value> {
     Ok(value)
 }
 
-/// Describes the lengths of documents, and how modes of counting fit them.
+/// Share of documents shorter than the window from which `compatible` differs much from `exact`. With
+/// 3 % of them, 1 % of the pairs in a text have another tier; with 88 %, 6 to 8 %.
+const MANY_SHORT: f64 = 0.05;
+
+/// Describes the lengths of documents, and the mode of counting that fits them.
 pub fn describe_lengths(lengths: &DocumentLengths) -> String {
     let share = lengths.share_below(DEFAULT_WINDOW);
-    let fit = match share {
-        0.0 => "compatible misses next to nothing",
-        _ => "compatible misses matches in them, exact does not",
+    let fit = if share < MANY_SHORT {
+        "counts in the modes compatible and exact are nearly the same"
+    } else {
+        "count in the mode exact; compatible loses matches in short documents"
     };
     format!(
         "median {} tokens, {:.1} % of documents shorter than the window of {DEFAULT_WINDOW}: {fit}",
