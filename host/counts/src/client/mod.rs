@@ -119,7 +119,8 @@ impl Remote {
             None if mode == Mode::Compatible => Ok(()),
             _ => Err(RemoteError::Unsuitable(format!(
                 "{url} does not report support for the mode `{mode}`, as `corver-host index serve` \
-                 does; set corpus.mode = \"compatible\", or use an index on this machine"
+                 does; count in the mode `compatible` (corpus.mode, --mode), or in an index on this \
+                 machine"
             ))),
         }
     }
