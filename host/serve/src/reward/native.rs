@@ -9,7 +9,7 @@ use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::queue::WhenFull;
-use super::{Queue, SubmittedCompletion, parse_request, run_blocking};
+use super::{Queue, QueueLimits, SubmittedCompletion, parse_request, run_blocking};
 use crate::{HttpError, HttpReply, Route};
 
 const FORM: &str = r#"{"completions": [{"question", "answers", "title", "evidence", "completion", "tokens"}]}, where "title", "evidence" (a list of texts) and "tokens" may be left out; tokens are the characters of each token, as [[start, end], null, …]"#;
@@ -66,18 +66,14 @@ async fn answer<S: Send + 'static>(
     if request.completions.is_empty() {
         return Err(HttpError::bad_request("there is no completion"));
     }
+    queue.check_number(request.completions.len())?;
     let mut has_tokens = Vec::with_capacity(request.completions.len());
-    let mut completions = Vec::with_capacity(request.completions.len());
-    for (index, record) in request.completions.into_iter().enumerate() {
+    for record in &request.completions {
         has_tokens.push(record.tokens.is_some());
-        let completion = record.into_completion().map_err(|problem| {
-            HttpError::bad_request(format!("completions[{index}]: {problem}"))
-        })?;
-        completion.check(&queue.limits)?;
-        completions.push(completion);
     }
+    let (limits, settings) = (queue.limits, queue.settings);
+    let completions = run_blocking(move || request.completions(&limits, &settings)).await??;
     let scored = queue.score(completions, WhenFull::Refuse).await?;
-    let settings = queue.settings;
     run_blocking(move || {
         let mut records = Vec::with_capacity(scored.len());
         for (completion, has_own_tokens) in scored.iter().zip(has_tokens) {
@@ -86,6 +82,24 @@ async fn answer<S: Send + 'static>(
         HttpReply::json(&ScoreReply { completions: records })
     })
     .await
+}
+
+impl ScoreRequest {
+    fn completions(
+        self,
+        limits: &QueueLimits,
+        settings: &RewardSettings,
+    ) -> Result<Vec<SubmittedCompletion>, HttpError> {
+        let mut completions = Vec::with_capacity(self.completions.len());
+        for (index, record) in self.completions.into_iter().enumerate() {
+            let completion = record.into_completion().map_err(|problem| {
+                HttpError::bad_request(format!("completions[{index}]: {problem}"))
+            })?;
+            completion.check(limits, settings)?;
+            completions.push(completion);
+        }
+        Ok(completions)
+    }
 }
 
 impl<'a> ScoreRecord<'a> {
