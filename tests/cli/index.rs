@@ -45,6 +45,63 @@ fn index_is_built_counted_and_verified() {
     insta::assert_snapshot!(transcript);
 }
 
+/// Every document is far shorter than the window, so that the next one is always within it.
+#[test]
+fn short_documents_lose_no_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let sentence = "{\"text\": \"The Heron waits by the Canal.\"}\n".repeat(100);
+    fs::write(path("herons.jsonl"), sentence + "{\"text\": \"A Heron.\"}").unwrap();
+    let tokenizer = format!("{}/../demo/assets/policy/tokenizer.json", env!("CARGO_MANIFEST_DIR"));
+    for shards in ["1", "3", "7"] {
+        let index = path(shards);
+        let built = host(&[
+            "index",
+            "build",
+            &path("herons.jsonl"),
+            "--tokenizer",
+            &tokenizer,
+            "--out",
+            &index,
+            "--shards",
+            shards,
+        ])
+        .good();
+        assert!(built.stdout.contains("count in the mode exact"), "{built}");
+        let count = |query: &str, more: &[&str]| {
+            let command = ["index", "count", query, "--index", &index, "--json"];
+            let counted = host(&[&command[..], more].concat()).good().json();
+            (counted["count"].as_u64().unwrap(), counted["precision"].clone())
+        };
+        assert_eq!(count("Heron AND Canal", &[]), (100, "exact".into()));
+        assert_eq!(count("Heron AND Canal", &["--mode", "span"]).0, 100);
+        assert_eq!(count("Heron AND Canal", &["--max-clause-freq", "3"]), (100, "exact".into()));
+        assert_eq!(count("Heron AND Heron", &[]).0, 101);
+        assert_eq!(count("Heron OR Heron waits AND Heron", &[]).0, 101);
+        let compatible = ["--mode", "compatible"];
+        assert!(count("Heron AND Canal", &compatible).0 < 10);
+        let sampled = count("Heron AND waits", &["--mode", "compatible", "--max-clause-freq", "3"]);
+        assert_eq!(sampled.1, "estimate");
+        let info = host(&["index", "info", "--index", &index, "--json"]).good().json();
+        assert_eq!(info["document_tokens"]["share_below_window"], 1.0);
+    }
+    let both = ["--index", &path("1"), "--index", &path("3"), "--json"];
+    let counted = host(&[&["index", "count", "Heron AND Canal"], &both[..]].concat()).good().json();
+    assert_eq!(counted["count"], 200);
+
+    // A pool retains the question, which the paper's mode drops.
+    let question = r#"[{"question": "Where does the Heron wait?", "answers": ["Canal"]}]"#;
+    fs::write(path("questions.json"), question).unwrap();
+    let kept = |mode: &str| {
+        let (questions, index, out) = (path("questions.json"), path("1"), path(mode));
+        let set = format!("corpus.mode={mode}");
+        let command = ["data", "pool", &questions, "--index", &index, "--out", &out, "--json"];
+        let more: &[&str] = if mode == "default" { &[] } else { &["--set", &set] };
+        host(&[&command[..], more].concat()).good().json()["kept"].clone()
+    };
+    assert_eq!((kept("default"), kept("compatible")), (1.into(), 0.into()));
+}
+
 #[test]
 fn index_of_another_program_is_adopted() {
     let mut transcript = Transcript::default();

@@ -405,7 +405,7 @@ def starts(stream, term):
     return [at for at in range(len(stream) - len(term) + 1) if stream[at : at + len(term)] == term]
 
 
-def count_exact(shards, cnf, window, ends_document):
+def count_unsampled(shards, cnf, window, ends_document):
     """The engine's count without sampling. Each occurrence of the rarest clause is a range [l, r]. Every further
     clause, rarest first, widens it by its nearest occurrences that begin before r and from l on, as far as these are at
     most `window` away from the range. Ranges without either, and those in which a document ends, do not count."""
@@ -424,6 +424,19 @@ def count_exact(shards, cnf, window, ends_document):
             ranges = wider
         total += sum(not ends_document(stream[left:right]) for left, right in ranges)
     return total
+
+
+def count_exact(documents, cnf, window):
+    """The positions where the rarest clause begins, the first of several equally rare ones, and where every clause
+    begins at most `window` away in the same document."""
+    begins = [[{at for term in clause for at in starts(document, term)} for clause in cnf] for document in documents]
+    numbers = range(len(cnf))
+    rarest = min(numbers, key=lambda number: sum(len(clauses[number]) for clauses in begins))
+    return sum(
+        all(any(abs(at - other) <= window for other in clause) for clause in clauses)
+        for clauses in begins
+        for at in clauses[rarest]
+    )
 
 
 def count_spans(documents, cnf, window):

@@ -2,9 +2,9 @@
 //! words.
 //!
 //! The files are those of Infini-gram v4, byte for byte. A published index opens here, and an index
-//! built here opens in the official engine. Counting co-occurrences has three modes ([`Mode`]): the
-//! official engine's numbers bit by bit, sampling included; the same rule without sampling; or the
-//! shortest spans of text that hold all words.
+//! built here opens in the official engine. [`Mode`] defines the count of co-occurrences: the official
+//! engine's numbers bit by bit, sampling included; occurrences of the rarest word that have the others
+//! near them; or the shortest spans of text that hold all words.
 //!
 //! ```
 //! use corver_corpus::{BuildOptions, Cnf, CnfOptions, Index, TokenWidth, build_from_tokens};
@@ -61,6 +61,7 @@ pub use files::manifest::MANIFEST_VERSION;
 pub use files::truncation::report_truncated_files;
 pub use fingerprint::fingerprint;
 pub use index::document::Document;
+pub use index::lengths::DocumentLengths;
 pub use index::open::Index;
 pub use index::open::IndexInfo;
 pub use index::open::OpenOptions;

@@ -284,7 +284,8 @@ fn any_flipped_bit_is_detected_without_panic() {
                         let options = CnfOptions { mode, ..CnfOptions::default() };
                         index.count_cnf(&cnf, &options, None).map(drop)
                     };
-                    let counts = [Mode::Compatible, Mode::Exact, Mode::Span].map(count_cnf);
+                    let counts = [Mode::Compatible, Mode::Exact, Mode::ExactFirst, Mode::Span]
+                        .map(count_cnf);
                     for answer in counts.into_iter().chain([index.count(&[1, 2]).map(drop)]) {
                         assert!(
                             answer

@@ -54,7 +54,38 @@ impl Reference {
         matches
     }
 
-    /// The rule of `match_range.rs`, with a linear search for everything.
+    /// Every position of the text against the definition of [`Mode::Exact`].
+    fn count_exact(&self, cnf: &[Vec<Vec<u32>>], max_diff_tokens: u64) -> u64 {
+        let frequency = |clause: &Vec<Vec<u32>>| -> usize {
+            self.shards.iter().map(|stream| starts(stream, clause).len()).sum()
+        };
+        let counted = (0..cnf.len()).min_by_key(|&number| frequency(&cnf[number])).unwrap();
+        self.count_clause(cnf, counted, max_diff_tokens)
+    }
+
+    /// Occurrences of one clause that have all others near them in their document.
+    fn count_clause(&self, cnf: &[Vec<Vec<u32>>], counted: usize, max_diff_tokens: u64) -> u64 {
+        let mut matches = 0;
+        for stream in &self.shards {
+            let mut documents = Vec::new(); // number of each position's document
+            for &token in stream {
+                let number = documents.last().copied().unwrap_or(0);
+                documents.push(number + u64::from(token == self.separator));
+            }
+            let clauses: Vec<Vec<usize>> =
+                cnf.iter().map(|clause| starts(stream, clause)).collect();
+            for &position in &clauses[counted] {
+                let is_near = |other: &usize| {
+                    position.abs_diff(*other) as u64 <= max_diff_tokens
+                        && documents[position] == documents[*other]
+                };
+                matches += u64::from(clauses.iter().all(|clause| clause.iter().any(is_near)));
+            }
+        }
+        matches
+    }
+
+    /// The official engine's rule without sampling, with a linear search for everything.
     fn count_cnf(&self, cnf: &[Vec<Vec<u32>>], max_diff_tokens: u64) -> u64 {
         self.shards.iter().map(|stream| self.count_in(stream, cnf, max_diff_tokens)).sum()
     }
@@ -101,6 +132,13 @@ fn occurrences(stream: &[u32], ngram: &[u32]) -> Vec<u64> {
         .collect()
 }
 
+/// Returns the positions where a term of the clause begins, each once.
+fn starts(stream: &[u32], clause: &[Vec<u32>]) -> Vec<usize> {
+    (0..stream.len())
+        .filter(|&start| clause.iter().any(|term| stream[start..].starts_with(term)))
+        .collect()
+}
+
 #[derive(Debug, Clone)]
 struct Case {
     width: TokenWidth,
@@ -123,7 +161,11 @@ fn case() -> impl Strategy<Value = Case> {
         let word = proptest::sample::select(alphabet.clone());
         let token =
             prop_oneof![12 => proptest::sample::select(alphabet), 1 => Just(width.separator())];
-        let documents = proptest::collection::vec(proptest::collection::vec(word, 0..40), 3..12);
+        let document = prop_oneof![
+            proptest::collection::vec(word.clone(), 0..40),
+            proptest::collection::vec(word, 0..6), // shorter than most windows
+        ];
+        let documents = proptest::collection::vec(document, 3..25);
         let term = proptest::collection::vec(token, 1..4);
         let clause = proptest::collection::vec(term, 1..4);
         let cnf = proptest::collection::vec(clause, 1..5);
@@ -171,17 +213,25 @@ proptest! {
     #[test]
     fn cooccurrence_counts_match_brute_force(case in case()) {
         with_index(&case, |index, reference| {
-            let expected = reference.count_cnf(&case.cnf, case.max_diff_tokens);
+            let expected = reference.count_exact(&case.cnf, case.max_diff_tokens);
             let cnf = Cnf::new(case.cnf.clone()).unwrap();
             // A cap that would cut almost every clause must not matter to the exact mode …
             let exact = CnfOptions { max_clause_freq: 2, max_diff_tokens: case.max_diff_tokens, mode: Mode::Exact };
             let answer = index.count_cnf(&cnf, &exact, None).unwrap();
             prop_assert_eq!(answer.count, expected);
             prop_assert!(answer.is_exact());
-            // … and without a cut the compatible mode agrees. (The alphabet has no false
-            // boundaries.)
+            // … and any clause can be made the counted one.
+            let first = CnfOptions { mode: Mode::ExactFirst, ..exact };
+            for counted in 0..case.cnf.len() {
+                let mut clauses = case.cnf.clone();
+                clauses[..=counted].rotate_right(1);
+                let found = index.count_cnf(&Cnf::new(clauses).unwrap(), &first, None).unwrap();
+                prop_assert_eq!(found.count, reference.count_clause(&case.cnf, counted, case.max_diff_tokens));
+            }
+            // The official rule, where nothing is cut. (The alphabet has no false boundaries.)
             let compatible = CnfOptions { max_clause_freq: 1 << 40, mode: Mode::Compatible, ..exact };
-            prop_assert_eq!(index.count_cnf(&cnf, &compatible, None).unwrap(), answer);
+            let uncut = index.count_cnf(&cnf, &compatible, None).unwrap();
+            prop_assert_eq!(uncut.count, reference.count_cnf(&case.cnf, case.max_diff_tokens));
             for limit in 1..5 {
                 let early = index.count_cnf(&cnf, &exact, Some(limit)).unwrap();
                 prop_assert_eq!(early.count.min(limit), expected.min(limit));
@@ -208,6 +258,21 @@ proptest! {
             prop_assert_eq!(found.iter().map(Vec::len).sum::<usize>() as u64, expected);
             Ok(())
         })?;
+    }
+
+    #[test]
+    fn exact_count_is_independent_of_shards(case in case()) {
+        let exact = CnfOptions { max_clause_freq: 1, max_diff_tokens: case.max_diff_tokens, mode: Mode::Exact };
+        let cnf = Cnf::new(case.cnf.clone()).unwrap();
+        // A separator of the query would be the start of another document in another shard.
+        prop_assume!(!case.cnf.iter().flatten().flatten().any(|&token| token == case.width.separator()));
+        let mut counts = Vec::new();
+        for shards in 1..4 {
+            let case = Case { shards, ..case.clone() };
+            counts.push(with_index(&case, |index, _| index.count_cnf(&cnf, &exact, None).unwrap()));
+        }
+        prop_assert_eq!(counts[0], counts[1]);
+        prop_assert_eq!(counts[0], counts[2]);
     }
 }
 
@@ -336,7 +401,8 @@ fn check_cached_counts(documents: Vec<Vec<u32>>) {
             for term in cnf.iter().flatten() {
                 assert_eq!(index.count(term).unwrap(), reference.count(term), "{term:?}");
             }
-            let expected = reference.count_cnf(&cnf, max_diff_tokens);
+            let exact_count = reference.count_exact(&cnf, max_diff_tokens);
+            let uncut_count = reference.count_cnf(&cnf, max_diff_tokens);
             let cnf = Cnf::new(cnf).unwrap();
             let exact = CnfOptions { max_clause_freq: 1, max_diff_tokens, mode: Mode::Exact };
             let uncut = CnfOptions { max_clause_freq: 1 << 40, mode: Mode::Compatible, ..exact };
@@ -348,7 +414,7 @@ fn check_cached_counts(documents: Vec<Vec<u32>>) {
             let little = OpenOptions { cache_bytes: 10_000, ..OpenOptions::default() };
             let little = Index::open_with(index.path(), little).unwrap();
             for index in [index, &uncached, &little] {
-                for options in [exact, uncut] {
+                for (options, expected) in [(exact, exact_count), (uncut, uncut_count)] {
                     // The first answer leaves lists behind, which the second and the third may use.
                     for _ in 0..3 {
                         assert_eq!(

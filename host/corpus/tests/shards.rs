@@ -52,7 +52,8 @@ fn partial_index_counts_sum_to_full_index() {
     ];
     assert_eq!(parts.each_ref().map(Index::num_shards), [1, 2]);
 
-    for mode in [Mode::Exact, Mode::Span] {
+    // In `Mode::Exact` the rarest clause of a part may be another than that of the index.
+    for mode in [Mode::ExactFirst, Mode::Span] {
         let near = CnfOptions { mode, max_diff_tokens: 3, ..CnfOptions::default() };
         for clauses in [
             vec![vec![vec![1]], vec![vec![2]]],

@@ -39,7 +39,7 @@ pub use open::{check_token, fingerprint, open};
 pub use parts::check_parts;
 #[cfg(feature = "client")]
 pub use source::{CorpusSource, OpenSettings, OpenedSource, SourceError};
-pub use sum::Sum;
+pub use sum::{Sum, rarest_first};
 
 /// Environment variable with the bearer token of clients and servers, used if no token file is set.
 pub const TOKEN_VARIABLE: &str = "CORVER_TOKEN";

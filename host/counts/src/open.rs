@@ -49,14 +49,19 @@ pub fn open(
     settings: &OpenSettings,
 ) -> Result<Box<dyn Counter>, SourceError> {
     check_token(sources, &settings.remote)?;
+    let mode = settings.options.mode;
+    let mut settings = settings.clone();
+    if sources.len() > 1 {
+        settings.options.mode = Sum::member_mode(mode);
+    }
     let opened =
-        sources.iter().map(|source| source.open(settings)).collect::<Result<Vec<_>, _>>()?;
+        sources.iter().map(|source| source.open(&settings)).collect::<Result<Vec<_>, _>>()?;
     check_parts(sources.iter().zip(&opened))?;
     let mut members: Vec<Box<dyn Counter>> = Vec::new();
     for source in opened {
         members.push(Box::new(source));
     }
-    Ok(if members.len() == 1 { members.remove(0) } else { Box::new(Sum::new(members)) })
+    Ok(if members.len() == 1 { members.remove(0) } else { Box::new(Sum::new(members, mode)) })
 }
 
 /// Returns the fingerprints of all sources, joined.

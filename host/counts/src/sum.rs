@@ -1,19 +1,36 @@
 //! Several corpora counted as one.
 
+use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 
 use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
+use corver_corpus::Mode;
 
 /// The sum of several counters.
 ///
-/// All members count concurrently and independently:
-/// - `max_clause_freq` applies to each member, so that in
-///   [`Mode::Compatible`](corver_corpus::Mode::Compatible) a sum may differ from the count of one
-///   index of all documents;
+/// All members count concurrently:
+/// - `max_clause_freq` applies to each member, so that in [`Mode::Compatible`] a sum may differ from
+///   the count of one index of all documents;
+/// - in [`Mode::Exact`] the sum finds the counted clause, which no member can know: it counts each
+///   clause alone in all members first;
 /// - each member counts up to the limit of the sum;
 /// - a word has a count if one member has tokens for it.
 pub struct Sum {
     members: Vec<Box<dyn Counter>>,
+    /// Mode of the sum. The members have [`Sum::member_mode`].
+    mode: Mode,
+}
+
+/// Returns a query's clauses with the rarest one first, and the others in their order. Of several
+/// equally rare clauses, the first is moved. `occurrences` has a number for each clause.
+#[must_use]
+pub fn rarest_first(all_of: &[Vec<String>], occurrences: &[u64]) -> Vec<Vec<String>> {
+    let rarest = occurrences.iter().enumerate().min_by_key(|&(_, occurrences)| occurrences);
+    let mut reordered = all_of.to_vec();
+    if let Some((number, _)) = rarest {
+        reordered[..=number].rotate_right(1);
+    }
+    reordered
 }
 
 /// The errors of several members of a [`Sum`].
@@ -26,10 +43,60 @@ fn join(errors: &[BoxError]) -> String {
 }
 
 impl Sum {
-    /// Creates the sum of these counters.
+    /// Creates the sum of counters that have the [`Sum::member_mode`] of `mode`.
     #[must_use]
-    pub fn new(members: Vec<Box<dyn Counter>>) -> Self {
-        Self { members }
+    pub fn new(members: Vec<Box<dyn Counter>>, mode: Mode) -> Self {
+        Self { members, mode }
+    }
+
+    /// Returns the mode in which the members of a sum count.
+    #[must_use]
+    pub fn member_mode(mode: Mode) -> Mode {
+        match mode {
+            Mode::Exact => Mode::ExactFirst,
+            Mode::Compatible | Mode::ExactFirst | Mode::Span => mode,
+        }
+    }
+
+    /// Returns the sums of the members' counts.
+    fn sums(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
+        let mut sums = vec![Count::exact(None); queries.len()];
+        for counts in self.member_counts(queries)? {
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                sum.precision = sum.precision.of_sum(count.precision);
+                if let Some(occurrences) = count.occurrences {
+                    sum.occurrences =
+                        Some(sum.occurrences.unwrap_or_default().saturating_add(occurrences));
+                }
+            }
+        }
+        Ok(sums)
+    }
+
+    /// Returns the queries, those of several clauses with the rarest clause of all members first.
+    fn with_rarest_first(&mut self, queries: &[Query]) -> Result<Vec<Query>, BoxError> {
+        let mut clauses: BTreeMap<&[String], u64> = BTreeMap::new();
+        for query in queries.iter().filter(|query| query.all_of.len() > 1) {
+            clauses.extend(query.all_of.iter().map(|clause| (clause.as_slice(), 0)));
+        }
+        let clause_queries: Vec<Query> =
+            clauses.keys().map(|&clause| Query::new([clause])).collect();
+        if !clause_queries.is_empty() {
+            for (occurrences, count) in clauses.values_mut().zip(self.sums(&clause_queries)?) {
+                *occurrences = count.occurrences.unwrap_or_default();
+            }
+        }
+        let mut reordered = Vec::with_capacity(queries.len());
+        for query in queries {
+            let mut all_of = query.all_of.clone();
+            if all_of.len() > 1 {
+                let occurrences: Vec<u64> =
+                    all_of.iter().map(|clause| clauses[clause.as_slice()]).collect();
+                all_of = rarest_first(&all_of, &occurrences);
+            }
+            reordered.push(Query { all_of, limit: query.limit });
+        }
+        Ok(reordered)
     }
 
     /// Returns the counts of each member.
@@ -69,17 +136,13 @@ fn count_in(member: &mut dyn Counter, queries: &[Query]) -> Result<Vec<Count>, B
 
 impl Counter for Sum {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
-        let mut sums = vec![Count::exact(None); queries.len()];
-        for counts in self.member_counts(queries)? {
-            for (sum, count) in sums.iter_mut().zip(counts) {
-                sum.precision = sum.precision.of_sum(count.precision);
-                if let Some(occurrences) = count.occurrences {
-                    sum.occurrences =
-                        Some(sum.occurrences.unwrap_or_default().saturating_add(occurrences));
-                }
+        match self.mode {
+            Mode::Exact => {
+                let reordered = self.with_rarest_first(queries)?;
+                self.sums(&reordered)
             }
+            Mode::Compatible | Mode::ExactFirst | Mode::Span => self.sums(queries),
         }
-        Ok(sums)
     }
 
     /// Returns the sum of all sizes; `None` if a member's size is unknown.
@@ -94,7 +157,7 @@ impl Counter for Sum {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Barrier};
+    use std::sync::{Arc, Barrier, Mutex};
 
     use corver_core::CountPrecision;
 
@@ -170,7 +233,7 @@ mod tests {
     fn sum(members: Vec<Box<dyn Counter>>, limits: &[Option<u64>]) -> Result<Vec<Count>, BoxError> {
         let queries: Vec<_> =
             limits.iter().map(|&limit| Query::new([["fox"]]).with_limit(limit)).collect();
-        Sum::new(members).count(&queries)
+        Sum::new(members, Mode::Compatible).count(&queries)
     }
 
     #[test]
@@ -196,6 +259,39 @@ mod tests {
         let members =
             (0..3).map(|_| Box::new(Together(barrier.clone())) as Box<dyn Counter>).collect();
         assert_eq!(sum(members, &[None, None]).unwrap(), [THREE, THREE]);
+    }
+
+    /// Counts a clause by the length of its first word, and records the queries.
+    struct Lengths(&'static Mutex<Vec<Query>>);
+
+    impl Counter for Lengths {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
+            self.0.lock().unwrap().extend_from_slice(queries);
+            let length = |query: &Query| Count::exact(Some(query.all_of[0][0].len() as u64));
+            Ok(queries.iter().map(length).collect())
+        }
+
+        fn size(&self) -> CorpusSize {
+            CorpusSize::default()
+        }
+    }
+
+    #[test]
+    fn exact_sum_counts_rarest_clause_of_all_members() {
+        static QUERIES: Mutex<Vec<Query>> = Mutex::new(Vec::new());
+        let members = || vec![Box::new(Lengths(&QUERIES)) as Box<dyn Counter>, fixed(THREE)];
+        let pair = |first, second| Query::new([[first], [second]]).with_limit(Some(9));
+        // Of two equally rare clauses, the first is counted.
+        let queries = [pair("badger", "fox"), pair("hen", "fox"), Query::new([["badger"]])];
+        let counts = Sum::new(members(), Mode::Exact).count(&queries).unwrap();
+        assert_eq!(counts, [6, 6, 9].map(|number| Count::exact(Some(number))));
+        assert_eq!(
+            QUERIES.lock().unwrap().split_off(3),
+            [pair("fox", "badger"), pair("hen", "fox"), Query::new([["badger"]])]
+        );
+        QUERIES.lock().unwrap().clear();
+        Sum::new(members(), Mode::Span).count(&queries).unwrap();
+        assert_eq!(*QUERIES.lock().unwrap(), queries);
     }
 
     #[test]
@@ -236,8 +332,11 @@ mod tests {
     #[test]
     fn sum_size_needs_every_member_size() {
         let mut members = vec![fixed(THREE), fixed(THREE)];
-        assert_eq!(Sum::new(members).size(), CorpusSize { tokens: Some(20), documents: None });
+        assert_eq!(
+            Sum::new(members, Mode::Compatible).size(),
+            CorpusSize { tokens: Some(20), documents: None }
+        );
         members = vec![fixed(THREE), Box::new(Broken("it does not say"))];
-        assert_eq!(Sum::new(members).size(), CorpusSize::default());
+        assert_eq!(Sum::new(members, Mode::Compatible).size(), CorpusSize::default());
     }
 }

@@ -175,7 +175,7 @@ fn query_index(path: &Path, options: OpenOptions, query: &IndexQuery, tokenizer:
         }
     }
     let cnf = Cnf::new(query.clauses.clone()).expect("no part of it is empty");
-    for mode in [Mode::Compatible, Mode::Exact, Mode::Span] {
+    for mode in [Mode::Compatible, Mode::Exact, Mode::ExactFirst, Mode::Span] {
         let options = CnfOptions { mode, ..query.options };
         let answers = [None, Some(3)].map(|enough| index.count_cnf(&cnf, &options, enough));
         let found = index.find_cnf(&cnf, &options);

@@ -215,7 +215,7 @@ fn remote_counts_equal_local_counts() {
     // A batch of these takes several requests.
     let of_counts = CountLimits { queries: 7, body_bytes: 300, ..CountLimits::default() };
     let server = Counting::guarded(ServerLimits::default(), of_counts, None);
-    for mode in [Mode::Compatible, Mode::Exact, Mode::Span] {
+    for mode in [Mode::Compatible, Mode::Exact, Mode::ExactFirst, Mode::Span] {
         for (max_clause_freq, enough) in [(1, None), (2, None), (500_000, None), (500_000, Some(2))]
         {
             let options = CnfOptions { mode, max_clause_freq, max_diff_tokens: 3 };
@@ -272,15 +272,16 @@ fn distributed_shards_count_like_one_index() {
             Running::new(server)
         })
         .collect();
-    let sum = |options, retry_timeout_s| {
+    let sum = |options: CnfOptions, retry_timeout_s| {
+        let of_members = CnfOptions { mode: Sum::member_mode(options.mode), ..options };
         let settings = RemoteSettings { retry_timeout_s, ..RemoteSettings::default() };
         let remote = |(shard, server): (usize, &Running)| {
             let remote =
-                Remote::open(&server.url(), &format!("wiki-{shard}"), options, &settings, None)
+                Remote::open(&server.url(), &format!("wiki-{shard}"), of_members, &settings, None)
                     .unwrap();
             Box::new(remote) as Box<dyn Counter>
         };
-        Sum::new(servers.iter().enumerate().map(remote).collect())
+        Sum::new(servers.iter().enumerate().map(remote).collect(), options.mode)
     };
     for mode in [Mode::Exact, Mode::Span] {
         for max_diff_tokens in [1, 2, 5, 1_000] {

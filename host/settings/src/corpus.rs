@@ -8,7 +8,7 @@ use smart_default::SmartDefault;
 
 use crate::text::{TextOrTexts, one_or_many};
 
-/// Index and counting of co-occurrences; the defaults are the paper's.
+/// Index and counting of co-occurrences; the defaults are the paper's, except the mode.
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CorpusSection {
@@ -17,7 +17,8 @@ pub struct CorpusSection {
     #[serde(deserialize_with = "one_or_many")]
     #[schemars(with = "TextOrTexts")]
     pub index: Vec<String>,
-    /// Definition of a match.
+    /// Definition of a match. The paper used `compatible`, as its configurations in `configs/` set;
+    /// on short documents it misses most matches.
     pub mode: CountMode,
     /// Occurrences of a clause above which `compatible` sub-samples it.
     #[default = 500_000]
@@ -45,9 +46,10 @@ pub struct CorpusSection {
 #[serde(rename_all = "lowercase")]
 pub enum CountMode {
     /// Equal to the official engine, sub-sampling included; what the paper used.
-    #[default]
     Compatible,
-    /// The same rule without sub-sampling.
+    /// Occurrences of the rarest clause that have all others within `max_diff_tokens` in the same
+    /// document.
+    #[default]
     Exact,
     /// Stretches of at most `max_diff_tokens` tokens of one document that hold a term of every
     /// clause.

@@ -9,8 +9,8 @@
 //! reference  docs/configuration.md
 //! ```
 //!
-//! The defaults are the paper's. [`check`] compares values with the declared bounds, and returns all
-//! problems.
+//! The defaults are the paper's, except `corpus.mode`. [`check`] compares values with the declared
+//! bounds, and returns all problems.
 
 mod advantage;
 mod backends;

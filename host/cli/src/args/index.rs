@@ -100,9 +100,9 @@ pub struct CountArgs {
     /// Tokenizer (tokenizer.json), for an index without one.
     #[arg(long)]
     pub tokenizer: Option<PathBuf>,
-    /// Counting mode.
-    #[arg(long, value_enum, default_value_t = CountModeArg::Compatible)]
-    pub mode: CountModeArg,
+    /// Counting mode. Default: exact; for the demo's index, the demo's mode, compatible.
+    #[arg(long, value_enum)]
+    pub mode: Option<CountModeArg>,
     /// Same as --mode exact.
     #[arg(long, conflicts_with = "mode")]
     pub exact: bool,
@@ -124,7 +124,8 @@ pub struct CountArgs {
 pub enum CountModeArg {
     /// Infini-gram's count, with its sub-sampling.
     Compatible,
-    /// Infini-gram's count without sub-sampling.
+    /// Number of occurrences of the rarest clause that have all others within the window in the
+    /// same document.
     Exact,
     /// Number of minimal spans, within the window, that contain all words.
     Span,

@@ -1,11 +1,11 @@
-//! Removal of ranges that cross a document boundary.
+//! Removal of ranges, and of neighbours, on the other side of a document boundary.
 
 use std::sync::Arc;
 
 use crate::error::Result;
 use crate::files::shard::Shard;
 use crate::query::cnf::Mode;
-use crate::query::join::MatchRange;
+use crate::query::join::{MatchRange, Neighbourhood};
 use crate::query::scan;
 use crate::suffix::position_cache::PositionCache;
 use crate::suffix::positions::PositionList;
@@ -47,17 +47,7 @@ impl<'a> Boundaries<'a> {
         ranges: &[MatchRange],
         out: &mut Vec<MatchRange>,
     ) -> Result<()> {
-        let shard = &self.suffix_array.shard;
-        self.num_ranges += ranges.len() as u64;
-        if self.starts.is_none() && ranges.len() >= MANY_RANGES {
-            self.starts = match self.positions.cached_document_starts(shard) {
-                cached @ Some(_) if self.starts_suffice()? => cached,
-                None if self.num_ranges > shard.pages_of_offsets() && self.starts_suffice()? => {
-                    self.positions.document_starts(shard)?
-                }
-                _ => None,
-            };
-        }
+        self.find_starts(ranges.len())?;
         let starts = self.starts.as_deref();
         // A plain loop: `extend` and `filter` are not inlined here, and would be called for each
         // range.
@@ -67,11 +57,47 @@ impl<'a> Boundaries<'a> {
                     let next = starts.first_at_or_after(range.left);
                     next == starts.len() || starts.get(next) >= range.right
                 }
-                None => text_has_no_boundary(shard, self.mode, range),
+                None => text_has_no_boundary(&self.suffix_array.shard, self.mode, range),
             };
             if is_in_one_document {
                 out.push(*range);
             }
+        }
+        Ok(())
+    }
+
+    /// Appends to `out` the occurrences with a neighbour in the same document.
+    pub(crate) fn filter_occurrences(
+        &mut self,
+        occurrences: &[Neighbourhood],
+        out: &mut Vec<MatchRange>,
+    ) -> Result<()> {
+        self.find_starts(occurrences.len())?;
+        let starts = self.starts.as_deref();
+        for occurrence in occurrences {
+            let has_neighbour = match starts {
+                Some(starts) => has_neighbour_between(starts, occurrence),
+                None => has_neighbour_in_text(&self.suffix_array.shard, occurrence),
+            };
+            if has_neighbour {
+                out.push(MatchRange::at(occurrence.position));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the list of document starts, if it is worth its cost for this many further ranges.
+    fn find_starts(&mut self, num_ranges: usize) -> Result<()> {
+        let shard = &self.suffix_array.shard;
+        self.num_ranges += num_ranges as u64;
+        if self.starts.is_none() && num_ranges >= MANY_RANGES {
+            self.starts = match self.positions.cached_document_starts(shard) {
+                cached @ Some(_) if self.starts_suffice()? => cached,
+                None if self.num_ranges > shard.pages_of_offsets() && self.starts_suffice()? => {
+                    self.positions.document_starts(shard)?
+                }
+                _ => None,
+            };
         }
         Ok(())
     }
@@ -87,6 +113,29 @@ fn text_has_no_boundary(shard: &Shard, mode: Mode, range: &MatchRange) -> bool {
     let inside = &shard.stream()[range.left as usize * width..range.right as usize * width];
     match mode {
         Mode::Compatible => !scan::contains_ones(inside, width),
-        Mode::Exact | Mode::Span => !scan::contains_separator(inside, shard.width),
+        Mode::Exact | Mode::ExactFirst | Mode::Span => {
+            !scan::contains_separator(inside, shard.width)
+        }
     }
+}
+
+/// True if a neighbour is between the starts of the occurrence's document and of the next.
+fn has_neighbour_between(starts: &PositionList, occurrence: &Neighbourhood) -> bool {
+    let next = starts.first_at_or_after(occurrence.position + 1);
+    let start = if next == 0 { 0 } else { starts.get(next - 1) };
+    let end = if next == starts.len() { u64::MAX } else { starts.get(next) };
+    (occurrence.before_end > start) | (occurrence.after < end)
+}
+
+/// True if no document begins between a neighbour and the occurrence. A document begins with its
+/// separator, so one may begin with the token of the first of the two.
+fn has_neighbour_in_text(shard: &Shard, occurrence: &Neighbourhood) -> bool {
+    let has_separator = |from: u64, to: u64| {
+        let width = shard.width.bytes();
+        let text = &shard.stream()[from as usize * width..to as usize * width];
+        scan::contains_separator(text, shard.width)
+    };
+    let Neighbourhood { position, before_end, after } = *occurrence;
+    (after != u64::MAX && !has_separator(position + 1, after + 1))
+        || (before_end != 0 && !has_separator(before_end, position + 1))
 }

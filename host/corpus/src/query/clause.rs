@@ -12,8 +12,8 @@ pub(crate) struct ShardClause {
     pub(crate) number: usize,
     /// Ranks of each term's occurrences, after sampling.
     pub(crate) rank_ranges: Vec<RankRange>,
-    /// Number of occurrences of all terms before sampling. An occurrence that two terms share counts
-    /// twice.
+    /// Number of occurrences of all terms before sampling. A position where two terms begin counts
+    /// twice, unless [`ShardClause::merge_terms`] was called.
     pub(crate) count: u64,
     /// Number of occurrences that each sampled one represents; 1 without sampling.
     pub(crate) factor: u64,
@@ -31,6 +31,23 @@ impl ShardClause {
             terms.iter().map(|term| suffix_array.find(term)).collect::<Result<Vec<_>>>()?;
         let count = num_ranks(&rank_ranges);
         Ok(Self { number, rank_ranges, count, factor: 1, sampled: false })
+    }
+
+    /// Merges the terms that begin at the same positions, so that each position counts once. Two terms
+    /// begin at one position only if one of them is a prefix of the other, whose ranks are then
+    /// among its own.
+    pub(crate) fn merge_terms(&mut self) {
+        for number in 0..self.rank_ranges.len() {
+            let range = self.rank_ranges[number];
+            let mut others = self.rank_ranges.iter().enumerate();
+            let is_covered = others.any(|(other_number, &other)| {
+                other_number != number && other.start <= range.start && range.end <= other.end
+            });
+            if is_covered {
+                self.rank_ranges[number].end = range.start;
+            }
+        }
+        self.count = num_ranks(&self.rank_ranges);
     }
 
     /// Reduces the occurrences to a sample of about `cap`, as the official engine does: of every
@@ -108,6 +125,21 @@ mod tests {
             clause.rank_ranges.iter().map(|range| (range.start - 1_000, range.len())).collect();
         assert_eq!(samples, [(1_868, 483), (120, 18)]);
         assert_eq!(clause.factor, 9);
+    }
+
+    #[test]
+    fn merged_terms_share_no_position() {
+        let range = |start, end| RankRange { start, end };
+        // a, b, `a c`, a, `b d`, absent
+        let rank_ranges =
+            [(10, 20), (30, 40), (12, 15), (10, 20), (30, 40), (15, 15)].map(|(a, b)| range(a, b));
+        let mut clause = ShardClause { rank_ranges: rank_ranges.to_vec(), ..clause(&[]) };
+        clause.merge_terms();
+        assert_eq!(clause.count, 20);
+        let occurring: Vec<_> =
+            clause.rank_ranges.iter().copied().filter(|range| range.len() > 0).collect();
+        assert_eq!(occurring.len(), 2);
+        assert!(occurring.contains(&range(10, 20)) && occurring.contains(&range(30, 40)));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Queries: AND of ORs of n-grams near each other, with their options and counts.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -35,19 +37,28 @@ impl Cnf {
 
 /// A definition of a match of several clauses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// Bit-equal to the official engine (`infini-gram` 2.6.0). A clause above the cap is reduced to
     /// a pseudo-random sample and the count scaled up. A document boundary is two (for u16) adjacent
     /// `FF` bytes at any alignment.
     #[default]
     Compatible,
-    /// The same rule without sampling; a document boundary is a separator token.
+    /// Occurrences of the *counted clause* that have every other clause near them, in their
+    /// document.
     ///
-    /// Distances are measured from range to occurrence, from first token to first token, so a match
-    /// of three clauses can be twice as long as [`CnfOptions::max_diff_tokens`]. A match is not
-    /// counted if its clause also occurs within that distance in the neighbouring document.
+    /// A clause occurs at a position if one of its terms begins there; two terms that begin at one
+    /// position are one occurrence. The counted clause is the one with the fewest occurrences in
+    /// all shards together, and the first of those in the query. An occurrence of another clause is
+    /// near if it begins in the same document, at most [`CnfOptions::max_diff_tokens`] tokens before
+    /// or after.
+    ///
+    /// Nothing is sampled. The count does not depend on the division of documents into shards, or on
+    /// the text of other documents.
     Exact,
+    /// As [`Mode::Exact`], but the counted clause is the first of the query. It serves a sum of
+    /// several indexes: none of them can know which clause is the rarest of all.
+    ExactFirst,
     /// The shortest spans of text with all clauses. A match is a run of at most
     /// [`CnfOptions::max_diff_tokens`] tokens of one document, first and last token included. It
     /// contains a complete term of every clause, and no shorter run inside it does.
@@ -105,6 +116,25 @@ pub struct CnfCount {
     pub sampled: bool,
     /// True if the search stopped at the limit: there may be more matches than `count`.
     pub at_least: bool,
+}
+
+/// The name of the mode in requests.
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Compatible => "compatible",
+            Self::Exact => "exact",
+            Self::ExactFirst => "exact_first",
+            Self::Span => "span",
+        })
+    }
+}
+
+impl Mode {
+    /// True if occurrences of one clause are counted that have the others in their document.
+    pub(crate) fn counts_occurrences(self) -> bool {
+        matches!(self, Self::Exact | Self::ExactFirst)
+    }
 }
 
 impl CnfCount {

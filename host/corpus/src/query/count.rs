@@ -58,9 +58,10 @@ impl Index {
         Ok(total)
     }
 
-    /// Returns the position of the first token of every match, per open shard, in the order of the
-    /// suffix array. In [`Mode::Span`] they are in the order of the text; in the other modes several
-    /// matches may begin at one position.
+    /// Returns the position of every match, per open shard: in [`Mode::Exact`] of the counted
+    /// occurrence, in the other modes of the first token. They are in the order of the suffix array,
+    /// in [`Mode::Span`] in the order of the text. In [`Mode::Compatible`] several matches may begin
+    /// at one position.
     ///
     /// # Errors
     /// Fails as [`Index::count_cnf`] does.

@@ -1,9 +1,14 @@
 //! The join of a range with the occurrences of a further clause.
 //!
-//! Distances are measured between the *starts* of occurrences; their lengths do not matter. The
-//! distance is to the range so far, so a chain of clauses may span far more than
-//! `max_diff_tokens`. A range with a near occurrence on both sides is extended to both, even if one
-//! of them is in the next document.
+//! Distances are measured between the *starts* of occurrences; their lengths do not matter.
+//!
+//! In [`Mode::Compatible`](crate::Mode::Compatible) the join is the [`MatchRange`] extended to the
+//! clause, as in the official engine. The distance is to the range so far, so a chain of clauses may
+//! span far more than `max_diff_tokens`. A range with a near occurrence on both sides is extended to
+//! both, even if one of them is in the next document; the range then crosses a boundary and is lost.
+//!
+//! In [`Mode::Exact`](crate::Mode::Exact) a range is one occurrence of the counted clause, and stays
+//! it. The join is a [`Neighbourhood`], whose sides are compared with the document separately.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +21,7 @@ use crate::suffix::position_cache::PositionCache;
 use crate::suffix::positions::PositionList;
 
 /// The range of a match: the first tokens of its leftmost and rightmost occurrences.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MatchRange {
     pub(crate) left: u64,
     pub(crate) right: u64,
@@ -27,32 +32,62 @@ impl MatchRange {
         Self { left: position, right: position }
     }
 
-    /// Extends the range to its neighbours that are at most `max_diff_tokens` away: the nearest
-    /// occurrence before its right end, and the nearest at or after its left end. Returns the range,
-    /// and true if a neighbour is near enough. It has no branch, which frequent clauses would
-    /// mispredict.
-    pub(crate) fn extended(
-        self,
-        before: Option<u64>,
-        after: Option<u64>,
-        max_diff_tokens: u64,
-    ) -> (Self, bool) {
-        let before =
-            before.filter(|&position| position >= self.left.saturating_sub(max_diff_tokens));
-        let after =
-            after.filter(|&position| position <= self.right.saturating_add(max_diff_tokens));
-        let extended = Self {
-            left: self.left.min(before.unwrap_or(u64::MAX)),
-            right: self.right.max(after.unwrap_or(0)),
-        };
-        (extended, before.is_some() | after.is_some())
-    }
-
     /// Returns the positions where a near occurrence may start.
     fn window(self, max_diff_tokens: u64) -> Range<u64> {
         self.left.saturating_sub(max_diff_tokens)
             ..self.right.saturating_add(max_diff_tokens).saturating_add(1)
     }
+}
+
+/// An occurrence of the counted clause with its neighbours: the nearest occurrences of another
+/// clause, in any document.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Neighbourhood {
+    pub(crate) position: u64,
+    /// Start of the nearest occurrence before `position`, plus 1; 0 if none is near.
+    pub(crate) before_end: u64,
+    /// Nearest occurrence at `position` or after it; `u64::MAX` if none is near.
+    pub(crate) after: u64,
+}
+
+/// A range that is joined with the near occurrences of a clause.
+pub(crate) trait Joined: Copy + Default {
+    /// Joins a range with the nearest occurrence before its right end, and the nearest at or after
+    /// its left end; `None`: there is none near enough. It has no branch, which frequent clauses
+    /// would mispredict.
+    fn join(range: MatchRange, before: Option<u64>, after: Option<u64>) -> Self;
+}
+
+impl Joined for MatchRange {
+    fn join(range: MatchRange, before: Option<u64>, after: Option<u64>) -> Self {
+        Self {
+            left: range.left.min(before.unwrap_or(u64::MAX)),
+            right: range.right.max(after.unwrap_or(0)),
+        }
+    }
+}
+
+impl Joined for Neighbourhood {
+    fn join(range: MatchRange, before: Option<u64>, after: Option<u64>) -> Self {
+        Self {
+            position: range.left,
+            before_end: before.map_or(0, |before| before + 1),
+            after: after.unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Joins a range with its neighbours that are at most `max_diff_tokens` away. Returns the result,
+/// and true if a neighbour is near enough.
+fn join_near<J: Joined>(
+    range: MatchRange,
+    before: Option<u64>,
+    after: Option<u64>,
+    max_diff_tokens: u64,
+) -> (J, bool) {
+    let before = before.filter(|&position| position >= range.left.saturating_sub(max_diff_tokens));
+    let after = after.filter(|&position| position <= range.right.saturating_add(max_diff_tokens));
+    (J::join(range, before, after), before.is_some() | after.is_some())
 }
 
 /// A finder of a clause's occurrences next to a range. It scans the text around the range, or
@@ -115,22 +150,22 @@ impl<'a> Neighbours<'a> {
         Ok(Self { shard, clause, positions, max_diff_tokens, finder })
     }
 
-    /// Appends to `extended` each range that has this clause near enough, extended to it.
-    pub(crate) fn extend(
+    /// Appends to `joined` the join of each range that has this clause near enough.
+    pub(crate) fn join<J: Joined>(
         &mut self,
         ranges: &[MatchRange],
-        extended: &mut Vec<MatchRange>,
+        joined: &mut Vec<J>,
     ) -> Result<()> {
-        let num_scanned = self.scan(ranges, extended)?;
+        let num_scanned = self.scan(ranges, joined)?;
         if let Finder::Search(sorted) = &self.finder {
-            search(sorted, &ranges[num_scanned..], self.max_diff_tokens, extended);
+            search(sorted, &ranges[num_scanned..], self.max_diff_tokens, joined);
         }
         Ok(())
     }
 
-    /// Extends ranges by scanning. Returns the number of ranges that were scanned: all, or those
-    /// before sorting became due.
-    fn scan(&mut self, ranges: &[MatchRange], extended: &mut Vec<MatchRange>) -> Result<usize> {
+    /// Joins ranges by scanning. Returns the number of ranges that were scanned: all, or those before
+    /// sorting became due.
+    fn scan<J: Joined>(&mut self, ranges: &[MatchRange], joined: &mut Vec<J>) -> Result<usize> {
         let Finder::Scan { scanner, cost, pages } = &mut self.finder else { return Ok(0) };
         let max_diff_tokens = self.max_diff_tokens;
         let cost_per_scan = SCAN_COST * self.clause.rank_ranges.len() as u64;
@@ -157,8 +192,8 @@ impl<'a> Neighbours<'a> {
             let (before, num_read_before) = scanner.last_in(start, range.right);
             let (after, num_read_after) = scanner.first_in(range.left, end);
             *cost = cost.saturating_add(cost_per_scan + num_read_before + num_read_after);
-            let (range, is_near) = range.extended(before, after, max_diff_tokens);
-            extended.extend(is_near.then_some(range));
+            let (join, is_near): (J, bool) = join_near(*range, before, after, max_diff_tokens);
+            joined.extend(is_near.then_some(join));
         }
         Ok(ranges.len())
     }
@@ -175,42 +210,50 @@ fn is_cold(shard: &Shard, ranges: &[MatchRange]) -> bool {
     2 * num_in_memory < num_tested
 }
 
-/// Extends ranges by searching the clause's positions, without a branch that depends on the data.
-fn search(
+/// Joins ranges by searching the clause's positions, without a branch that depends on the data.
+fn search<J: Joined>(
     sorted: &PositionList,
     ranges: &[MatchRange],
     max_diff_tokens: u64,
-    extended: &mut Vec<MatchRange>,
+    joined: &mut Vec<J>,
 ) {
-    let mut length = extended.len();
-    extended.resize(length + ranges.len(), MatchRange::at(0));
+    let mut length = joined.len();
+    joined.resize(length + ranges.len(), J::default());
     let mut remaining = ranges.iter();
     let ends = ranges.iter().map(|range| (range.left, range.right));
     sorted.for_each_neighbours(ends, |before, after| {
         let Some(range) = remaining.next() else { return };
-        // Every range is written; one that is not near is overwritten by the next.
+        // Every join is written; one that is not near is overwritten by the next.
         let is_near;
-        (extended[length], is_near) = range.extended(before, after, max_diff_tokens);
+        (joined[length], is_near) = join_near(*range, before, after, max_diff_tokens);
         length += usize::from(is_near);
     });
-    extended.truncate(length);
+    joined.truncate(length);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const RANGE: MatchRange = MatchRange { left: 10, right: 12 };
+
     #[test]
     fn match_range_extends_to_near_neighbours() {
-        let range = MatchRange { left: 10, right: 12 };
-        assert_eq!(range.extended(Some(7), Some(15), 3), (MatchRange { left: 7, right: 15 }, true));
-        assert_eq!(range.extended(Some(11), None, 3), (range, true));
-        assert_eq!(range.extended(None, Some(15), 3), (MatchRange { left: 10, right: 15 }, true));
-        assert_eq!(
-            range.extended(Some(6), Some(15), 3),
-            (MatchRange { left: 10, right: 15 }, true)
-        );
-        assert_eq!(range.extended(Some(6), Some(16), 3), (range, false));
-        assert_eq!(range.extended(None, None, 3), (range, false));
+        let join = |before, after| join_near::<MatchRange>(RANGE, before, after, 3);
+        assert_eq!(join(Some(7), Some(15)), (MatchRange { left: 7, right: 15 }, true));
+        assert_eq!(join(Some(11), None), (RANGE, true));
+        assert_eq!(join(None, Some(15)), (MatchRange { left: 10, right: 15 }, true));
+        assert_eq!(join(Some(6), Some(15)), (MatchRange { left: 10, right: 15 }, true));
+        assert_eq!(join(Some(6), Some(16)), (RANGE, false));
+        assert_eq!(join(None, None), (RANGE, false));
+    }
+
+    #[test]
+    fn neighbourhood_keeps_its_position() {
+        let join = |before, after| join_near::<Neighbourhood>(MatchRange::at(10), before, after, 3);
+        let expected = |before_end, after| Neighbourhood { position: 10, before_end, after };
+        assert_eq!(join(Some(7), Some(14)), (expected(8, u64::MAX), true));
+        assert_eq!(join(Some(6), Some(10)), (expected(0, 10), true));
+        assert_eq!(join(Some(6), Some(14)), (expected(0, u64::MAX), false));
     }
 }

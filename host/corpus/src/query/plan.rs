@@ -1,9 +1,10 @@
 //! Execution of a query, shard by shard.
 //!
-//! A match starts as an occurrence of the rarest clause, a range of one position. It is extended to
-//! the nearest occurrence of every further clause, by the rule of [`crate::query::join`]. The ranges
-//! that remain and cross no document boundary are the matches. [`Mode::Span`] has another rule:
-//! [`crate::query::span`].
+//! In [`Mode::Compatible`] a match starts as an occurrence of the shard's rarest clause, a range of
+//! one position. It is extended to the nearest occurrence of every further clause. The ranges that
+//! remain and cross no document boundary are the matches. In [`Mode::Exact`] a match is an occurrence
+//! of the counted clause that has every further clause near it in its document. Both joins are in
+//! [`crate::query::join`]. [`Mode::Span`] has another rule: [`crate::query::span`].
 
 use std::ops::ControlFlow;
 
@@ -27,7 +28,8 @@ pub(crate) struct QueryPlan<'a> {
     options: &'a CnfOptions,
 }
 
-/// The clauses of a query in a shard, rarest first.
+/// The clauses of a query in a shard, rarest first. In [`Mode::Exact`] the first is the counted
+/// clause, which another may be rarer than in this shard.
 pub(crate) struct ShardPlan<'a> {
     suffix_array: &'a SuffixArray,
     pub(crate) clauses: Vec<ShardClause>,
@@ -57,24 +59,39 @@ impl<'a> QueryPlan<'a> {
         for suffix_array in &index.suffix_arrays {
             shards.push(ShardPlan { suffix_array, clauses: Vec::with_capacity(terms.len()) });
         }
+        // Number of the clause with the fewest occurrences in all shards, the first if several have.
+        let mut rarest = 0;
+        let mut fewest = u64::MAX;
         for (number, clause_terms) in terms.iter().enumerate() {
             let mut occurrences = 0;
             for shard in &mut shards {
-                let clause = ShardClause::find(shard.suffix_array, number, clause_terms)?;
+                let mut clause = ShardClause::find(shard.suffix_array, number, clause_terms)?;
+                if options.mode.counts_occurrences() {
+                    clause.merge_terms();
+                }
                 occurrences += clause.count;
                 shard.clauses.push(clause);
             }
             if occurrences == 0 {
                 return Ok(None);
             }
+            if occurrences < fewest {
+                fewest = occurrences;
+                rarest = number;
+            }
         }
+        let counted = match options.mode {
+            Mode::Exact => Some(rarest),
+            Mode::ExactFirst => Some(0),
+            Mode::Compatible | Mode::Span => None,
+        };
         let cap = options.max_clause_freq.div_ceil(shards.len() as u64);
         for ShardPlan { clauses, .. } in &mut shards {
             if options.mode == Mode::Compatible {
                 clauses.iter_mut().for_each(|clause| clause.sample(cap));
             }
             // A stable sort, as the official engine's is for up to 16 clauses.
-            clauses.sort_by_key(|clause| clause.count);
+            clauses.sort_by_key(|clause| (Some(clause.number) != counted, clause.count));
         }
         Ok(Some(Self { terms, shards, positions: &index.positions, options }))
     }
@@ -98,7 +115,10 @@ impl<'a> QueryPlan<'a> {
                 &mut visit,
             );
         }
-        let Some((rarest, further)) = clauses.split_first() else { return Ok(()) };
+        let Some((first, further)) = clauses.split_first() else { return Ok(()) };
+        if clauses.iter().any(|clause| clause.count == 0) {
+            return Ok(());
+        }
         let mut neighbours = Vec::with_capacity(further.len());
         for clause in further {
             let terms = &self.terms[clause.number];
@@ -110,21 +130,32 @@ impl<'a> QueryPlan<'a> {
                 max_diff_tokens,
             )?);
         }
-        let mut starts = MatchStarts::new(shard, rarest, self.positions, order)?;
+        let mut starts = MatchStarts::new(shard, first, self.positions, order)?;
         let mut boundaries = Boundaries::new(suffix_array, mode, self.positions);
         // A block of ranges is joined with all clauses before the next block, so that the search can
         // stop early.
         let mut ranges = Vec::new();
-        let mut next_ranges = Vec::new();
+        let mut extended = Vec::new();
+        let mut neighbourhoods = Vec::new();
         while starts.next_block(&mut ranges)? {
-            for clause in &mut neighbours {
-                clause.extend(&ranges, &mut next_ranges)?;
-                std::mem::swap(&mut ranges, &mut next_ranges);
-                next_ranges.clear();
+            if mode.counts_occurrences() {
+                for clause in &mut neighbours {
+                    neighbourhoods.clear();
+                    clause.join(&ranges, &mut neighbourhoods)?;
+                    ranges.clear();
+                    boundaries.filter_occurrences(&neighbourhoods, &mut ranges)?;
+                }
+            } else {
+                for clause in &mut neighbours {
+                    extended.clear();
+                    clause.join(&ranges, &mut extended)?;
+                    std::mem::swap(&mut ranges, &mut extended);
+                }
+                extended.clear();
+                boundaries.filter(&ranges, &mut extended)?;
+                std::mem::swap(&mut ranges, &mut extended);
             }
-            boundaries.filter(&ranges, &mut next_ranges)?;
-            ranges.clear();
-            for range in next_ranges.drain(..) {
+            for range in ranges.drain(..) {
                 if visit(range).is_break() {
                     return Ok(());
                 }

@@ -102,21 +102,23 @@ impl TextIndex {
         max_diff_tokens: u64,
     ) -> Result<Vec<Range<u64>>> {
         let tokens = &document.tokens;
-        // A match begins with its leftmost word, and each further clause may begin
-        // `max_diff_tokens` later.
+        // Each further clause may begin `max_diff_tokens` after or, in exact mode, before the one
+        // that the match was joined with.
         let max_starts_apart = max_diff_tokens.saturating_mul(clauses.len() as u64 - 1);
+        let start = position.saturating_sub(max_starts_apart).max(tokens.start);
         let max_term_tokens =
             clauses.iter().flatten().map(Vec::len).max().unwrap_or_default() as u64;
         let end = position
             .saturating_add(max_starts_apart)
             .saturating_add(max_term_tokens)
             .min(tokens.end);
-        let text = self.index().tokens(document.shard, position..end);
+        let text = self.index().tokens(document.shard, start..end);
+        let match_start = position.saturating_sub(start) as usize;
         let mut excerpts: Vec<Range<u64>> = Vec::new();
         for terms in clauses {
-            let Some(word) = first_occurrence(&text, terms) else { continue };
-            let left = (position + word.start as u64).saturating_sub(CONTEXT).max(tokens.start);
-            let right = (position + word.end as u64).saturating_add(CONTEXT).min(tokens.end);
+            let Some(word) = nearest_occurrence(&text, terms, match_start) else { continue };
+            let left = (start + word.start as u64).saturating_sub(CONTEXT).max(tokens.start);
+            let right = (start + word.end as u64).saturating_add(CONTEXT).min(tokens.end);
             let excerpt_start = self.nearest_word_start(document, left, CutDirection::Back)?;
             let excerpt_end = self.nearest_word_start(document, right, CutDirection::Ahead)?;
             excerpts.push(excerpt_start..excerpt_end);
@@ -206,17 +208,21 @@ fn starts_word(tokenizer: &Tokenizer, before: u32, token: u32) -> Result<bool> {
     Ok(alone.ends_with(char::is_whitespace) || added.starts_with(char::is_whitespace))
 }
 
-/// Returns the range of the first occurrence of one of the terms.
-fn first_occurrence(text: &[u32], terms: &[Vec<u32>]) -> Option<Range<usize>> {
-    let mut first: Option<Range<usize>> = None;
+/// Returns the range of the occurrence of one of the terms that begins nearest to `position`.
+fn nearest_occurrence(text: &[u32], terms: &[Vec<u32>], position: usize) -> Option<Range<usize>> {
+    let mut nearest: Option<Range<usize>> = None;
     for term in terms {
-        if let Some(start) = text.windows(term.len()).position(|tokens| tokens == term)
-            && first.as_ref().is_none_or(|range| start < range.start)
-        {
-            first = Some(start..start + term.len());
+        for (start, tokens) in text.windows(term.len()).enumerate() {
+            if tokens == term
+                && nearest
+                    .as_ref()
+                    .is_none_or(|range| start.abs_diff(position) < range.start.abs_diff(position))
+            {
+                nearest = Some(start..start + term.len());
+            }
         }
     }
-    first
+    nearest
 }
 
 /// Decodes tokens and appends them to `spans`, with the query's words marked.

@@ -118,9 +118,9 @@ impl Remote {
             Some(info) if info.modes.contains(&mode) => Ok(()),
             None if mode == Mode::Compatible => Ok(()),
             _ => Err(RemoteError::Unsuitable(format!(
-                "{url} does not report support for the mode `{}`, as `corver-host index serve` \
-                 does; use `compatible`, or an index on this machine",
-                format!("{mode:?}").to_lowercase()
+                "{url} does not report support for the mode `{mode}`, as `corver-host index serve` \
+                 does; count in the mode `compatible` (corpus.mode, --mode), or in an index on this \
+                 machine"
             ))),
         }
     }

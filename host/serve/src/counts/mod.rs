@@ -80,7 +80,7 @@ fn about(corpus: &TextIndex, name: &str, limits: &CountLimits) -> ServerInfo {
         tokenizer: info.tokenizer,
         part: corpus.index().part(),
         query_types: vec![COUNT.to_owned(), COUNTS.to_owned()],
-        modes: vec![Mode::Compatible, Mode::Exact, Mode::Span],
+        modes: vec![Mode::Compatible, Mode::Exact, Mode::ExactFirst, Mode::Span],
         queries: limits.queries,
         body_bytes: limits.body_bytes,
     }

@@ -10,6 +10,8 @@ use crate::args::BuildArgs;
 use crate::command::index::stage_bar::StageBar;
 use crate::output;
 
+use super::info::{describe_lengths, info_json};
+
 pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
     let BuildArgs { inputs, out, .. } = args;
     let start = Instant::now();
@@ -28,10 +30,14 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
     let manifest = build(inputs, &tokenizer, out, &options)
         .with_context(|| format!("building {}", out.display()))?;
     bar.finish();
-    let info = Index::open(out)?.info();
+    let index = Index::open(out)?;
+    let info = index.info();
+    let lengths = index.document_lengths()?;
     let seconds = start.elapsed().as_secs_f64();
     if json {
-        return output::json(&json!({"index": info, "seconds": seconds, "stages": bar.seconds()}));
+        return output::json(
+            &json!({"index": info_json(&info, &lengths)?, "seconds": seconds, "stages": bar.seconds()}),
+        );
     }
     output::line(format_args!(
         "{}: {} documents, {} tokens, {:.1} MB of text in {seconds:.1} s",
@@ -40,6 +46,7 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
         info.tokens,
         manifest.text_bytes as f64 / 1e6
     ));
+    output::line(format_args!("document lengths: {}", describe_lengths(&lengths)));
     Ok(())
 }
 

@@ -5,7 +5,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use corver_corpus::{CnfCount, CnfOptions, MatchPassage, Mode, OpenOptions, parse_query};
-use corver_counts::{CorpusSource, Local, OpenSettings, OpenedSource, RemoteSettings};
+use corver_counts::{
+    CorpusSource, Local, OpenSettings, OpenedSource, RemoteSettings, Sum, rarest_first,
+};
 use corver_reward::config::{self, DemoOr};
 use corver_reward::parts;
 use serde_json::json;
@@ -14,24 +16,34 @@ use crate::args::CountArgs;
 use crate::index_folder::open_folder;
 use crate::output;
 
+use super::DEFAULT_WINDOW;
+
 /// Seconds during which a request to a server is retried.
 const PATIENCE_S: f64 = 5.0;
 
-/// Returns the default window: the paper's, or a shorter one for the demo's short articles.
-fn window(sources: &[DemoOr<CorpusSource>]) -> u64 {
-    if sources == [DemoOr::Demo] { corver_demo::WINDOW } else { 1_000 }
+/// Returns the default options: those of `corpus.*`, or the demo's for the demo's index.
+fn default_options(sources: &[DemoOr<CorpusSource>], max_clause_freq: u64) -> CnfOptions {
+    if sources == [DemoOr::Demo] {
+        let max_diff_tokens = corver_demo::WINDOW;
+        return CnfOptions { max_clause_freq, max_diff_tokens, mode: Mode::Compatible };
+    }
+    CnfOptions { max_clause_freq, max_diff_tokens: DEFAULT_WINDOW, mode: Mode::Exact }
 }
 
 pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } =
         args;
-    let words = parse_query(query)?;
+    let mut words = parse_query(query)?;
     let sources = config::parse_sources(&args.index)?;
-    let options = CnfOptions {
-        mode: if *exact { Mode::Exact } else { (*mode).into() },
-        max_clause_freq: *max_clause_freq,
-        max_diff_tokens: max_diff_tokens.unwrap_or_else(|| window(&sources)),
-    };
+    let mut options = default_options(&sources, *max_clause_freq);
+    if *exact {
+        options.mode = Mode::Exact;
+    } else if let Some(mode) = *mode {
+        options.mode = mode.into();
+    }
+    if let Some(max_diff_tokens) = *max_diff_tokens {
+        options.max_diff_tokens = max_diff_tokens;
+    }
     let sources = parts::resolve_sources(&sources)?;
     // An interactive count bypasses the cache, and fails soon instead of retrying for minutes.
     let remote = RemoteSettings {
@@ -47,14 +59,24 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     {
         bail!("{server} has no text to --show: the API only counts");
     }
+    let mode = options.mode;
+    if sources.len() > 1 {
+        options.mode = Sum::member_mode(mode);
+    }
     let open = |source| open(source, tokenizer.as_deref(), options, &remote);
     let corpora: Vec<OpenedSource> = sources.iter().map(open).collect::<Result<_>>()?;
     corver_counts::check_parts(sources.iter().zip(&corpora))?;
     let start = Instant::now();
-    let counts =
-        corpora.iter().map(|corpus| corpus.count_words(&words)).collect::<Result<Vec<_>, _>>()?;
+    if corpora.len() > 1 && mode == Mode::Exact {
+        let mut occurrences = Vec::with_capacity(words.len());
+        for clause in &words {
+            let count = count(&corpora, std::slice::from_ref(clause))?;
+            occurrences.push(count.map_or(0, |count| count.count));
+        }
+        words = rarest_first(&words, &occurrences);
+    }
+    let answer = count(&corpora, &words)?;
     let micros = start.elapsed().as_secs_f64() * 1e6;
-    let answer = counts.into_iter().flatten().reduce(sum);
     let answer = answer
         .with_context(|| format!("a word of {query:?} has no tokens in this index's tokenizer"))?;
     let passages = passages(&corpora, &words, &options, *show)?;
@@ -101,6 +123,17 @@ fn open(
             ..OpenSettings::default()
         })?),
     }
+}
+
+/// Returns the sum of the counts in all corpora; `None` if a word has no tokens in any of them.
+fn count(corpora: &[OpenedSource], words: &[Vec<String>]) -> Result<Option<CnfCount>> {
+    let mut total = None;
+    for corpus in corpora {
+        if let Some(count) = corpus.count_words(words)? {
+            total = Some(total.map_or(count, |total| sum(total, count)));
+        }
+    }
+    Ok(total)
 }
 
 /// Adds the counts of two corpora.

@@ -14,6 +14,9 @@ use anyhow::Result;
 
 use crate::args::{IndexArgs, IndexCommand};
 
+/// Default of `corpus.max_diff_tokens`.
+const DEFAULT_WINDOW: u64 = 1_000;
+
 pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
     match &args.command {
         IndexCommand::Adopt(args) => adopt::run(args, json),
