@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use corver_core::BoxError;
 use corver_http::RetryPolicy;
-use corver_pretrained::PretrainedError;
+use corver_pretrained::{AdapterConfig, PretrainedError};
 
 use crate::error::{EngineError, Result};
 use crate::server::{EngineServer, ServerReply};
@@ -157,8 +157,10 @@ impl Adapters {
 /// Copies an adapter in PEFT's layout into a new folder, without the other files of a checkpoint.
 ///
 /// # Errors
-/// Fails if a file is missing or cannot be written.
+/// Fails if a file is missing or cannot be written, or the adapter is not plain LoRA, which servers
+/// would not see.
 pub fn copy_adapter(from: &Path, to: &Path) -> Result<()> {
+    AdapterConfig::read(from)?;
     fs::create_dir_all(to).map_err(PretrainedError::io("create", to))?;
     for name in ["adapter_config.json", "adapter_model.safetensors"] {
         let file = from.join(name);

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use corver_core::{Device, Precision};
 use corver_learn::{Example, FitSettings, Model, find_device, fit};
-use corver_pretrained::{read_tokenizer, stop_tokens};
+use corver_pretrained::{StopTokens, read_tokenizer};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -30,7 +30,7 @@ fn main() -> Result<(), AnyError> {
     let prompt = std::fs::read_to_string(prompt)?;
     let (before, after) = prompt.split_once("{sentence}").ok_or("the prompt has no {sentence}")?;
     let tokenizer = read_tokenizer(&model_folder.join("tokenizer.json"))?;
-    let stop = *stop_tokens(&tokenizer, model_folder)?.first().ok_or("no stop token")?;
+    let stop = StopTokens::read(&tokenizer, model_folder)?.end;
     let encode = |text: &str| Ok::<_, AnyError>(tokenizer.encode(text, false)?.get_ids().to_vec());
 
     let mut examples = Vec::new();

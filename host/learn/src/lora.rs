@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use corver_core::LoraSettings;
-use corver_pretrained::PretrainedError;
-use serde_json::{Value, json};
+use corver_pretrained::{AdapterConfig, PretrainedError};
+use serde_json::json;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Result;
@@ -139,12 +139,9 @@ pub(crate) fn write(
     files::write(&folder.join("adapter_config.json"), format!("{config:#}\n").as_bytes())
 }
 
-/// Largest `lora_alpha` that is read: far above any in use, and its square is finite in f32.
-const MAX_ALPHA: f64 = 1e6;
-
 /// Content of an adapter folder: the settings, and the adapters of the layers that have one.
 pub(crate) struct AdapterCheckpoint {
-    pub(crate) settings: LoraSettings,
+    pub(crate) config: AdapterConfig,
     /// Tensors that no layer has taken yet, by PEFT name.
     tensors: BTreeMap<String, Tensor>,
     path: PathBuf,
@@ -156,19 +153,31 @@ impl AdapterCheckpoint {
         if folder.join(files::CHECKPOINT_STATE).exists() {
             files::verify_checksums(folder)?;
         }
-        let settings = read_config(&folder.join("adapter_config.json"))?;
+        let config = AdapterConfig::read(folder)?;
         let path = folder.join("adapter_model.safetensors");
+        let pickle = folder.join("adapter_model.bin");
+        if !path.exists() && pickle.exists() {
+            return Err(PretrainedError::InvalidModel(format!(
+                "{}: an adapter in pickle's format is not read; load it with PEFT and save it again \
+                 (save_pretrained), which writes adapter_model.safetensors",
+                pickle.display()
+            ))
+            .into());
+        }
         let tensors = files::read_tensors(&path, Some(Kind::Float), device)?;
-        Ok(Self { settings, tensors, path })
+        Ok(Self { config, tensors, path })
     }
 
     /// Takes the adapter of a layer `[out, input]`; `None` if the layer has none.
     pub(crate) fn take(&mut self, layer: &str, out: i64, input: i64) -> Result<Option<Adapter>> {
-        let r = self.settings.r as i64;
+        let r = self.config.settings.r as i64;
         let a = self.take_matrix(&peft_name(layer, "A"), [r, input])?;
         let b = self.take_matrix(&peft_name(layer, "B"), [out, r])?;
         let missing = match (a, b) {
-            (Some(a), Some(b)) => return Ok(Some(Adapter::new(a, b, &self.settings))),
+            (Some(a), Some(b)) => {
+                self.config.check_target(layer)?;
+                return Ok(Some(Adapter::new(a, b, &self.config.settings)));
+            }
             (None, None) => return Ok(None),
             (Some(_), None) => "B",
             (None, Some(_)) => "A",
@@ -181,12 +190,23 @@ impl AdapterCheckpoint {
     fn take_matrix(&mut self, name: &str, shape: [i64; 2]) -> Result<Option<Tensor>> {
         match self.tensors.remove(name) {
             Some(tensor) if tensor.size() != shape => {
-                let r = self.settings.r;
-                let expected = format!("shape {shape:?} (from the base model and r = {r})");
-                let got = format!("{:?}", tensor.size());
+                let r = self.config.settings.r;
+                let expected = format!("shape {shape:?} (from the model and r = {r})");
+                let got = format!("{:?}; {}", tensor.size(), self.other_model());
                 Err(PretrainedError::tensor(&self.path, name, expected, got).into())
             }
             matrix => Ok(matrix),
+        }
+    }
+
+    /// Returns a remark for a tensor that does not fit: which model the adapter is for.
+    fn other_model(&self) -> String {
+        match &self.config.base_model {
+            Some(name) => format!(
+                "the adapter was trained on {name:?} (base_model_name_or_path); load it with that \
+                 model"
+            ),
+            None => "load the adapter with the model that it was trained on".to_owned(),
         }
     }
 
@@ -197,68 +217,32 @@ impl AdapterCheckpoint {
 
     /// Checks that layers have taken all tensors.
     pub(crate) fn finish(self) -> Result<()> {
-        match self.tensors.into_iter().next() {
-            None => Ok(()),
-            Some((name, tensor)) => {
-                let expected = "an adapter of a layer that the base model has";
-                let got = format!("{:?}", tensor.size());
-                Err(PretrainedError::tensor(&self.path, &name, expected, got).into())
-            }
-        }
+        let Some((name, tensor)) = self.tensors.first_key_value() else { return Ok(()) };
+        let expected = "an adapter of a projection that the model has";
+        let is_embedding = ["embed_tokens", "lm_head"].iter().any(|part| name.contains(part));
+        let remark = if has_adapter_name(name) {
+            "the name of the adapter is part of the tensor's name: it is a state dict. Save the \
+             adapter with PEFT's save_pretrained"
+                .to_owned()
+        } else if is_embedding {
+            "the adapter also has weights of the embedding or the output layer, which are not \
+             supported. Save it with save_embedding_layers=False if they were not trained, or merge \
+             it with PEFT (merge_and_unload) and use the merged model"
+                .to_owned()
+        } else {
+            self.other_model()
+        };
+        let got = format!("{:?}; {remark}", tensor.size());
+        Err(PretrainedError::tensor(&self.path, name, expected, got).into())
     }
 }
 
-fn read_config(path: &Path) -> Result<LoraSettings> {
-    let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
-    let config: Value = serde_json::from_str(&text).map_err(|error| malformed(path, error))?;
-    refuse_variations(&config, path)?;
-    let r = config
-        .get("r")
-        .and_then(Value::as_u64)
-        .filter(|&r| r > 0)
-        .ok_or_else(|| malformed(path, "no r"))?;
-    let alpha = config
-        .get("lora_alpha")
-        .and_then(Value::as_f64)
-        .ok_or_else(|| malformed(path, "no lora_alpha"))?;
-    if !(0.0..=MAX_ALPHA).contains(&alpha) {
-        let got = format!("a lora_alpha of {alpha}; from 0 to {MAX_ALPHA} are possible");
-        return Err(malformed(path, got).into());
-    }
-    Ok(LoraSettings { r: r as usize, alpha })
-}
-
-fn malformed(path: &Path, got: impl std::fmt::Display) -> PretrainedError {
-    PretrainedError::malformed(path, "a plain LoRA configuration (r, lora_alpha)", got)
-}
-
-/// Refuses settings that change what the matrices mean.
-fn refuse_variations(config: &Value, path: &Path) -> Result<()> {
-    for key in [
-        "use_rslora",
-        "use_dora",
-        "bias",
-        "rank_pattern",
-        "alpha_pattern",
-        "modules_to_save",
-        "fan_in_fan_out",
-    ] {
-        if let Some(value) = config.get(key).filter(|value| !is_plain(value)) {
-            let expected = "plain LoRA without it";
-            return Err(PretrainedError::unsupported(path, key, value, expected).into());
-        }
-    }
-    Ok(())
-}
-
-fn is_plain(value: &Value) -> bool {
-    match value {
-        Value::Null | Value::Bool(false) => true,
-        Value::Object(map) => map.is_empty(),
-        Value::Array(list) => list.is_empty(),
-        Value::String(text) => text == "none",
-        _ => false,
-    }
+/// Returns true for `….lora_A.NAME.weight`, which PEFT's model has and its files do not.
+fn has_adapter_name(name: &str) -> bool {
+    ["A", "B"].iter().any(|matrix| {
+        let stem = format!(".lora_{matrix}.");
+        name.split_once(&stem).is_some_and(|(_, rest)| rest.ends_with(".weight"))
+    })
 }
 
 #[cfg(test)]
@@ -336,6 +320,64 @@ mod tests {
         config.intermediate_size = 32;
         let mut wider = crate::Model::random(config, 1, Device::Cpu).unwrap();
         assert!(wider.load_adapter(dir.path()).unwrap_err().to_string().contains("mlp"));
+    }
+
+    /// Renames or adds tensors of an adapter's file, loads it, and returns the error.
+    fn error_after(change: impl Fn(&mut BTreeMap<String, Tensor>)) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        with_random_adapter("llama", &LORA).save_adapter(dir.path()).unwrap();
+        let path = dir.path().join("adapter_model.safetensors");
+        let mut tensors = files::read_tensors(&path, None, Device::Cpu).unwrap();
+        change(&mut tensors);
+        files::write_tensors(&path, &tensors.into_iter().collect::<Vec<_>>()).unwrap();
+        tiny("llama", 1).load_adapter(dir.path()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn foreign_tensors_are_refused_with_a_remedy() {
+        let error = error_after(|tensors| {
+            *tensors = std::mem::take(tensors)
+                .into_iter()
+                .map(|(name, tensor)| (name.replace(".weight", ".default.weight"), tensor))
+                .collect();
+        });
+        assert!(error.contains("state dict") && error.contains("save_pretrained"), "{error}");
+        let embedding = "base_model.model.model.embed_tokens.weight";
+        let error = error_after(|tensors| {
+            tensors.insert(embedding.to_owned(), Tensor::from_slice(&[0f32]));
+        });
+        assert!(error.contains(embedding) && error.contains("merge_and_unload"), "{error}");
+    }
+
+    #[test]
+    fn pickled_adapter_is_refused_with_a_remedy() {
+        let dir = tempfile::tempdir().unwrap();
+        with_random_adapter("llama", &LORA).save_adapter(dir.path()).unwrap();
+        let path = dir.path().join("adapter_model.safetensors");
+        std::fs::rename(path, dir.path().join("adapter_model.bin")).unwrap();
+        let error = tiny("llama", 1).load_adapter(dir.path()).unwrap_err().to_string();
+        assert!(
+            error.contains("adapter_model.bin") && error.contains("save_pretrained"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn adapter_of_another_model_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        with_random_adapter("llama", &LORA).save_adapter(dir.path()).unwrap();
+        let path = dir.path().join("adapter_config.json");
+        let config = std::fs::read_to_string(&path).unwrap();
+        let named = config.replace(
+            "\"base_model_name_or_path\": null",
+            "\"base_model_name_or_path\": \"org/other\"",
+        );
+        std::fs::write(&path, named).unwrap();
+        let mut config = crate::testing::tiny_config("llama");
+        config.intermediate_size = 32;
+        let mut wider = crate::Model::random(config, 1, Device::Cpu).unwrap();
+        let error = wider.load_adapter(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("trained on \"org/other\""), "{error}");
     }
 
     #[test]

@@ -20,6 +20,11 @@ use crate::rope::RotaryEmbedding;
 use crate::weights::{WeightRole, Weights};
 use corver_pretrained::{ModelConfig, PretrainedError};
 
+/// Hugging Face name of the embedding.
+const EMBEDDING: &str = "model.embed_tokens.weight";
+/// Hugging Face name of the output layer.
+const HEAD: &str = "lm_head.weight";
+
 /// A language model with frozen weights, unless [`Model::train_all`] unfreezes them.
 #[derive(Debug)]
 pub struct Model {
@@ -52,11 +57,8 @@ impl Model {
         let mut weights = Weights::open(folder, kind, device)?;
         let mut model = Self::build(config, kind, device, &mut weights)?;
         model.base_name = base_name(folder);
-        let is_tied = model.head.is_none();
-        // Some checkpoints store tensors that the architecture computes or shares.
-        weights.finish(|name| {
-            (is_tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq")
-        })?;
+        // Some checkpoints store tensors that the architecture computes.
+        weights.finish(|name| name.ends_with("rotary_emb.inv_freq"))?;
         Ok(model)
     }
 
@@ -86,23 +88,19 @@ impl Model {
     }
 
     fn build(
-        config: ModelConfig,
+        mut config: ModelConfig,
         kind: Kind,
         device: Device,
         weights: &mut Weights,
     ) -> Result<Self> {
-        let v = config.vocab_size;
         let d = config.hidden_size;
-        let embedding = weights.take("model.embed_tokens.weight", WeightRole::Matrix, &[v, d])?;
-        let mut layers = Vec::with_capacity(config.num_layers);
+        let (embedding, head) = embedding_and_head(&config, weights)?;
+        config.tie_embeddings = head.is_none();
+        let mut layers = Vec::new();
         for n in 0..config.num_layers {
             layers.push(Layer::build(&config, n, weights)?);
         }
         let norm = weights.take("model.norm.weight", WeightRole::Norm, &[d])?;
-        let head = match config.tie_embeddings {
-            true => None,
-            false => Some(weights.take("lm_head.weight", WeightRole::Matrix, &[v, d])?),
-        };
         let rope = RotaryEmbedding::new(&config, kind, device)?;
         Ok(Self {
             config,
@@ -157,13 +155,13 @@ impl Model {
     /// Returns the base weights with their Hugging Face names.
     #[must_use]
     pub fn parameters(&self) -> Vec<(String, &Tensor)> {
-        let mut parameters = vec![("model.embed_tokens.weight".to_owned(), &self.embedding)];
+        let mut parameters = vec![(EMBEDDING.to_owned(), &self.embedding)];
         for (n, layer) in self.layers.iter().enumerate() {
             layer.push_parameters(n, &mut parameters);
         }
         parameters.push(("model.norm.weight".into(), &self.norm));
         if let Some(head) = &self.head {
-            parameters.push(("lm_head.weight".into(), head));
+            parameters.push((HEAD.into(), head));
         }
         parameters
     }
@@ -274,6 +272,37 @@ impl Model {
     }
 }
 
+/// Takes the embedding `[V, D]`, and the output layer if it does not share its weights.
+///
+/// As in `transformers` 5, a stored output layer that differs is used even if config.json ties the
+/// two, and a tied embedding that is not stored is the output layer.
+fn embedding_and_head(
+    config: &ModelConfig,
+    weights: &mut Weights,
+) -> Result<(Tensor, Option<Tensor>)> {
+    let shape = [config.vocab_size, config.hidden_size];
+    if !config.tie_embeddings {
+        let embedding = weights.take(EMBEDDING, WeightRole::Matrix, &shape)?;
+        return Ok((embedding, Some(weights.take(HEAD, WeightRole::Matrix, &shape)?)));
+    }
+    if !weights.has(HEAD) {
+        return Ok((weights.take(EMBEDDING, WeightRole::Matrix, &shape)?, None));
+    }
+    let head = weights.take(HEAD, WeightRole::Matrix, &shape)?;
+    if !weights.has(EMBEDDING) {
+        return Ok((head, None));
+    }
+    let embedding = weights.take(EMBEDDING, WeightRole::Matrix, &shape)?;
+    if embedding.f_equal(&head)? {
+        return Ok((embedding, None));
+    }
+    tracing::warn!(
+        "config.json ties the output layer to the embedding, and the folder has another one \
+         ({HEAD}), which is used; set `tie_word_embeddings` to false"
+    );
+    Ok((embedding, Some(head)))
+}
+
 fn invalid_config((expected, got): (&'static str, String)) -> LearnError {
     LearnError::Input { what: "model config", expected: expected.into(), got }
 }
@@ -365,6 +394,55 @@ mod tests {
         let again = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap();
         let tokens = model.batch(&[&[1, 5, 2]]).unwrap();
         assert_eq!(differ(&model.hidden(&tokens).unwrap(), &again.hidden(&tokens).unwrap()), 0.0);
+    }
+
+    /// Writes a model with tied embeddings whose file also has an output layer.
+    fn write_tied(folder: &Path, head: impl Fn(&Tensor) -> Option<Tensor>) -> Model {
+        let model = tiny("llama", 5); // its output layer is its own
+        model.save(folder).unwrap();
+        let path = folder.join("config.json");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(
+            &path,
+            config.replace("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true"),
+        )
+        .unwrap();
+        let path = folder.join("model.safetensors");
+        let mut tensors = files::read_tensors(&path, None, Device::Cpu).unwrap();
+        let own = tensors.remove(HEAD).unwrap();
+        if let Some(head) = head(&own) {
+            tensors.insert(HEAD.to_owned(), head);
+        }
+        files::write_tensors(&path, &tensors.into_iter().collect::<Vec<_>>()).unwrap();
+        model
+    }
+
+    /// `transformers` 5.24 loads such folders with `tie_word_embeddings` ignored, obeyed and obeyed.
+    #[test]
+    fn tied_output_layer_is_that_of_transformers() {
+        let load = |folder: &Path| Model::load(folder, Precision::F32, Device::Cpu).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let model = write_tied(dir.path(), |own| Some(own.copy()));
+        let loaded = load(dir.path());
+        assert_eq!(differ(loaded.head_weight(), model.head_weight()), 0.0);
+        assert!(!loaded.config().tie_embeddings);
+
+        write_tied(dir.path(), |_| Some(model.embedding.copy()));
+        let loaded = load(dir.path());
+        assert!(loaded.head.is_none() && loaded.config().tie_embeddings);
+        assert_eq!(differ(loaded.head_weight(), &model.embedding), 0.0);
+
+        write_tied(dir.path(), |_| None);
+        assert!(load(dir.path()).head.is_none());
+
+        write_tied(dir.path(), |own| Some(own.copy()));
+        let path = dir.path().join("model.safetensors");
+        let mut tensors = files::read_tensors(&path, None, Device::Cpu).unwrap();
+        tensors.remove(EMBEDDING);
+        files::write_tensors(&path, &tensors.into_iter().collect::<Vec<_>>()).unwrap();
+        let loaded = load(dir.path());
+        assert!(loaded.head.is_none());
+        assert_eq!(differ(&loaded.embedding, model.head_weight()), 0.0);
     }
 
     #[test]

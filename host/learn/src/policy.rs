@@ -9,10 +9,10 @@ use corver_core::{
     Algorithm, BoxError, Compatibility, Decoding, LearnSettings, Precision, Question, Rollout,
     Sampler, Sampling,
 };
-use corver_pretrained::{ChatTokenizer, Dialogue};
+use corver_pretrained::{ChatTokenizer, Dialogue, PretrainedError};
 
 use crate::critic::Critic;
-use crate::error::{LearnError, Result};
+use crate::error::Result;
 use crate::files;
 use crate::memory::{Peak, log_peak};
 use crate::model::Model;
@@ -62,14 +62,7 @@ impl Policy {
         if let Some(problem) = corver_settings::check("update", &settings).into_iter().next() {
             return Err(problem.into());
         }
-        let vocab_size = model.config().vocab_size;
-        if tokenizer.vocab_size() > vocab_size {
-            return Err(LearnError::Input {
-                what: "tokenizer",
-                expected: format!("at most {vocab_size} ids, the model's embedding"),
-                got: format!("{} ids", tokenizer.vocab_size()),
-            });
-        }
+        tokenizer.check_vocabulary(model.config().vocab_size)?;
         if model.lora().is_none() {
             model.add_lora(&settings.lora, seed)?;
         }
@@ -199,7 +192,27 @@ impl Policy {
     /// # Errors
     /// Fails with the first question that is too long, or as [`ChatTokenizer::prompt`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
-        Ok(self.dialogue.check_prompts(questions, sampling)?)
+        self.prompts(questions, sampling).map(drop)
+    }
+
+    /// Returns the token ids of every question's prompt.
+    fn prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<Vec<Vec<u32>>> {
+        let prompts = self.dialogue.prompts(questions, sampling)?;
+        let max_positions = self.model.config().max_positions;
+        for (question, prompt) in questions.iter().zip(&prompts) {
+            if prompt.len() >= max_positions {
+                return Err(PretrainedError::InvalidInput(format!(
+                    "the prompt of {:?} has {} tokens; the model takes {max_positions}, completion \
+                     included (max_position_embeddings). Shorten the question or the system \
+                     prompt, or set rollout.max_prompt_length and rollout.long_prompts = \
+                     \"truncate\"",
+                    question.question,
+                    prompt.len()
+                ))
+                .into());
+            }
+        }
+        Ok(prompts)
     }
 
     fn sample_rollouts(
@@ -210,7 +223,7 @@ impl Policy {
         on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>> {
         self.prepared = None;
-        let prompts = self.dialogue.prompts(questions, sampling)?;
+        let prompts = self.prompts(questions, sampling)?;
         let prompt_slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         // On the CPU extraction would compete with sampling for the cores, so rollouts are passed
         // on when all are finished.

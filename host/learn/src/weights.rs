@@ -36,6 +36,11 @@ impl Weights {
         Ok(Self::Folder { path: folder.into(), tensors: files::read_model(folder, kind, device)? })
     }
 
+    /// Returns true if the folder has a tensor that no layer has taken; false for random weights.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        matches!(self, Self::Folder { tensors, .. } if tensors.contains_key(name))
+    }
+
     pub(crate) fn take(&mut self, name: &str, role: WeightRole, shape: &[usize]) -> Result<Tensor> {
         let size: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
         match self {

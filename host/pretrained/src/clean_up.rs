@@ -3,6 +3,44 @@
 
 use std::ops::Range;
 
+use serde_json::Value as Json;
+use tokenizers::{ModelWrapper, Tokenizer};
+
+/// The tokenizers whose decoded text is cleaned up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CleanUp {
+    /// None.
+    Never,
+    /// All except BPE, whose spaces are those of the text (`transformers` 5.7 and later).
+    ExceptBpe,
+    /// All, BPE included.
+    Always,
+}
+
+impl CleanUp {
+    /// Reads a tokenizer_config.json.
+    pub(crate) fn read(config: &Json) -> Self {
+        let is_set = |key: &str| config.get(key).and_then(Json::as_bool).unwrap_or_default();
+        if !is_set("clean_up_tokenization_spaces") {
+            Self::Never
+        } else if is_set("clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output")
+        {
+            Self::Always
+        } else {
+            Self::ExceptBpe
+        }
+    }
+
+    /// Returns true if the text of this tokenizer is cleaned up.
+    pub(crate) fn applies_to(self, tokenizer: &Tokenizer) -> bool {
+        match self {
+            Self::Never => false,
+            Self::ExceptBpe => !matches!(tokenizer.get_model(), ModelWrapper::BPE(_)),
+            Self::Always => true,
+        }
+    }
+}
+
 /// Patterns in the order of `PreTrainedTokenizerBase.clean_up_tokenization`, each with the range of
 /// its characters that remains.
 const PATTERNS: [(&str, Range<usize>); 10] = [

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::{PretrainedError, Result};
+use crate::json::read_json;
 
 /// The supported values of `model_type`.
 pub const SUPPORTED: &[&str] = &["llama", "qwen2", "qwen3", "olmo2"];
@@ -116,20 +117,19 @@ struct RawConfig {
     head_dim: Option<usize>,
     max_position_embeddings: Option<usize>,
     rms_norm_eps: Option<f64>,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<Value>,
-    /// Both rotary settings, in newer files.
-    rope_parameters: Option<Value>,
     tie_word_embeddings: Option<bool>,
     attention_bias: Option<bool>,
     mlp_bias: Option<bool>,
     hidden_act: Option<String>,
     use_sliding_window: Option<bool>,
+    layer_types: Option<Vec<String>>,
     quantization_config: Option<Value>,
 }
 
 /// Largest accepted size. Products of two sizes fit every index type.
 const MAX_SIZE: usize = 1 << 24;
+/// Most accepted layers, heads, and dimensions of a head. Tables of these sizes are small.
+const MAX_COUNT: usize = 1 << 12;
 
 impl ModelConfig {
     /// Reads a config.json.
@@ -138,9 +138,7 @@ impl ModelConfig {
     /// Fails if the file cannot be read, or asks for an architecture or variation that is not
     /// supported.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
-        let value: Value = serde_json::from_str(&text)
-            .map_err(|error| PretrainedError::malformed(path, "JSON", error))?;
+        let value = read_json(path)?;
         // The architecture is checked before the fields, because another one has other fields and
         // the error would blame those.
         let model_type = value.get("model_type").and_then(Value::as_str).unwrap_or_default();
@@ -157,12 +155,25 @@ impl ModelConfig {
                 )));
             }
         };
-        let raw: RawConfig = serde_json::from_value(value).map_err(|error| {
+        let raw = RawConfig::deserialize(&value).map_err(|error| {
             PretrainedError::malformed(path, "a decoder's configuration", error)
         })?;
-        raw.refuse_variations(path)?;
-        let rope = RopeSettings::read(&raw, path)?;
+        raw.refuse_variations(family, path)?;
+        let rope = RopeSettings::read(&value, raw.max_position_embeddings, path)?;
         let heads = raw.num_attention_heads;
+        let kv_heads = match (value.get("num_key_value_heads"), family) {
+            // The default of these families, which `transformers` uses whatever the other sizes are.
+            (None, ModelFamily::Qwen2 | ModelFamily::Qwen3) => 32,
+            _ => raw.num_key_value_heads.unwrap_or(heads),
+        };
+        let own_head_dim = match family {
+            ModelFamily::Qwen3 => 128,
+            _ => raw.hidden_size / heads.max(1),
+        };
+        let own_positions = match family {
+            ModelFamily::Qwen2 | ModelFamily::Qwen3 => 32_768,
+            ModelFamily::Llama | ModelFamily::Olmo2 => 2048,
+        };
         let config = Self {
             family,
             vocab_size: raw.vocab_size,
@@ -170,9 +181,9 @@ impl ModelConfig {
             intermediate_size: raw.intermediate_size,
             num_layers: raw.num_hidden_layers,
             num_heads: heads,
-            num_kv_heads: raw.num_key_value_heads.unwrap_or(heads),
-            head_dim: raw.head_dim.unwrap_or(raw.hidden_size / heads.max(1)),
-            max_positions: raw.max_position_embeddings.unwrap_or(2048),
+            num_kv_heads: kv_heads,
+            head_dim: raw.head_dim.unwrap_or(own_head_dim),
+            max_positions: raw.max_position_embeddings.unwrap_or(own_positions),
             norm_eps: raw.rms_norm_eps.unwrap_or(if family == ModelFamily::Olmo2 {
                 1e-5
             } else {
@@ -208,6 +219,13 @@ impl ModelConfig {
         }
         if let Some(size) = sizes.into_iter().find(|&size| size > MAX_SIZE) {
             return Err(("sizes of at most 16,777,216", size.to_string()));
+        }
+        let counts = [self.num_layers, self.num_heads, self.num_kv_heads, self.head_dim];
+        if let Some(count) = counts.into_iter().find(|&count| count > MAX_COUNT) {
+            return Err((
+                "at most 4,096 layers, heads and dimensions of a head",
+                count.to_string(),
+            ));
         }
         let Self { norm_eps, rope_theta, .. } = *self;
         if !(norm_eps > 0.0 && norm_eps <= 1.0) {
@@ -303,9 +321,10 @@ impl ModelConfig {
 
 impl RawConfig {
     /// Refuses variations that would be computed wrongly without an error.
-    fn refuse_variations(&self, path: &Path) -> Result<()> {
+    fn refuse_variations(&self, family: ModelFamily, path: &Path) -> Result<()> {
         for (key, flag) in [
-            ("attention_bias", self.attention_bias),
+            // Qwen2 always has biases, and does not read the key.
+            ("attention_bias", self.attention_bias.filter(|_| family != ModelFamily::Qwen2)),
             ("mlp_bias", self.mlp_bias),
             ("use_sliding_window", self.use_sliding_window),
         ] {
@@ -313,8 +332,15 @@ impl RawConfig {
                 return Err(PretrainedError::unsupported(path, key, "true", "false"));
             }
         }
-        if let Some(activation) = self.hidden_act.as_ref().filter(|a| *a != "silu") {
+        if let Some(activation) = &self.hidden_act
+            && activation != "silu"
+            && activation != "swish"
+        {
             return Err(PretrainedError::unsupported(path, "hidden_act", activation, "silu"));
+        }
+        let layer_types = self.layer_types.iter().flatten();
+        if let Some(kind) = layer_types.into_iter().find(|kind| *kind != "full_attention") {
+            return Err(PretrainedError::unsupported(path, "layer_types", kind, "full_attention"));
         }
         if let Some(quantization) = &self.quantization_config {
             let expected = "an unquantised model";
@@ -332,23 +358,68 @@ struct RopeSettings {
 }
 
 impl RopeSettings {
-    fn read(raw: &RawConfig, path: &Path) -> Result<Self> {
-        let section =
-            raw.rope_parameters.as_ref().or(raw.rope_scaling.as_ref()).filter(|v| !v.is_null());
-        let theta =
-            raw.rope_theta.or_else(|| section?.get("rope_theta")?.as_f64()).unwrap_or(10_000.0);
-        let kind = section.and_then(|v| v.get("rope_type").or_else(|| v.get("type")));
-        let scaling = match kind.and_then(Value::as_str) {
-            None | Some("default") => None,
-            Some("llama3") => {
-                let settings = section.cloned().unwrap_or_default();
-                Some(serde_json::from_value(settings).map_err(|error| {
+    /// Reads the settings with the precedence of `transformers` 5.
+    ///
+    /// The section `rope_scaling`, which is the older name, replaces `rope_parameters`. A key of the
+    /// section takes precedence over the same key outside.
+    fn read(config: &Value, max_positions: Option<usize>, path: &Path) -> Result<Self> {
+        let none = Map::new();
+        let mut section = &none;
+        let mut name = "rope_parameters";
+        for key in ["rope_scaling", "rope_parameters"] {
+            match config.get(key) {
+                None | Some(Value::Null) => {}
+                Some(Value::Object(found)) if section.is_empty() => {
+                    name = key;
+                    section = found;
+                }
+                Some(Value::Object(_)) => {}
+                Some(other) => {
+                    let expected = format!("an object as `{key}`");
+                    return Err(PretrainedError::malformed(path, expected, other));
+                }
+            }
+        }
+        if let Some((layers, _)) = section.iter().find(|(_, value)| value.is_object()) {
+            let got = format!("different for {layers}");
+            return Err(PretrainedError::unsupported(path, name, got, "one for all layers"));
+        }
+        let setting = |key: &str| section.get(key).or_else(|| config.get(key));
+        let number = |key: &str, value: &Value| match value.as_f64() {
+            Some(number) => Ok(number),
+            None => Err(PretrainedError::malformed(path, format!("a number as `{key}`"), value)),
+        };
+        let theta = match setting("rope_theta").filter(|value| !value.is_null()) {
+            Some(value) => number("rope_theta", value)?,
+            None => 10_000.0,
+        };
+        let share = setting("partial_rotary_factor").filter(|value| !value.is_null());
+        if let Some(share) = share.filter(|value| value.as_f64() != Some(1.0)) {
+            return Err(PretrainedError::unsupported(path, "partial_rotary_factor", share, "1"));
+        }
+        let kind = section.get("rope_type").or_else(|| section.get("type"));
+        let scaling = match kind.map(|kind| kind.as_str().ok_or(kind)) {
+            None | Some(Ok("default")) => None,
+            Some(Ok("llama3")) => {
+                let mut settings = section.clone();
+                // The number outside takes precedence, and `max_position_embeddings` is the default.
+                let key = "original_max_position_embeddings";
+                if let Some(outside) = config.get(key) {
+                    settings.insert(key.into(), outside.clone());
+                } else if !settings.contains_key(key) {
+                    settings.insert(key.into(), json!(max_positions));
+                }
+                Some(Llama3Scaling::deserialize(Value::Object(settings)).map_err(|error| {
                     PretrainedError::malformed(path, "llama3 rope settings", error)
                 })?)
             }
-            Some(other) => {
+            Some(Ok(other)) => {
                 let expected = "`default` or `llama3`";
-                return Err(PretrainedError::unsupported(path, "rope_scaling", other, expected));
+                return Err(PretrainedError::unsupported(path, name, other, expected));
+            }
+            Some(Err(other)) => {
+                let expected = format!("a text as `rope_type` of `{name}`");
+                return Err(PretrainedError::malformed(path, expected, other));
             }
         };
         Ok(Self { theta, scaling })
@@ -389,14 +460,118 @@ mod tests {
         assert_eq!(read(&config.to_json("bfloat16").to_string()).unwrap(), config);
     }
 
+    const SIZES: &str = r#""vocab_size":32,"hidden_size":16,"intermediate_size":16,
+        "num_hidden_layers":1,"num_attention_heads":2"#;
+
+    /// The frequencies are `LlamaRotaryEmbedding(config).inv_freq` of `transformers` 5.24.
     #[test]
-    fn rope_theta_is_read_from_rope_parameters() {
-        let config = read(
-            r#"{"model_type":"qwen3","vocab_size":10,"hidden_size":8,"intermediate_size":8,"num_hidden_layers":1,
-                "num_attention_heads":2,"rope_parameters":{"rope_type":"default","rope_theta":1000000}}"#,
-        )
-        .unwrap();
-        assert_eq!((config.rope_theta, config.head_dim, config.num_kv_heads), (1e6, 4, 2));
+    fn rope_settings_have_precedence_of_transformers() {
+        let llama3 = r#""rope_type":"llama3","factor":8.0,"low_freq_factor":1.0,
+            "high_freq_factor":4.0"#;
+        let old = r#""original_max_position_embeddings":64"#;
+        let default700 = r#""rope_parameters":{"rope_type":"default","rope_theta":700.0}"#;
+        for (settings, expected) in [
+            ("".to_owned(), [1.0, 0.1, 0.01, 0.001]),
+            (r#","rope_theta":500.0"#.to_owned(), [1.0, 0.211474, 0.0447214, 0.00945742]),
+            (
+                format!(r#","rope_theta":500.0,{default700}"#),
+                [1.0, 0.194413, 0.0377964, 0.00734812],
+            ),
+            (
+                format!(r#","rope_theta":500.0,"rope_scaling":{{{llama3},{old}}},{default700}"#),
+                [1.0, 0.0976166, 0.00559017, 0.00118218],
+            ),
+            (
+                format!(
+                    r#","rope_theta":500.0,"rope_scaling":{{{llama3},{old},"rope_theta":900.0}}"#
+                ),
+                [1.0, 0.0686007, 0.00416667, 0.000760726],
+            ),
+            (
+                format!(r#","rope_scaling":{{{llama3},{old}}},{default700}"#),
+                [1.0, 0.0130423, 0.00125, 0.000125],
+            ),
+            (
+                format!(r#","rope_scaling":{{}},{default700}"#),
+                [1.0, 0.194413, 0.0377964, 0.00734812],
+            ),
+            (
+                format!(
+                    r#","rope_scaling":null,"rope_parameters":{{{llama3},{old},"rope_theta":700.0}}"#
+                ),
+                [1.0, 0.079887, 0.00472456, 0.000918515],
+            ),
+            (
+                format!(
+                    r#","original_max_position_embeddings":128,
+                       "rope_parameters":{{{llama3},{old},"rope_theta":700.0}}"#
+                ),
+                [1.0, 0.192176, 0.00472456, 0.000918515],
+            ),
+            (
+                format!(r#","rope_parameters":{{{llama3},"rope_theta":700.0}}"#),
+                [1.0, 0.194413, 0.0377964, 0.00734812],
+            ),
+        ] {
+            let json = format!(
+                r#"{{"model_type":"llama",{SIZES},"max_position_embeddings":4096{settings}}}"#
+            );
+            let got = read(&json).unwrap().rope_frequencies();
+            assert_eq!(got.len(), 4);
+            for (got, expected) in got.iter().zip(expected) {
+                assert!((got / expected - 1.0).abs() < 1e-5, "{settings}: {got} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_rope_settings_are_refused_by_name() {
+        for (settings, message) in [
+            (r#""partial_rotary_factor":0.5"#, "`partial_rotary_factor` is 0.5"),
+            (r#""rope_scaling":{"type":"yarn"}"#, "`rope_scaling` is yarn"),
+            (r#""rope_parameters":{"rope_type":"linear"}"#, "`rope_parameters` is linear"),
+            (r#""rope_parameters":{"full_attention":{}}"#, "different for full_attention"),
+            (r#""rope_parameters":3"#, "an object as `rope_parameters`"),
+            (r#""rope_theta":NaN"#, "a number as `rope_theta`, got \"NaN\""),
+            (r#""rope_theta":-1"#, "rope_theta from 1 to 1e12"),
+            (r#""rope_parameters":{"rope_type":3}"#, "a text as `rope_type`"),
+        ] {
+            let error = read(&format!(r#"{{"model_type":"llama",{SIZES},{settings}}}"#));
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(message), "{settings}: {error}");
+        }
+    }
+
+    /// The sizes are those of `AutoConfig.from_pretrained` of `transformers` 5.24.
+    #[test]
+    fn absent_keys_have_the_defaults_of_their_family() {
+        for (family, rest, expected) in [
+            ("llama", "", (8, 2, 2048, 1e-6)),
+            ("qwen2", r#","num_key_value_heads":null"#, (8, 2, 32_768, 1e-6)),
+            ("qwen3", r#","num_key_value_heads":2"#, (128, 2, 32_768, 1e-6)),
+            ("olmo2", r#","initializer_range":NaN,"x":[Infinity]"#, (8, 2, 2048, 1e-5)),
+        ] {
+            let config = read(&format!(r#"{{"model_type":"{family}",{SIZES}{rest}}}"#)).unwrap();
+            let ModelConfig { head_dim, num_kv_heads, max_positions, norm_eps, .. } = config;
+            assert_eq!((head_dim, num_kv_heads, max_positions, norm_eps), expected, "{family}");
+        }
+        let error = read(&format!(r#"{{"model_type":"qwen2",{SIZES}}}"#)).unwrap_err();
+        assert!(error.to_string().contains("2 heads over 32"), "{error}");
+    }
+
+    #[test]
+    fn huge_sizes_are_refused() {
+        for (key, size) in [
+            ("num_hidden_layers", "10000"),
+            ("head_dim", "1000000"),
+            ("num_attention_heads", "5000"),
+            ("vocab_size", "100000000"),
+        ] {
+            let mut json: Value = serde_json::from_str(LLAMA).unwrap();
+            json[key] = serde_json::from_str(size).unwrap();
+            let error = read(&json.to_string()).unwrap_err().to_string();
+            assert!(error.contains("at most") && error.contains(size), "{key}: {error}");
+        }
     }
 
     #[test]

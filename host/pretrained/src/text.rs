@@ -6,18 +6,20 @@ use std::path::Path;
 
 use corver_core::Compatibility;
 use corver_core::compat::spans_of_pieces;
-use serde::de::IgnoredAny;
-use serde_json::Value as Json;
+use corver_core::template::ALL_TAGS;
 use tokenizers::Tokenizer;
 
-use crate::clean_up::clean_up;
+use crate::clean_up::{CleanUp, clean_up};
 use crate::error::{PretrainedError, Result};
+use crate::json::read_json_if_exists;
 use crate::spans::token_spans;
 
 /// A tokenizer without chat template or stop tokens, for completions of another program.
 #[derive(Debug)]
 pub struct TextTokenizer {
     tokenizer: Tokenizer,
+    /// Special tokens, without the tags of a completion: some models have tags as special tokens, and
+    /// an answer without tags is no answer.
     special: HashSet<u32>,
     /// True if decoding removes the spaces before punctuation.
     cleans_up: bool,
@@ -34,22 +36,24 @@ pub struct Decoded {
 }
 
 impl TextTokenizer {
-    /// Wraps a tokenizer. `cleans_up` is `clean_up_tokenization_spaces` of tokenizer_config.json:
-    /// decoding removes the spaces before punctuation.
+    /// Wraps a tokenizer. `clean_up` decides if decoding removes the spaces before punctuation.
     #[must_use]
-    pub fn new(tokenizer: Tokenizer, cleans_up: bool) -> Self {
+    pub fn new(tokenizer: Tokenizer, clean_up: CleanUp) -> Self {
         let added = tokenizer.get_added_tokens_decoder();
-        let special =
-            added.into_iter().filter(|(_, token)| token.special).map(|(id, _)| id).collect();
-        Self { tokenizer, special, cleans_up }
+        let special = added
+            .into_iter()
+            .filter(|(_, token)| token.special && !ALL_TAGS.contains(&token.content.as_str()))
+            .map(|(id, _)| id)
+            .collect();
+        Self { cleans_up: clean_up.applies_to(&tokenizer), tokenizer, special }
     }
 
     /// Parses the content of a tokenizer.json; `origin` is its path in errors.
     ///
     /// # Errors
     /// Fails if the content is not a tokenizer.
-    pub fn from_json(json: &str, cleans_up: bool, origin: &Path) -> Result<Self> {
-        parse_tokenizer(json.as_bytes(), origin).map(|tokenizer| Self::new(tokenizer, cleans_up))
+    pub fn from_json(json: &str, clean_up: CleanUp, origin: &Path) -> Result<Self> {
+        parse_tokenizer(json.as_bytes(), origin).map(|tokenizer| Self::new(tokenizer, clean_up))
     }
 
     /// Reads a tokenizer.json, or that of a folder. A tokenizer_config.json in the same folder decides
@@ -60,9 +64,8 @@ impl TextTokenizer {
     pub fn open(path: &Path) -> Result<Self> {
         let file = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
         let tokenizer = read_tokenizer(&file)?;
-        let config_path = file.with_file_name("tokenizer_config.json");
-        let config = if config_path.exists() { read_json(&config_path)? } else { Json::Null };
-        Ok(Self::new(tokenizer, cleans_up(&config)))
+        let config = read_json_if_exists(&file.with_file_name("tokenizer_config.json"))?;
+        Ok(Self::new(tokenizer, CleanUp::read(&config)))
     }
 
     /// Encodes a text. Special tokens in the text are recognised; none is added.
@@ -84,7 +87,17 @@ impl TextTokenizer {
 
     /// Decodes ids without special tokens, and does not clean up.
     pub(crate) fn decode_raw(&self, tokens: &[u32]) -> Result<String> {
-        self.tokenizer.decode(tokens, true).map_err(tokenizer_error)
+        self.decode_all(&self.visible(tokens))
+    }
+
+    /// Decodes ids with special tokens, and does not clean up.
+    pub(crate) fn decode_all(&self, tokens: &[u32]) -> Result<String> {
+        self.tokenizer.decode(tokens, false).map_err(tokenizer_error)
+    }
+
+    /// Returns the ids that decoding does not omit.
+    fn visible(&self, tokens: &[u32]) -> Vec<u32> {
+        tokens.iter().copied().filter(|&id| !self.is_hidden(id)).collect()
     }
 
     /// Decodes ids, with the characters of each token.
@@ -93,8 +106,8 @@ impl TextTokenizer {
     /// Fails as [`Self::decode`].
     pub fn decode_with_spans(&self, tokens: &[u32]) -> Result<Decoded> {
         let mut text = self.decode_raw(tokens)?;
-        let visible: Vec<u32> = tokens.iter().copied().filter(|&id| !self.is_hidden(id)).collect();
-        let mut visible_spans = token_spans(&text, &visible, |ids| self.decode_raw(ids))?;
+        let mut visible_spans =
+            token_spans(&text, &self.visible(tokens), |ids| self.decode_all(ids))?;
         if self.cleans_up {
             let cleaned = clean_up(&text);
             for span in &mut visible_spans {
@@ -148,13 +161,24 @@ impl TextTokenizer {
         self.tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1)
     }
 
+    /// Checks that a model with `rows` rows in its embedding has every token that a text can contain.
+    ///
+    /// A special token may be beyond, such as one for padding that was added to the tokenizer alone. A
+    /// prompt that contains it is an error.
+    ///
+    /// # Errors
+    /// Fails with the first token that is beyond.
+    pub fn check_vocabulary(&self, rows: usize) -> Result<()> {
+        check_vocabulary(&self.tokenizer, rows)
+    }
+
     /// Returns true for special tokens, and for ids of the model's padding that the vocabulary lacks.
     fn is_hidden(&self, id: u32) -> bool {
         self.special.contains(&id) || self.tokenizer.id_to_token(id).is_none()
     }
 }
 
-/// Reads a tokenizer.json.
+/// Reads a tokenizer.json; see [`corver_tokenizer::parse`].
 ///
 /// # Errors
 /// Fails if the file is missing or malformed.
@@ -163,22 +187,34 @@ pub fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
     parse_tokenizer(corver_files::strip_bom(&json), path)
 }
 
+/// Checks a tokenizer as [`TextTokenizer::check_vocabulary`] does.
+///
+/// # Errors
+/// Fails with the first token that is beyond.
+pub fn check_vocabulary(tokenizer: &Tokenizer, rows: usize) -> Result<()> {
+    let added = tokenizer.get_added_tokens_decoder();
+    let mut beyond = Vec::new();
+    for (token, id) in tokenizer.get_vocab(true) {
+        if id as usize >= rows && !added.get(&id).is_some_and(|token| token.special) {
+            beyond.push((id, token));
+        }
+    }
+    match beyond.into_iter().min() {
+        None => Ok(()),
+        Some((id, token)) => Err(PretrainedError::InvalidModel(format!(
+            "the tokenizer has the token {token:?} with the id {id}, and the model's embedding has \
+             {rows} rows: they belong to different models"
+        ))),
+    }
+}
+
 fn parse_tokenizer(json: &[u8], path: &Path) -> Result<Tokenizer> {
-    let expected = "a tokenizer of the `tokenizers` library";
-    // The library panics on text that is not JSON.
-    serde_json::from_slice::<IgnoredAny>(json)
-        .map_err(|error| PretrainedError::malformed(path, expected, error))?;
-    Tokenizer::from_bytes(json).map_err(|error| PretrainedError::malformed(path, expected, error))
-}
-
-pub(crate) fn read_json(path: &Path) -> Result<Json> {
-    let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
-    serde_json::from_str(&text).map_err(|error| PretrainedError::malformed(path, "JSON", error))
-}
-
-/// Returns `clean_up_tokenization_spaces` of a tokenizer_config.json; false if it is absent.
-pub(crate) fn cleans_up(config: &Json) -> bool {
-    config.get("clean_up_tokenization_spaces").and_then(Json::as_bool).unwrap_or_default()
+    match corver_tokenizer::parse(json) {
+        Ok(file) => Ok(file.tokenizer),
+        Err(error) => {
+            Err(PretrainedError::malformed(path, "a tokenizer of the `tokenizers` library", error))
+        }
+    }
 }
 
 fn tokenizer_error(error: tokenizers::Error) -> PretrainedError {
@@ -202,6 +238,68 @@ mod tests {
         assert_eq!(texts, [Some("a".into()), Some("b".into()), None, None]);
     }
 
+    /// A tokenizer whose tags are special tokens.
+    fn tag_tokenizer() -> TextTokenizer {
+        let mut json = byte_level_json();
+        for (n, tag) in ALL_TAGS.into_iter().enumerate() {
+            let mut token = json["added_tokens"][0].clone();
+            token["id"] = (258 + n).into();
+            token["content"] = tag.into();
+            json["added_tokens"].as_array_mut().unwrap().push(token);
+        }
+        TextTokenizer::from_json(&json.to_string(), CleanUp::Never, Path::new("tags")).unwrap()
+    }
+
+    #[test]
+    fn tags_that_are_special_tokens_are_text() {
+        let tokenizer = tag_tokenizer();
+        let text = "<think>a</think><answer>b</answer>";
+        let tokens = tokenizer.encode(text).unwrap();
+        assert_eq!(tokens.len(), 6, "{tokens:?}");
+        let end = tokenizer.id("<|im_end|>").unwrap();
+        let decoded = tokenizer.decode_with_spans(&[&tokens[..], &[end]].concat()).unwrap();
+        assert_eq!(decoded.text, text);
+        let spans = [0..7, 7..8, 8..16, 16..24, 24..25, 25..34].map(Some);
+        assert_eq!(decoded.token_spans, [&spans[..], &[None]].concat());
+    }
+
+    /// The texts are `decode` of `transformers` 5.24 with `clean_up_tokenization_spaces`.
+    #[test]
+    fn bpe_does_not_clean_up() {
+        let text = "the word 'smile' , he said .";
+        let json = byte_level_json().to_string();
+        let bpe = |clean_up| TextTokenizer::from_json(&json, clean_up, Path::new("bpe")).unwrap();
+        for (clean_up, expected) in [
+            (CleanUp::Never, text),
+            (CleanUp::ExceptBpe, text),
+            (CleanUp::Always, "the word'smile', he said."),
+        ] {
+            let tokenizer = bpe(clean_up);
+            let tokens = tokenizer.encode(text).unwrap();
+            assert_eq!(tokenizer.decode(&tokens).unwrap(), expected);
+        }
+        let words = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+            "normalizer": null, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null,
+            "decoder": null,
+            "model": {"type": "WordLevel", "unk_token": "?", "vocab": {"he": 0, "said": 1, ".": 2, "?": 3}}
+        });
+        let json = words.to_string();
+        let words =
+            TextTokenizer::from_json(&json, CleanUp::ExceptBpe, Path::new("words")).unwrap();
+        assert_eq!(words.decode(&words.encode("he said .").unwrap()).unwrap(), "he said.");
+    }
+
+    #[test]
+    fn only_special_tokens_may_be_beyond_the_embedding() {
+        let json = byte_level_json().to_string();
+        let tokenizer = TextTokenizer::from_json(&json, CleanUp::Never, Path::new("x")).unwrap();
+        tokenizer.check_vocabulary(258).unwrap();
+        tokenizer.check_vocabulary(256).unwrap();
+        let error = tokenizer.check_vocabulary(250).unwrap_err().to_string();
+        assert!(error.contains("the id 250") && error.contains("250 rows"), "{error}");
+    }
+
     #[test]
     fn tokenizer_loads_from_file_folder_or_json() {
         let folder = tempfile::tempdir().unwrap();
@@ -213,7 +311,7 @@ mod tests {
         for tokenizer in [
             TextTokenizer::open(folder.path()).unwrap(),
             TextTokenizer::open(&file).unwrap(),
-            TextTokenizer::from_json(&json, false, &file).unwrap(),
+            TextTokenizer::from_json(&json, CleanUp::Never, &file).unwrap(),
         ] {
             assert_eq!(tokenizer.decode_with_spans(&tokens).unwrap(), decoded);
         }
@@ -240,8 +338,9 @@ mod tests {
     fn invalid_tokenizer_error_names_path() {
         let error = TextTokenizer::open(Path::new("/nowhere")).unwrap_err().to_string();
         assert!(error.contains("cannot read /nowhere"), "{error}");
-        let error =
-            TextTokenizer::from_json("{", false, Path::new("mine")).unwrap_err().to_string();
+        let error = TextTokenizer::from_json("{", CleanUp::Never, Path::new("mine"))
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("mine: expected a tokenizer"), "{error}");
     }
 }

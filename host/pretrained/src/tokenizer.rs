@@ -1,19 +1,16 @@
 //! The policy's tokenizer: chat → token ids, and the stop condition.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
 use corver_core::{Compatibility, InvalidSetting};
-use serde_json::Value as Json;
-use tokenizers::Tokenizer;
 
 use crate::chat::{ChatTemplate, Switches};
+use crate::clean_up::CleanUp;
 use crate::error::{PretrainedError, Result};
-use crate::text::{Decoded, TextTokenizer, cleans_up, read_json, read_tokenizer};
-
-/// Stop tokens, as far as the vocabulary has them (the paper's evaluation).
-const STOP_TOKENS: [&str; 3] = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>"];
+use crate::json::read_json_if_exists;
+use crate::stop::StopTokens;
+use crate::text::{Decoded, TextTokenizer, read_tokenizer};
 
 /// Most tokens without text within a stop text.
 const SILENT_TOKENS: usize = 8;
@@ -23,15 +20,13 @@ const SILENT_TOKENS: usize = 8;
 pub struct ChatTokenizer {
     text: TextTokenizer,
     chat: ChatTemplate,
-    stop: Vec<u32>,
-    /// Stop token of demonstrations.
-    end: u32,
+    stop: StopTokens,
     stop_texts: Vec<String>,
 }
 
 impl ChatTokenizer {
-    /// Reads tokenizer.json, tokenizer_config.json, chat_template.jinja and generation_config.json
-    /// of a Hugging Face folder; the last two may be absent.
+    /// Reads tokenizer.json of a Hugging Face folder, its chat template, and its special tokens
+    /// ([`StopTokens::read`]).
     ///
     /// This process renders the chat template, without a limit of memory: the folder must be
     /// trusted.
@@ -56,12 +51,11 @@ impl ChatTokenizer {
 
     fn read(folder: &Path, renderer: Option<Command>, switches: Switches) -> Result<Self> {
         let tokenizer = read_tokenizer(&folder.join("tokenizer.json"))?;
-        let config = read_json(&folder.join("tokenizer_config.json"))?;
-        let stop = stop_tokens(&tokenizer, folder)?;
+        let config = read_json_if_exists(&folder.join("tokenizer_config.json"))?;
+        let stop = StopTokens::read(&tokenizer, folder)?;
         let chat = ChatTemplate::find(folder, &config, renderer, switches)?;
-        let text = TextTokenizer::new(tokenizer, cleans_up(&config));
-        let end = end_token(&text, &config).filter(|end| stop.contains(end)).unwrap_or(stop[0]);
-        Ok(Self { text, chat, stop, end, stop_texts: Vec::new() })
+        let text = TextTokenizer::new(tokenizer, CleanUp::read(&config));
+        Ok(Self { text, chat, stop, stop_texts: Vec::new() })
     }
 
     /// Returns the token ids of a prompt up to the start of the assistant's answer.
@@ -123,14 +117,13 @@ impl ChatTokenizer {
     /// Returns the ids that end a completion, ascending.
     #[must_use]
     pub fn stop_tokens(&self) -> &[u32] {
-        &self.stop
+        &self.stop.ids
     }
 
-    /// Returns the stop token of demonstrations: `eos_token` of the tokenizer if it is a stop token,
-    /// else the first of [`Self::stop_tokens`].
+    /// Returns the stop token of demonstrations.
     #[must_use]
     pub fn end_token(&self) -> u32 {
-        self.end
+        self.stop.end
     }
 
     /// Returns the texts that end a completion.
@@ -139,7 +132,8 @@ impl ChatTokenizer {
         &self.stop_texts
     }
 
-    /// Sets texts that end a completion. The text stays in the completion.
+    /// Sets texts that end a completion, special tokens included. The text stays in the completion,
+    /// unless it is a special token.
     ///
     /// # Errors
     /// Fails if a text is empty.
@@ -162,15 +156,15 @@ impl ChatTokenizer {
     /// Fails as [`Self::decode`].
     pub fn ends(&self, tokens: &[u32]) -> Result<bool> {
         let Some((last, before)) = tokens.split_last() else { return Ok(false) };
-        if self.stop.contains(last) {
+        if self.stop.ids.contains(last) {
             return Ok(true);
         }
         for stop in &self.stop_texts {
-            // A token has at least one byte, except for special tokens and the few that a decoder
-            // joins. So the last tokens suffice.
+            // A token has at least one byte, except for the few that a decoder joins. So the last
+            // tokens suffice.
             let window = stop.len() + SILENT_TOKENS;
             let recent = &tokens[before.len().saturating_sub(window)..];
-            if self.text.decode_raw(recent)?.contains(stop) {
+            if self.text.decode_all(recent)?.contains(stop) {
                 return Ok(true);
             }
         }
@@ -188,51 +182,29 @@ impl ChatTokenizer {
     pub fn vocab_size(&self) -> usize {
         self.text.vocab_size()
     }
-}
 
-/// Returns the id of `eos_token` in a tokenizer_config.json.
-fn end_token(text: &TextTokenizer, config: &Json) -> Option<u32> {
-    let token = config.get("eos_token")?;
-    text.id(token.as_str().or_else(|| token.get("content")?.as_str())?)
-}
-
-/// Returns the ids that end a completion, ascending: the usual ones of the vocabulary, and those of
-/// generation_config.json.
-///
-/// # Errors
-/// Fails if generation_config.json is malformed, or there is no such token.
-pub fn stop_tokens(tokenizer: &Tokenizer, folder: &Path) -> Result<Vec<u32>> {
-    let generation = folder.join("generation_config.json");
-    let config = if generation.exists() { read_json(&generation)? } else { Json::Null };
-    let stop = find_stop_tokens(tokenizer, &config);
-    if stop.is_empty() {
-        return Err(PretrainedError::malformed(
-            &generation,
-            format!("eos_token_id, or one of {STOP_TOKENS:?} in the vocabulary"),
-            "no token that could end an answer",
-        ));
+    /// Checks that a model has every token; see [`TextTokenizer::check_vocabulary`].
+    ///
+    /// # Errors
+    /// Fails as [`TextTokenizer::check_vocabulary`], or if the model lacks the token that ends a
+    /// demonstration.
+    pub fn check_vocabulary(&self, rows: usize) -> Result<()> {
+        self.text.check_vocabulary(rows)?;
+        if self.stop.end as usize >= rows {
+            return Err(PretrainedError::InvalidModel(format!(
+                "the token that ends an answer has the id {}, and the model's embedding has {rows} \
+                 rows; set `eos_token_id` in generation_config.json to a token of the model",
+                self.stop.end
+            )));
+        }
+        Ok(())
     }
-    Ok(stop)
-}
-
-fn find_stop_tokens(tokenizer: &Tokenizer, generation: &Json) -> Vec<u32> {
-    let mut stop = BTreeSet::new();
-    stop.extend(STOP_TOKENS.iter().filter_map(|token| tokenizer.token_to_id(token)));
-    let eos = match generation.get("eos_token_id") {
-        Some(Json::Array(ids)) => ids.as_slice(),
-        Some(id) => std::slice::from_ref(id),
-        None => &[],
-    };
-    for id in eos {
-        stop.extend(id.as_u64().and_then(|id| u32::try_from(id).ok()));
-    }
-    stop.into_iter().collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{byte_level_json, byte_level_tokenizer};
+    use crate::testing::{byte_level_json, byte_level_tokenizer, load};
 
     #[test]
     fn prompt_equals_encoded_rendered_chat() {
@@ -248,12 +220,13 @@ mod tests {
     }
 
     #[test]
-    fn stop_tokens_come_from_vocabulary_and_generation_config() {
-        let tokenizer = byte_level_tokenizer();
-        assert_eq!(tokenizer.stop_tokens(), [tokenizer.id("<|im_end|>").unwrap()]);
-        let more = serde_json::json!({"eos_token_id": [3, 1]});
-        let same: Tokenizer = byte_level_json().to_string().parse().unwrap();
-        assert_eq!(find_stop_tokens(&same, &more), [1, 3, tokenizer.id("<|im_end|>").unwrap()]);
+    fn special_token_can_be_a_stop_text() {
+        let start = byte_level_tokenizer().id("<|im_start|>").unwrap();
+        let tokenizer = load(&byte_level_json());
+        let tokenizer = tokenizer.with_stop_texts(vec!["b<|im_start|>".into()]).unwrap();
+        let tokens = [tokenizer.encode("ab").unwrap(), vec![start]].concat();
+        assert!(tokenizer.ends(&tokens).unwrap());
+        assert!(!tokenizer.ends(&tokens[1..2]).unwrap());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use corver_pretrained::{Decoded, TextTokenizer};
+use corver_pretrained::{CleanUp, Decoded, TextTokenizer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -95,10 +95,10 @@ fn text_with_spans(Decoded { text, token_spans }: Decoded) -> TextWithSpans {
 /// Location of a tokenizer.
 enum TokenizerSource {
     Path(PathBuf),
-    /// Text of a tokenizer.json; `cleans_up` if decoding removes spaces before punctuation.
+    /// Text of a tokenizer.json.
     Json {
         json: String,
-        cleans_up: bool,
+        clean_up: CleanUp,
     },
 }
 
@@ -119,14 +119,15 @@ impl TokenizerSource {
         let cleans_up = tokenizer
             .getattr("clean_up_tokenization_spaces")
             .is_ok_and(|setting| setting.is_truthy().unwrap_or(false));
-        Ok(Self::Json { json: json.extract()?, cleans_up })
+        let clean_up = if cleans_up { CleanUp::ExceptBpe } else { CleanUp::Never };
+        Ok(Self::Json { json: json.extract()?, clean_up })
     }
 
     fn read(self) -> anyhow::Result<TextTokenizer> {
         Ok(match self {
             Self::Path(path) => TextTokenizer::open(&path)?,
-            Self::Json { json, cleans_up } => {
-                TextTokenizer::from_json(&json, cleans_up, Path::new("the tokenizer"))?
+            Self::Json { json, clean_up } => {
+                TextTokenizer::from_json(&json, clean_up, Path::new("the tokenizer"))?
             }
         })
     }

@@ -65,16 +65,11 @@ impl Tokenizer {
     }
 
     fn parse(json: Vec<u8>, path: &Path) -> Result<Self> {
-        let unusable = |error: tokenizers::Error| {
-            let message = format!("{}: not a usable tokenizer.json: {error}", path.display());
-            Error::InvalidInput(message)
-        };
-        // Parsed as JSON first, because the library panics on malformed JSON.
-        let config: serde_json::Value = serde_json::from_slice(&json)
-            .map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display())))?;
-        let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(unusable)?;
-        // Some files have the truncation and padding of a model; an index needs the complete text.
-        inner.with_truncation(None).map_err(unusable)?.with_padding(None);
+        let corver_tokenizer::TokenizerFile { tokenizer: inner, json: config } =
+            corver_tokenizer::parse(&json).map_err(|error| {
+                let message = format!("{}: not a usable tokenizer.json: {error}", path.display());
+                Error::InvalidInput(message)
+            })?;
         let word_start = WordStart::from_config(&config, inner.token_to_id(MARK));
         let bpe_cache = BpeCache::new(&config, &inner).map(Arc::new);
         let num_ids = inner.get_vocab(true).values().max().map_or(0, |&id| id.saturating_add(1));

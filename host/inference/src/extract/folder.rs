@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use corver_pretrained::{
-    ChatTemplate, ModelConfig, PretrainedError, Switches, read_tokenizer, stop_tokens,
+    ChatTemplate, ModelConfig, PretrainedError, StopTokens, Switches, check_vocabulary,
+    read_tokenizer,
 };
 use tokenizers::Tokenizer;
 
@@ -78,10 +79,7 @@ pub(crate) fn open(
         (Box::new(decoder), settings.limits(usize::MAX))
     } else {
         let model = ModelConfig::read(&config)?;
-        if vocabulary > model.vocab_size {
-            let expected = format!("a vocab_size for the {vocabulary} tokens of tokenizer.json");
-            return Err(PretrainedError::malformed(&config, expected, model.vocab_size).into());
-        }
+        check_vocabulary(prompt.tokenizer(), model.vocab_size)?;
         let Some(room) = model.max_positions.checked_sub(shared.len()).filter(|room| *room > 1)
         else {
             return Err(ExtractError::InvalidPrompt(format!(
@@ -104,7 +102,7 @@ fn stop_ids(
     settings: &ExtractorSettings,
     folder: &Path,
 ) -> Result<Vec<u32>> {
-    let Some(tokens) = &settings.stop else { return Ok(stop_tokens(tokenizer, folder)?) };
+    let Some(tokens) = &settings.stop else { return Ok(StopTokens::read(tokenizer, folder)?.ids) };
     let mut ids = Vec::with_capacity(tokens.len());
     for token in tokens {
         let Some(id) = tokenizer.token_to_id(token) else {

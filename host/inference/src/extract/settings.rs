@@ -39,6 +39,9 @@ pub(crate) struct DecodeLimits {
     pub(crate) max_own_tokens: usize,
 }
 
+/// Largest accepted setting. A model has a table of so many positions.
+const MAX_SIZE: usize = 1 << 16;
+
 impl ExtractorSettings {
     /// Reads an extractor.toml.
     ///
@@ -80,8 +83,8 @@ impl ExtractorSettings {
             ("max_sentence_tokens", self.max_sentence_tokens),
         ];
         for (key, size) in sizes {
-            if size == Some(0) {
-                return Err((format!("{key} above 0"), "0".to_owned()));
+            if let Some(size) = size.filter(|size| !(1..=MAX_SIZE).contains(size)) {
+                return Err((format!("{key} from 1 to {MAX_SIZE}"), size.to_string()));
             }
         }
         Ok(())

@@ -35,6 +35,11 @@ pub(crate) struct Deberta {
     pub(crate) max_distance: usize,
 }
 
+/// Largest accepted size. Products of two sizes fit every index type.
+const MAX_SIZE: usize = 1 << 24;
+/// Most accepted layers.
+const MAX_LAYERS: usize = 1 << 12;
+
 /// The indices of the classes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ClassLabels {
@@ -107,6 +112,19 @@ fn deberta(json: &Json, path: &Path) -> Result<Deberta> {
     let shape: Deberta = Deberta::deserialize(json).map_err(|error| {
         PretrainedError::malformed(path, "the configuration of a DeBERTa", error)
     })?;
+    for (key, size, most) in [
+        ("vocab_size", shape.vocab_size, MAX_SIZE),
+        ("hidden_size", shape.hidden_size, MAX_SIZE),
+        ("intermediate_size", shape.intermediate_size, MAX_SIZE),
+        ("max_position_embeddings", shape.max_distance, MAX_SIZE),
+        ("position_buckets", shape.position_buckets, MAX_SIZE),
+        ("num_hidden_layers", shape.num_hidden_layers, MAX_LAYERS),
+    ] {
+        if !(1..=most).contains(&size) {
+            let expected = format!("`{key}` from 1 to {most}");
+            return Err(PretrainedError::malformed(path, expected, size).into());
+        }
+    }
     if shape.num_attention_heads == 0
         || !shape.hidden_size.is_multiple_of(shape.num_attention_heads)
     {
@@ -116,9 +134,6 @@ fn deberta(json: &Json, path: &Path) -> Result<Deberta> {
         return Err(check
             .unsupported("position_buckets", "2 to twice max_position_embeddings")
             .into());
-    }
-    if shape.num_hidden_layers == 0 {
-        return Err(check.unsupported("num_hidden_layers", "a number above 0").into());
     }
     Ok(shape)
 }

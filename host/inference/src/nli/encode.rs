@@ -53,11 +53,6 @@ impl Encoder {
     }
 
     fn new(mut tokenizer: Tokenizer, form: InputForm, max_tokens: usize) -> Result<Self> {
-        // tokenizer.json may have the padding and truncation that it was last used with.
-        tokenizer
-            .with_padding(None)
-            .with_truncation(None)
-            .map_err(|error| encoding_error("", &error))?;
         let empty = NliPair { premise: String::new(), hypothesis: String::new() };
         let frame = match form {
             InputForm::Prompt => tokenizer.encode(prompt(&empty), true),
@@ -81,9 +76,8 @@ impl Encoder {
         Ok(Self { tokenizer, form, max_tokens })
     }
 
-    /// Returns one more than the highest token id.
-    pub(crate) fn vocab_size(&self) -> usize {
-        self.tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1)
+    pub(crate) fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
     }
 
     pub(crate) fn max_tokens(&self) -> usize {

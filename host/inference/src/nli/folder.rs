@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::onnx::{Device, RuntimeLibrary, Session, TensorElementType, session};
-use corver_pretrained::{PretrainedError, read_tokenizer, read_weights};
+use corver_pretrained::{
+    PretrainedError, check_shape, check_vocabulary, read_tokenizer, read_weights, weight_shapes,
+};
 
-use crate::nli::config::{ClassLabels, Config};
+use crate::nli::config::{ClassLabels, Config, Deberta};
 use crate::nli::encode::Encoder;
 use crate::nli::error::invalid_model;
 use crate::nli::graph::{self, T5Shape};
@@ -61,16 +63,11 @@ pub(crate) fn open(
                     (graph::t5(shape, labels.count, max_tokens), shape.vocab_size)
                 }
                 Config::Deberta(shape, _) => {
+                    check_sizes(folder, shape)?;
                     (graph::deberta(shape, labels.count, max_tokens), shape.vocab_size)
                 }
             };
-            if encoder.vocab_size() > vocab_size {
-                return Err(malformed(
-                    &folder.join("tokenizer.json"),
-                    format!("at most the {vocab_size} tokens of the model"),
-                    encoder.vocab_size().to_string(),
-                ));
-            }
+            check_vocabulary(encoder.tokenizer(), vocab_size)?;
             session::build(&graph, folder, gpu, runtime)?
         }
     };
@@ -133,6 +130,21 @@ fn encoder(
             *labels,
         )),
     }
+}
+
+/// Compares the sizes of config.json with the weights, before a graph of these sizes is written.
+fn check_sizes(folder: &Path, shape: &Deberta) -> Result<()> {
+    let shapes = weight_shapes(folder)?;
+    let width = shape.hidden_size;
+    let embedding = "deberta.embeddings.word_embeddings.weight";
+    check_shape(folder, &shapes, embedding, &[shape.vocab_size, width])?;
+    let positions = [2 * shape.position_buckets, width];
+    check_shape(folder, &shapes, "deberta.encoder.rel_embeddings.weight", &positions)?;
+    for layer in 0..shape.num_hidden_layers {
+        let name = format!("deberta.encoder.layer.{layer}.intermediate.dense.weight");
+        check_shape(folder, &shapes, &name, &[shape.intermediate_size, width])?;
+    }
+    Ok(())
 }
 
 fn shape_of_weights(folder: &Path) -> Result<T5Shape> {

@@ -122,6 +122,20 @@ fn unsupported_model_family_is_rejected() {
         ("\"c2p\"", "\"p2p\"", "pos_att_type"),
         ("\"type_vocab_size\": 0", "\"type_vocab_size\": 2", "type_vocab_size"),
         ("\"num_attention_heads\": 4", "\"num_attention_heads\": 5", "num_attention_heads"),
+        // Sizes for which a graph would exhaust memory, or overflow.
+        (
+            "\"num_hidden_layers\": 2",
+            "\"num_hidden_layers\": 4000000000",
+            "`num_hidden_layers` from 1 to 4096",
+        ),
+        ("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 4000", "encoder.layer.2."),
+        (
+            "\"position_buckets\": ",
+            "\"position_buckets\": 9223372036854775808, \"was\": ",
+            "`position_buckets` from 1 to ",
+        ),
+        ("\"position_buckets\": ", "\"position_buckets\": 33, \"was\": ", "rel_embeddings"),
+        ("\"vocab_size\": ", "\"vocab_size\": 16000000, \"was\": ", "word_embeddings"),
         ("\"layer_norm_eps\": 1e-07", "\"layer_norm_eps\": \"small\"", "DeBERTa"),
     ] {
         let message = changed(from, to);
@@ -179,7 +193,7 @@ fn mismatching_weights_are_rejected() {
         assert!(message.contains(named), "{message}");
     }
     let (_, message) = broken(&without("hhem", embedding, Some(50)));
-    assert!(message.contains("tokenizer.json") && message.contains("50 tokens"), "{message}");
+    assert!(message.contains("tokenizer") && message.contains("50 rows"), "{message}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ impl Model {
     /// Fails if a file cannot be read, holds another kind of adapter, or does not fit this model.
     pub fn load_adapter(&mut self, folder: &Path) -> Result<()> {
         let mut checkpoint = AdapterCheckpoint::read(folder, self.device)?;
-        let settings = checkpoint.settings;
+        let settings = checkpoint.config.settings;
         let mut loaded = Vec::new();
         for linear in self.linears_mut() {
             let (out, input) = linear.weight.size2()?;

@@ -1,9 +1,12 @@
 //! A model's chat template: messages → the text of a prompt.
 //!
-//! `template` renders. `child` renders in a process with limits, because a template of a few bytes
-//! can allocate all memory of a machine.
+//! `template` renders, with `methods`, texts and dates of Python (`python`, `date`). `child` renders in
+//! a process with limits, because a template of a few bytes can allocate all memory of a machine.
 
 mod child;
+mod date;
+mod methods;
+mod python;
 mod template;
 
 use std::path::{Path, PathBuf};
@@ -13,7 +16,8 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::Value as Json;
 
 use crate::error::{PretrainedError, Result};
-use crate::text::read_json;
+use crate::json::read_json_if_exists;
+use crate::special_tokens::special_tokens;
 
 use child::RendererProcess;
 pub use child::render_as_child;
@@ -53,12 +57,7 @@ impl ChatTemplate {
         switches: Switches,
     ) -> Result<Self> {
         let (path, template) = find_template(folder, config)?;
-        let source = TemplateSource {
-            template,
-            bos: token_text(config, "bos_token"),
-            eos: token_text(config, "eos_token"),
-            switches,
-        };
+        let source = TemplateSource { template, tokens: special_tokens(folder, config)?, switches };
         let renderer = match child {
             None => Template::read(source).map(|parsed| Renderer::InProcess(Box::new(parsed))),
             Some(command) => RendererProcess::start(command, &source)
@@ -75,8 +74,7 @@ impl ChatTemplate {
     /// # Errors
     /// Fails as [`Self::find`].
     pub fn open(folder: &Path, child: Option<Command>, switches: Switches) -> Result<Option<Self>> {
-        let path = folder.join("tokenizer_config.json");
-        let config = if path.exists() { read_json(&path)? } else { Json::Null };
+        let config = read_json_if_exists(&folder.join("tokenizer_config.json"))?;
         if config_template(&config).is_none() && !folder.join(FILE).exists() {
             return Ok(None);
         }
@@ -134,17 +132,6 @@ fn config_template(config: &Json) -> Option<String> {
             default.get("template")?.as_str().map(str::to_owned)
         }
         _ => None,
-    }
-}
-
-/// Returns the text of a special token in tokenizer_config.json; empty if it has none.
-fn token_text(config: &Json, key: &str) -> String {
-    match config.get(key) {
-        Some(Json::String(text)) => text.clone(),
-        Some(Json::Object(token)) => {
-            token.get("content").and_then(Json::as_str).unwrap_or_default().into()
-        }
-        _ => String::new(),
     }
 }
 

@@ -1,21 +1,25 @@
 //! Renders chat templates with the environment that `transformers` gives them.
 
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::io::Write;
+use std::sync::LazyLock;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Serde;
+use minijinja::value::{Serde, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Value, context};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
+
+use super::date::format_fixed_date;
+use super::{methods, python};
 
 /// A template with its variables, from a model's folder.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TemplateSource {
     pub template: String,
-    /// Text of the model's first token, `bos_token`; empty if it has none.
-    pub bos: String,
-    /// Text of the model's last token, `eos_token`; empty if it has none.
-    pub eos: String,
+    /// Texts of the model's special tokens by name, such as `bos_token`.
+    pub tokens: BTreeMap<String, String>,
     /// Variables of the template by name, such as Qwen3's `enable_thinking`.
     pub switches: Switches,
 }
@@ -34,9 +38,8 @@ pub(crate) struct Messages {
 #[derive(Debug)]
 pub(crate) struct Template {
     environment: Environment<'static>,
-    bos: String,
-    eos: String,
-    switches: Value,
+    /// Variables that are the same for every prompt.
+    variables: Value,
 }
 
 const NAME: &str = "chat";
@@ -51,7 +54,7 @@ const MAX_PROMPT: usize = 4 << 20;
 
 impl Template {
     pub(crate) fn read(source: TemplateSource) -> Result<Self, String> {
-        let TemplateSource { template, bos, eos, switches } = source;
+        let TemplateSource { template, tokens, switches } = source;
         if template.len() > MAX_SOURCE {
             return Err(format!(
                 "it has {} bytes, and at most {MAX_SOURCE} are read",
@@ -59,7 +62,13 @@ impl Template {
             ));
         }
         let environment = environment(&template).map_err(|error| reason(&error))?;
-        Ok(Self { environment, bos, eos, switches: Serde(switches).into() })
+        // `transformers` passes `None` for what a prompt does not have.
+        let variables = context! {
+            ..Value::from(Serde(switches)),
+            ..context! { tools => (), documents => () },
+            ..Value::from(Serde(tokens)),
+        };
+        Ok(Self { environment, variables })
     }
 
     /// Renders a prompt up to the start of the assistant's answer.
@@ -69,10 +78,8 @@ impl Template {
             messages.push(context! { role => "system", content => system });
         }
         messages.push(context! { role => "user", content => user });
-        let context = context! {
-            messages, add_generation_prompt => true, bos_token => &self.bos, eos_token => &self.eos,
-            ..self.switches.clone()
-        };
+        let context =
+            context! { messages, add_generation_prompt => true, ..self.variables.clone() };
         let mut prompt = PromptWriter(Vec::new());
         self.environment
             .get_template(NAME)
@@ -113,63 +120,39 @@ fn environment(source: &str) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(FUEL));
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(methods::call);
+    environment.set_formatter(|out, _, value| Ok(out.write_str(&python::to_str(value))?));
+    environment.add_filter("string", |value: &Value| python::to_str(value));
+    environment.add_filter("tojson", python::tojson);
+    environment.add_test("iterable", is_iterable);
+    environment.add_test("sequence", is_iterable);
     environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
-    environment.add_function("strftime_now", fixed_date);
-    environment.add_template_owned(NAME, without_generation_marks(source))?;
+    environment.add_function("strftime_now", |format: &str| format_fixed_date(format));
+    environment.add_template_owned(NAME, as_engine_reads(source))?;
     Ok(environment)
 }
 
-/// Replaces `{% generation %}` blocks, which mark the assistant's text for `transformers` and print
-/// nothing, by a condition that is always true. Whitespace control is unchanged.
-fn without_generation_marks(source: &str) -> String {
-    let mut out = source.to_owned();
-    for (mark, replacement) in [("generation", "if true"), ("endgeneration", "endif")] {
-        for open in ["{%", "{%-", "{%+"] {
-            for close in ["%}", "-%}", "+%}"] {
-                out = out.replace(
-                    &format!("{open} {mark} {close}"),
-                    &format!("{open} {replacement} {close}"),
-                );
-            }
-        }
-    }
-    out
+/// Returns true for values that Python can iterate over; in Jinja they are sequences as well.
+fn is_iterable(value: &Value) -> bool {
+    matches!(
+        value.kind(),
+        ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Iterable
+    )
 }
 
-/// Formats 26 July 2024, the fallback of Llama 3's own template, in place of today's date. With
-/// today's date, prompts would change every day and no run could be repeated.
-fn fixed_date(format: &str) -> Result<String, Error> {
-    let mut out = String::new();
-    let mut characters = format.chars();
-    while let Some(c) = characters.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        out.push_str(match characters.next() {
-            Some('d') => "26",
-            Some('b') => "Jul",
-            Some('B') => "July",
-            Some('m') => "07",
-            Some('Y') => "2024",
-            Some('y') => "24",
-            Some('A') => "Friday",
-            Some('a') => "Fri",
-            Some('H' | 'M' | 'S') => "00",
-            Some('%') => "%",
-            other => {
-                let message = format!(
-                    "strftime_now does not support the directive %{}",
-                    other.unwrap_or(' ')
-                );
-                return Err(Error::new(ErrorKind::InvalidOperation, message));
-            }
-        });
-    }
-    Ok(out)
+/// A tag of `{% generation %}` blocks, which mark the assistant's text for `transformers`.
+static GENERATION: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\{%([-+]?)\s*(end)?generation\s*([-+]?)%\}")
+        .expect("the pattern is a regular expression")
+});
+
+/// Returns a template in the dialect of the engine. Line ends become `\n`, as in Jinja. A
+/// `{% generation %}` block prints its content, so a block that only opens a scope replaces it.
+fn as_engine_reads(source: &str) -> String {
+    let source = source.replace("\r\n", "\n").replace('\r', "\n");
+    GENERATION.replace_all(&source, "{%$1 ${2}with $3%}").into_owned()
 }
 
 #[cfg(test)]
@@ -183,8 +166,9 @@ mod tests {
             .clone();
         let source = TemplateSource {
             template: template.into(),
-            bos: "<s>".into(),
-            eos: "</s>".into(),
+            tokens: [("bos_token", "<s>"), ("eos_token", "</s>")]
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .into(),
             switches,
         };
         Template::read(source)?
@@ -264,6 +248,6 @@ mod tests {
     #[test]
     fn strftime_now_returns_fixed_date() {
         assert_eq!(render("{{ strftime_now('%d %b %Y') }}", None, "x").unwrap(), "26 Jul 2024");
-        assert!(render("{{ strftime_now('%j') }}", None, "x").is_err());
+        assert!(render("{{ strftime_now('%Q') }}", None, "x").is_err());
     }
 }

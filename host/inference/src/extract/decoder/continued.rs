@@ -8,7 +8,7 @@ use crate::onnx::{
     AllocationDevice, DynValue, RunResult, RuntimeLibrary, Session, Tensor, TensorElementType,
     session,
 };
-use corver_pretrained::{ModelConfig, ModelFamily, PretrainedError};
+use corver_pretrained::{ModelConfig, ModelFamily, PretrainedError, check_shape, weight_shapes};
 
 use super::{Decoder, as_input, run_error};
 use crate::extract::{ExtractError, Result, graph};
@@ -51,6 +51,26 @@ struct CacheRow {
     length: usize,
 }
 
+/// Compares the sizes of config.json with the weights, before a graph of these sizes is written.
+/// Returns the configuration with an output layer of its own if the folder has one: `transformers`
+/// uses it even if config.json ties it to the embedding.
+fn checked(folder: &Path, config: &ModelConfig) -> Result<ModelConfig> {
+    let shapes = weight_shapes(folder)?;
+    let check = |name: &str, shape: &[usize]| check_shape(folder, &shapes, name, shape);
+    let width = config.hidden_size;
+    check("model.embed_tokens.weight", &[config.vocab_size, width])?;
+    let kv_width = config.num_kv_heads * config.head_dim;
+    for layer in 0..config.num_layers {
+        let prefix = format!("model.layers.{layer}");
+        let query = [config.num_heads * config.head_dim, width];
+        check(&format!("{prefix}.self_attn.q_proj.weight"), &query)?;
+        check(&format!("{prefix}.self_attn.k_proj.weight"), &[kv_width, width])?;
+        check(&format!("{prefix}.mlp.up_proj.weight"), &[config.intermediate_size, width])?;
+    }
+    let tie_embeddings = config.tie_embeddings && !shapes.contains_key("lm_head.weight");
+    Ok(ModelConfig { tie_embeddings, ..config.clone() })
+}
+
 impl Continued {
     /// Loads the model of a folder and runs `prompt`. A row has at most `max_own` tokens after it.
     pub(crate) fn open(
@@ -70,6 +90,7 @@ impl Continued {
             ))
             .into());
         }
+        let config = &checked(folder, config)?;
         // A GPU computes in the type that such models are stored in.
         let float = if gpu.is_none() { Float::F32 } else { Float::Bf16 };
         let written = graph::decoder(config, float, prompt.len() + max_own);
