@@ -173,7 +173,7 @@ fn report_page_renders_run_in_browser() {
     let mut papers = Vec::new();
     in_every_window(&page, |browser, is_dark| {
         let shown = shown(browser);
-        assert_eq!(browser.look("document.querySelector('h1').innerText"), "reported");
+        assert_eq!(browser.look("document.querySelector('h1').innerText"), "Training run reported");
         for (when, name) in [
             ("before", "accuracy"),
             ("after", "accuracy"),
@@ -224,7 +224,7 @@ fn report_page_compares_several_runs() {
     host(&["report", text(&first), text(&min), "--out", text(&out)]).good();
     in_every_window(&out, |browser, _| {
         let shown = shown(browser);
-        assert!(shown.contains("2 runs") && shown.contains("\"min.wasm\""), "{shown}");
+        assert!(shown.contains("2 training runs") && shown.contains("\"min.wasm\""), "{shown}");
         let legends = charts_are_drawn(browser, 12);
         assert!(legends.iter().filter(|entries| **entries == 2).count() > 10, "{legends:?}");
     });
@@ -256,7 +256,7 @@ fn explain_page_escapes_quoted_content() {
     let mut texts = BTreeSet::new();
     in_every_window(&folder.path().join("explain.html"), |browser, _| {
         texts.insert(shown(browser));
-        assert_eq!(browser.look("document.title"), "line 2 of completions.jsonl");
+        assert_eq!(browser.look("document.title"), "Rewards of line 2 of completions.jsonl");
         assert_eq!(sentences_have_the_colour_of_their_reward(browser), 3);
         assert_eq!(browser.look("document.querySelectorAll('[onclick], [onerror]').length"), 0);
     });

@@ -206,7 +206,7 @@ class Mistakes(unittest.TestCase):
             ({"completion_ids": [[1]]}, "give either"),
             ({"completions": ["a", "b"], "questions": ["q"]}, "there are 1 questions for 2 completions"),
             ({"completions": ["a"], "answers": [["x"], ["y"]]}, "there are 2 answers for 1 completions"),
-            ({"completions": ["a"], "answers": [" ; "]}, "answers[0]: no gold answer"),
+            ({"completions": ["a"], "answers": ["['x']"]}, "answers[0]: `answers` is ['x'], a list or object"),
         ]:
             with self.subTest(arguments), self.assertRaises(ValueError) as caught:
                 scorer.score(**arguments)

@@ -330,7 +330,7 @@ mod tests {
         std::fs::write(&config, text.replace("first.wasm", "min.wasm")).unwrap();
         let page = page_of(&[&first, &second]);
         for part in [
-            "2 runs",
+            "2 training runs",
             "<td>rule.plugin</td><td>&quot;first.wasm&quot;</td><td>&quot;min.wasm&quot;</td>",
             "Channels: judge",
         ] {

@@ -382,9 +382,9 @@ fn bad_request_is_rejected_before_scoring() {
         ),
         (
             "/v1/score",
-            "{\"completions\": [{\"completion\": \"x\", \"answers\": \";\"}]}".to_owned(),
+            "{\"completions\": [{\"completion\": \"x\", \"answers\": [[\"y\"]]}]}".to_owned(),
             400,
-            "completions[0]: no gold",
+            "`an item of answers` is [\"y\"], not a text",
         ),
         ("/v1/score", completions(&["x"; 4]).to_string(), 413, "4 completions; at most 3"),
         ("/v1/score", completions(&["x".repeat(101).as_str()]).to_string(), 413, "101 bytes; at most 100"),
