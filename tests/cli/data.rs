@@ -354,3 +354,53 @@ fn attached_evidence_contains_answers() {
     transcript.add_failure(&host(&missing));
     insta::assert_snapshot!(transcript);
 }
+
+#[test]
+fn demonstrations_are_written_from_questions() {
+    let folder = run_dir("demonstrations");
+    fs::create_dir_all(&folder).unwrap();
+    let [questions, out] =
+        ["questions.jsonl", "out.jsonl"].map(|name| folder.join(name).to_str().unwrap().to_owned());
+    let records = [
+        json!({"question": "Who kept it?", "answers": "Orla Venn; Venn"}),
+        json!({"question": "Who left?", "answer": {"value": "<unk>", "aliases": []}}),
+        json!({"question": "Which grade?", "answer": "A+"}),
+    ];
+    let text: String = records.iter().map(|record| format!("{record}\r\n")).collect();
+    fs::write(&questions, format!("\u{feff}{text}")).unwrap();
+    let written = host(&["data", "demonstrations", &questions, "--out", &out, "--json"]).good();
+    let counts: Value = serde_json::from_str(&written.stdout).unwrap();
+    assert_eq!((&counts["demonstrations"], &counts["without"]), (&json!(2), &json!(1)));
+    let made = lines(Path::new(&out));
+    assert_eq!(made[0]["question"], "Who kept it?");
+    let completion = made[0]["completion"].as_str().unwrap();
+    assert!(completion.starts_with("<think>The question is: Who kept it? "), "{completion}");
+    assert!(completion.ends_with("</think><answer>Orla Venn</answer>"), "{completion}");
+    assert!(made[1]["completion"].as_str().unwrap().ends_with("<answer>A+</answer>"));
+
+    let mut transcript = Transcript::default();
+    transcript.add_failure(&host(&["data", "demonstrations", &questions, "--out", &out]));
+    let template = folder.join("template.txt");
+    fs::write(&template, "<think>short</think><answer>{answer}</answer>").unwrap();
+    let other = folder.join("other.jsonl");
+    let [template, other] = [&template, &other].map(|path| path.to_str().unwrap());
+    let with_template =
+        ["data", "demonstrations", &questions, "--template", template, "--out", other];
+    transcript.add_failure(&host(&with_template));
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn pool_without_questions_fails() {
+    let folder = run_dir("empty-pool");
+    fs::create_dir_all(&folder).unwrap();
+    let questions = folder.join("questions.jsonl");
+    fs::write(&questions, r#"{"question": "Who?", "answers": "<unk>"}"#).unwrap();
+    let out = folder.join("pool");
+    let [questions, out] = [&questions, &out].map(|path| path.to_str().unwrap());
+    let pool = host(&["data", "pool", questions, "--no-grounding", "--out", out]);
+    let mut transcript = Transcript::default();
+    transcript.add_failure(&pool);
+    insta::assert_snapshot!(transcript);
+    assert!(!pool.stdout.contains("corver-host filter"), "{}", pool.stdout);
+}

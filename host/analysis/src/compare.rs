@@ -12,6 +12,9 @@ use corver_train::RunSummary;
 
 /// Confidence of an interval.
 const CONFIDENCE: f64 = 0.95;
+/// Least number of seeds that can show a difference. The spread of two differences is one number:
+/// they may lie close together by chance.
+pub const MIN_SEEDS: usize = 3;
 
 type Cost = Figure<RunSummary>;
 
@@ -81,6 +84,8 @@ impl Spread {
 /// Difference of an arm from the first arm, seed by seed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct PairedDifference {
+    /// Number of seeds.
+    pub seeds: usize,
     /// Mean difference over the seeds.
     pub mean: f64,
     /// 95 % interval of Student's t; `None` for one seed, which has no spread.
@@ -100,14 +105,16 @@ impl PairedDifference {
             let half = t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * deviation / seeds.sqrt();
             (mean - half, mean + half)
         });
-        Self { mean, interval }
+        Self { seeds: differences.len(), mean, interval }
     }
 
-    /// True if the interval excludes 0. Differences that are all equal are not clear: their spread
-    /// is unknown.
+    /// True if there are enough seeds and the interval excludes 0. Differences that are all equal
+    /// are not clear: their spread is unknown.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        self.interval.is_some_and(|(low, high)| low < high && (low > 0.0 || high < 0.0))
+        let excludes_0 =
+            self.interval.is_some_and(|(low, high)| low < high && (low > 0.0 || high < 0.0));
+        self.seeds >= MIN_SEEDS && excludes_0
     }
 }
 
@@ -233,6 +240,17 @@ mod tests {
         assert!(difference.interval.is_none() && !difference.is_clear());
     }
 
+    /// 0.20 ± 12.706 · 0.01: the interval excludes 0.
+    #[test]
+    fn two_seeds_decide_nothing() {
+        let arms = of(&[runs(&[0.5, 0.5], 1.0), runs(&[0.31, 0.29], 1.0)]);
+        let difference = arms[1].figure("accuracy").unwrap().difference.unwrap();
+        let (_, high) = difference.interval.unwrap();
+        assert!(high < 0.0 && !difference.is_clear(), "{difference:?}");
+        let arms = of(&[runs(&[0.5, 0.5, 0.5], 1.0), runs(&[0.31, 0.29, 0.3], 1.0)]);
+        assert!(arms[1].figure("accuracy").unwrap().difference.unwrap().is_clear());
+    }
+
     #[test]
     fn zero_variance_differences_are_not_clear() {
         let arms = of(&[runs(&[0.5, 0.25], 1.0), runs(&[0.75, 0.5], 1.0)]);
@@ -259,7 +277,7 @@ mod tests {
             cost_per_step: nli / 1000.0,
             ..RunSummary::default()
         };
-        let arms = of(&[vec![run(0.0), run(0.0)], vec![run(96.0), run(98.0)]]);
+        let arms = of(&[vec![run(0.0), run(0.0), run(0.0)], vec![run(96.0), run(98.0), run(97.0)]]);
         let of_second = |name: &str| arms[1].figure(name).unwrap();
         assert!((of_second("cost_per_step").mean - 0.097).abs() < 1e-12);
         assert!(

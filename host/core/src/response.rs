@@ -253,7 +253,13 @@ impl AnswerRule {
     /// Returns the grade of an answer that has been extracted already.
     #[must_use]
     pub fn grade_answer(self, answer: &str, golds: &[String]) -> Label {
-        if self.is_refusal(answer) { Label::NotAttempted } else { match_golds(answer, golds) }
+        if self.is_refusal(answer) {
+            Label::NotAttempted
+        } else if self == Self::Paper && is_bare_gold(answer, golds) {
+            Label::Good
+        } else {
+            match_golds(answer, golds)
+        }
     }
 
     fn is_refusal(self, answer: &str) -> bool {
@@ -280,6 +286,16 @@ pub fn match_golds(answer: &str, golds: &[String]) -> Label {
         }
     }
     Label::Bad
+}
+
+/// True if the answer is a gold that normalises to nothing, such as “A+”, “*” or “The The”. The
+/// paper's match can never find these; they are compared without regard to case.
+fn is_bare_gold(answer: &str, golds: &[String]) -> bool {
+    let comparable = |text: &str| text.nfkd().collect::<String>().to_lowercase().trim().to_owned();
+    golds.iter().any(|gold| {
+        let is_bare = normalize(gold).is_empty() && !gold.trim().is_empty();
+        is_bare && comparable(answer) == comparable(gold)
+    })
 }
 
 /// Normalises a text: NFKD, lower case, articles and punctuation dropped, words joined by a space.
@@ -409,6 +425,24 @@ mod tests {
             (grade(&[]), grade(&golds(&["Rome"])), grade(&golds(&["Paris"]))),
             (0.0, 2.0, -1.0)
         );
+    }
+
+    /// Oracle: `exact_match_score` of SQuAD's evaluate-v1.1.py, which is also TriviaQA's. It calls
+    /// equal what normalises to nothing on both sides; here the texts must be equal.
+    #[test]
+    fn gold_without_words_matches_itself_alone() {
+        let grade = |rule: AnswerRule, answer: &str, gold: &str| {
+            rule.grade(&format!("<answer>{answer}</answer>"), &golds(&[gold]))
+        };
+        for gold in ["A", "A+", "*", "The The", "…", "the"] {
+            assert_eq!(grade(AnswerRule::Paper, gold, gold), Label::Good, "{gold}");
+            assert_eq!(grade(AnswerRule::Paper, &gold.to_lowercase(), gold), Label::Good);
+            assert_eq!(grade(AnswerRule::Paper, "Rome", gold), Label::Bad, "{gold}");
+            let published = grade(AnswerRule::PublishedTraining, gold, gold);
+            assert_eq!(published, Label::NotAttempted, "{gold}");
+        }
+        assert_eq!(grade(AnswerRule::Paper, "A", "A+"), Label::NotAttempted);
+        assert_eq!(grade(AnswerRule::Paper, "A", ""), Label::NotAttempted);
     }
 
     #[test]

@@ -33,6 +33,7 @@ mod error;
 mod files;
 mod fingerprint;
 mod index;
+mod json_value;
 mod query;
 mod rows;
 mod suffix;

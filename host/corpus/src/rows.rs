@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Row;
@@ -13,22 +14,28 @@ use parquet::record::reader::{ReaderIter, TreeBuilder};
 use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type, TypePtr};
 
 use crate::error::{Error, Result};
+use crate::json_value::{BinaryForm, row_value};
 
 /// Number of rows that the library decodes in one batch. Each row holds its page in memory.
 const BATCH_ROWS: usize = 16;
 /// Length limit of the library's messages, characters: they may quote a complete document.
 const MAX_PROBLEM_CHARS: usize = 200;
 
-/// Reads the rows of a Parquet file as JSON objects with one field per column. Lists and structs
-/// become arrays and objects.
+/// Reads these columns of a Parquet file as JSON objects. Columns that the file lacks are left out.
+/// Lists and structs become arrays and objects, and text without a mark for UTF-8 is text.
 ///
 /// # Errors
-/// Fails if the file is not a valid Parquet file. An item fails if its row cannot be read; it is the
-/// last one.
-pub fn parquet_records(path: &Path) -> Result<impl Iterator<Item = Result<serde_json::Value>>> {
-    let mut rows = Some(ParquetRows::open(path)?);
+/// Fails if the file is not a valid Parquet file, or has none of the columns. An item fails if its
+/// row cannot be read; it is the last one.
+pub fn parquet_records(
+    path: &Path,
+    columns: &[&str],
+) -> Result<impl Iterator<Item = Result<serde_json::Value>> + use<>> {
+    let mut rows = Some(ParquetRows::open(path)?.select_columns(columns)?);
     Ok(std::iter::from_fn(move || {
-        let record = rows.as_mut()?.next(|row| Ok(row.to_json_value())).transpose();
+        let rows_left = rows.as_mut()?;
+        let record =
+            rows_left.next(|row, columns| row_value(row, columns, BinaryForm::Refused)).transpose();
         if !matches!(record, Some(Ok(_))) {
             rows = None;
         }
@@ -65,11 +72,23 @@ impl ParquetRows {
         self.columns.root_schema().get_fields()
     }
 
-    /// Selects a single column, by its index.
-    pub(crate) fn select_column(self, column: usize) -> Result<Self> {
+    /// Selects the columns with these names. The others are not decoded: they may have types that
+    /// the library cannot read.
+    pub(crate) fn select_columns(self, names: &[&str]) -> Result<Self> {
         let root = self.columns.root_schema();
+        let mut selected = root.get_fields().to_vec();
+        selected.retain(|column| names.contains(&column.name()));
+        if selected.is_empty() {
+            let columns: Vec<&str> = root.get_fields().iter().map(|column| column.name()).collect();
+            return Err(Error::InvalidInput(format!(
+                "{}: no column {:?}; its columns are {}",
+                self.path.display(),
+                names.first().unwrap_or(&""),
+                columns.join(", ")
+            )));
+        }
         let schema = Type::group_type_builder(root.name())
-            .with_fields(vec![root.get_fields()[column].clone()])
+            .with_fields(selected)
             .build()
             .map_err(|error| Error::parquet(&self.path, error))?;
         let columns = Arc::new(SchemaDescriptor::new(Arc::new(schema)));
@@ -86,17 +105,19 @@ impl ParquetRows {
             self.done = after;
             self.next_group += 1;
         }
-        while self.done < rows && self.next(|_| Ok(()))?.is_some() {}
+        while self.done < rows && self.next(|_, _| Ok(()))?.is_some() {}
         Ok(())
     }
 
-    /// Reads the next row and converts it; `None` after the last row.
+    /// Reads the next row and converts it with the types of its columns; `None` after the last row.
     pub(crate) fn next<T>(
         &mut self,
-        convert: impl FnOnce(Row) -> Result<T, String>,
+        convert: impl FnOnce(Row, &[TypePtr]) -> Result<T, String>,
     ) -> Result<Option<T>> {
         let Some(row) = self.next_row()? else { return Ok(None) };
-        catch_panic(|| convert(row)).map(Some).map_err(|problem| self.row_error(self.done, problem))
+        catch_panic(|| convert(row, self.columns()))
+            .map(Some)
+            .map_err(|problem| self.row_error(self.done, problem))
     }
 
     /// Returns the fraction of the rows that were read, from 0 to 1.
@@ -129,6 +150,18 @@ impl ParquetRows {
 
     fn read_group(&self, group: usize) -> Result<ReaderIter, ParquetError> {
         let reader = self.reader.get_row_group(group)?;
+        for column in reader.metadata().columns() {
+            let name = column.column_path().parts().first().map_or("", String::as_str);
+            let is_selected = self.columns().iter().any(|selected| selected.name() == name);
+            let compression = column.compression();
+            if is_selected && matches!(compression, Compression::BROTLI(_) | Compression::LZO) {
+                let codec = if compression == Compression::LZO { "LZO" } else { "Brotli" };
+                return Err(ParquetError::General(format!(
+                    "the column {name:?} is compressed by {codec}, which is not supported; write \
+                     the file with zstd, snappy, gzip or lz4"
+                )));
+            }
+        }
         TreeBuilder::new().with_batch_size(BATCH_ROWS).as_iter(self.columns.clone(), &*reader)
     }
 
@@ -142,7 +175,11 @@ fn catch_panic<T, E: Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T, 
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(error)) => Err(shorten(error.to_string())),
-        Err(_) => Err("the Parquet library failed: the file is damaged".to_owned()),
+        Err(_) => {
+            Err("the Parquet library failed: the file is damaged, or a column has a type that \
+                       the library lacks"
+                .to_owned())
+        }
     }
 }
 

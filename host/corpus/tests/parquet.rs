@@ -239,7 +239,7 @@ fn parquet_rows_read_as_json_records() {
     };
     write(&path, schema, Compression::SNAPPY, vec![columns(1), columns(7)]);
     let records: Vec<serde_json::Value> =
-        parquet_records(&path).unwrap().map(Result::unwrap).collect();
+        parquet_records(&path, &FIELDS).unwrap().map(Result::unwrap).collect();
     let first = serde_json::json!({"question": "who?", "s_pop": 1, "links": [1, 2], "answer": {"value": "Æon"}});
     let second =
         serde_json::json!({"question": null, "s_pop": null, "links": [], "answer": {"value": "b"}});
@@ -248,16 +248,88 @@ fn parquet_rows_read_as_json_records() {
 
     let intact = fs::read(&path).unwrap();
     fs::write(&path, &intact[..intact.len() / 2]).unwrap();
-    let error = parquet_records(&path).map(drop).unwrap_err();
+    let error = parquet_records(&path, &FIELDS).map(drop).unwrap_err();
     assert!(is_input(&error, NOT_READABLE), "{error}");
     // A page of the first group is destroyed: an error that names a row, and then the end.
     let mut damaged = intact;
     damaged[8..40].fill(0xFF);
     fs::write(&path, &damaged).unwrap();
-    let records: Vec<_> = parquet_records(&path).unwrap().collect();
+    let records: Vec<_> = parquet_records(&path, &FIELDS).unwrap().collect();
     assert!(matches!(&records[..], [Err(error)] if is_input(error, ", row 1: ")), "{records:?}");
 }
 
+/// Written by pyarrow 26 with LZ4: texts without a mark for UTF-8, a DECIMAL(3,3), dates and times
+/// beyond the years of `chrono`, and bytes that are no text. The expected values are pyarrow's, and
+/// numpy's for the far dates.
+const ODD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/assets/odd.parquet");
+
+#[test]
+fn parquet_values_of_every_type_are_read() {
+    let read = |columns: &[&str]| -> Vec<Result<serde_json::Value, Error>> {
+        parquet_records(Path::new(ODD), columns).unwrap().collect()
+    };
+    let records = read(&["question", "answers", "s_pop", "rank", "found", "seen"]);
+    let expected = serde_json::json!({
+        "question": "Who kept the light?",
+        "answers": ["Orla Venn", "Ærø"],
+        "s_pop": "142.00",
+        "rank": "0.125",
+        "found": "+5881580-07-11",
+        "seen": "+146140482-04-24 15:36:27.904 +00:00",
+    });
+    assert_eq!(*records[0].as_ref().unwrap(), expected);
+    assert_eq!(records[1].as_ref().unwrap()["rank"], "-0.500");
+    let error = read(&["question", "image"]).remove(0).unwrap_err();
+    assert!(
+        is_input(&error, "row 1: the column \"image\" has bytes that are not UTF-8"),
+        "{error}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("index");
+    let options = BuildOptions { text_field: "question", ..BuildOptions::default() };
+    index(Path::new(ODD), &out, &options).unwrap();
+    let metadata = fs::read_to_string(out.join("metadata.0")).unwrap();
+    assert!(metadata.contains(r#""rank": "0.125", "found": "+5881580-07-11""#), "{metadata}");
+    assert!(metadata.contains(r#""image": "/9g=""#), "{metadata}");
+}
+
+#[test]
+fn lists_of_two_levels_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    for schema in [
+        "message m { required group links (LIST) { repeated int64 element; } }",
+        "message m { required group links (LIST) { repeated int64 array; } }",
+        "message m { required group links (LIST) { repeated group array { required int64 n; } } }",
+        "message m { required group links (LIST) { repeated group list { required int64 n; } } }",
+        "message m { repeated int64 links; }",
+    ] {
+        let columns = vec![Column::Lists(vec![vec![3, 4], vec![], vec![5]])];
+        write(&path, schema, Compression::SNAPPY, vec![columns]);
+        let mut lists = Vec::new();
+        for record in parquet_records(&path, &["links"]).unwrap() {
+            lists.push(record.unwrap()["links"].clone());
+        }
+        let expected = if schema.contains("group array") {
+            serde_json::json!([[{"n": 3}, {"n": 4}], [], [{"n": 5}]])
+        } else {
+            serde_json::json!([[3, 4], [], [5]])
+        };
+        assert_eq!(serde_json::Value::from(lists), expected, "{schema}");
+    }
+}
+
+#[test]
+fn missing_columns_are_reported() {
+    let error = parquet_records(Path::new(ODD), &["prompt"]).map(drop).unwrap_err();
+    assert!(
+        is_input(&error, ": no column \"prompt\"; its columns are question, answers, "),
+        "{error}"
+    );
+}
+
+const FIELDS: [&str; 4] = ["question", "s_pop", "links", "answer"];
 const NOT_READABLE: &str = ": not a readable Parquet file: ";
 
 fn is_input(error: &Error, words: &str) -> bool {

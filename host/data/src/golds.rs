@@ -1,39 +1,57 @@
-//! The golds in a trainer's label, in the shapes of common datasets.
+//! The golds of a question, in the shapes of trainers' labels and of published sets. Training,
+//! evaluation, server and Python package read golds here alone.
 
 use corver_core::question::split_golds;
-use serde_json::{Map, Value, json};
+use html_escape::decode_html_entities;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use crate::record::question;
-
-/// Keys of a label whose value is again a label of any shape.
+/// Fields of a record that hold golds. If a record has several, all are golds.
+pub(crate) const GOLD_FIELDS: [&str; 8] = [
+    "answers",
+    "answer",
+    "aliases",
+    "answer_aliases",
+    "golden_answers",
+    "possible_answers",
+    "best_answer",
+    "correct_answers",
+];
+/// Fields of an object whose value is again a label of any shape.
 const NESTED: [&str; 4] = ["ground_truth", "target", "golds", "text"];
+/// Stands for the golds that a test set withholds (TriviaQA).
+const WITHHELD: &str = "<unk>";
+/// Length limit of a value that a message quotes, characters.
+const MAX_QUOTED_CHARS: usize = 60;
 
-/// Returns the golds of a label; none if it is null, or an empty text or list.
+/// Golds of a field `answers`; see [`golds`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct GoldsField(pub Vec<String>);
+
+impl TryFrom<Value> for GoldsField {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        golds_of_field("answers", &value).map(Self)
+    }
+}
+
+/// Returns the golds of a trainer's label, each once.
 ///
-/// A text is separated by `;`, as in a question file, or is the JSON of a list. Each item of a list
-/// is a gold; blank ones are ignored. An object is a record of a question file, with or without its
-/// question, or nests its golds as verl's, Search-R1's or SQuAD's sets do (`NESTED`).
+/// | label | golds |
+/// | --- | --- |
+/// | text | its parts between `;` |
+/// | JSON of a list or an object, as text | those of the list or object |
+/// | list | each text; a number is its digits, `142.0` is `142` |
+/// | object | its fields with golds, as in a question file, or a field of `NESTED` |
+///
+/// HTML entities are decoded. Blank texts, nulls and `<unk>` are no golds.
 ///
 /// # Errors
 /// Returns the problem if the label has none of these shapes.
 pub fn golds(label: &Value) -> Result<Vec<String>, String> {
-    match label {
-        Value::Null => Ok(Vec::new()),
-        Value::String(text) if text.trim_start().starts_with('[') => {
-            match serde_json::from_str(text) {
-                Ok(list) => golds(&list),
-                // Plain text may begin with a bracket.
-                Err(_) => Ok(split_golds(text)),
-            }
-        }
-        Value::String(text) => Ok(split_golds(text)),
-        Value::Number(_) | Value::Bool(_) => Ok(vec![label.to_string()]),
-        Value::Array(list) => {
-            let golds: Vec<String> = list.iter().map(gold).collect::<Result<_, _>>()?;
-            Ok(golds.into_iter().filter(|gold| !gold.trim().is_empty()).collect())
-        }
-        Value::Object(record) => record_golds(record),
-    }
+    golds_of_field("label", label)
 }
 
 /// Returns the question in a label, if it has one.
@@ -42,34 +60,149 @@ pub fn question_in(label: &Value) -> Option<&str> {
     label.get("question").or_else(|| label.get("problem")).and_then(Value::as_str)
 }
 
-fn gold(value: &Value) -> Result<String, String> {
+/// Returns the golds of a record: those of all its fields with golds. `None`: it has no such field.
+pub(crate) fn golds_of_record(record: &Map<String, Value>) -> Result<Option<Vec<String>>, String> {
+    let mut golds = Vec::new();
+    let mut has_field = false;
+    for field in GOLD_FIELDS {
+        if let Some(value) = record.get(field) {
+            has_field = true;
+            add_golds(field, value, &mut golds)?;
+        }
+    }
+    Ok(has_field.then_some(golds))
+}
+
+fn golds_of_field(field: &str, value: &Value) -> Result<Vec<String>, String> {
+    let mut golds = Vec::new();
+    add_golds(field, value, &mut golds)?;
+    Ok(golds)
+}
+
+fn add_golds(field: &str, value: &Value, golds: &mut Vec<String>) -> Result<(), String> {
     match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
-        _ => Err(format!("a label's list holds {value}, which is no text")),
+        Value::Null => {}
+        Value::Bool(_) | Value::Number(_) => add_gold(&scalar_text(value), golds),
+        Value::String(text) => {
+            if let Some(parsed) = parse_container(field, text)? {
+                return add_golds(field, &parsed, golds);
+            }
+            let text = decode_html_entities(text);
+            // The published evaluation sets have one answer in each of these fields.
+            if matches!(field, "answer" | "best_answer") {
+                add_gold(&text, golds);
+            } else if field == "possible_answers" {
+                return Err(wrong(field, value, "a list of texts, or the JSON text of one"));
+            } else {
+                for gold in split_golds(&text) {
+                    add_gold(&gold, golds);
+                }
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                match item {
+                    Value::Null => {}
+                    Value::String(text) => add_gold(&decode_html_entities(text), golds),
+                    Value::Bool(_) | Value::Number(_) => add_gold(&scalar_text(item), golds),
+                    Value::Array(_) | Value::Object(_) => {
+                        return Err(wrong(&format!("an item of {field}"), item, "a text"));
+                    }
+                }
+            }
+        }
+        Value::Object(object) => add_golds_of_object(field, object, golds)?,
+    }
+    Ok(())
+}
+
+/// Adds TriviaQA's `value` and `aliases`, a nested label, or the golds of a record.
+fn add_golds_of_object(
+    field: &str,
+    object: &Map<String, Value>,
+    golds: &mut Vec<String>,
+) -> Result<(), String> {
+    if let Some(nested) = NESTED.iter().find_map(|key| object.get(*key)) {
+        return add_golds(field, nested, golds);
+    }
+    if let Some(value) = object.get("value") {
+        match value {
+            Value::String(text) => add_gold(&decode_html_entities(text), golds),
+            other => add_golds(field, other, golds)?,
+        }
+    }
+    match golds_of_record(object)? {
+        Some(of_record) => of_record.iter().for_each(|gold| add_gold(gold, golds)),
+        None if object.contains_key("value") => {}
+        None => {
+            let names: Vec<&str> = object.keys().map(String::as_str).collect();
+            return Err(format!(
+                "`{field}` is an object with the fields {}; golds are in `value` and `aliases`, \
+                 `text`, `target`, `ground_truth`, or the fields of a question file",
+                names.join(", ")
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Adds a gold, unless it is blank, withheld, or known.
+fn add_gold(gold: &str, golds: &mut Vec<String>) {
+    let is_gold = !gold.trim().is_empty() && !gold.trim().eq_ignore_ascii_case(WITHHELD);
+    if is_gold && !golds.iter().any(|known| known == gold) {
+        golds.push(gold.to_owned());
     }
 }
 
-fn record_golds(record: &Map<String, Value>) -> Result<Vec<String>, String> {
-    if let Some(nested) = NESTED.iter().find_map(|key| record.get(*key)) {
-        return golds(nested);
+/// Returns a number's digits; tables with gaps store whole numbers as 142.0.
+pub(crate) fn scalar_text(value: &Value) -> String {
+    match value.as_f64() {
+        Some(number) if !value.is_u64() && !value.is_i64() && number.fract() == 0.0 => {
+            format!("{number:.0}")
+        }
+        _ => value.to_string(),
     }
-    // TriviaQA's `answer`, without the record around it.
-    let mut record = if record.contains_key("value") {
-        json!({ "answer": record })
-    } else {
-        Value::Object(record.clone())
-    };
-    if question_in(&record).is_none() {
-        record["question"] = json!("");
+}
+
+/// Parses a text that is the JSON of a list or an object; `None` if it is a plain text, which may
+/// begin with a bracket.
+///
+/// # Errors
+/// Returns the problem if the text is a list or an object in another notation, such as Python's.
+fn parse_container(field: &str, text: &str) -> Result<Option<Value>, String> {
+    let text = text.trim();
+    let is_enclosed = (text.starts_with('[') && text.ends_with(']'))
+        || (text.starts_with('{') && text.ends_with('}'));
+    if !is_enclosed {
+        return Ok(None);
     }
-    question(record)
-        .map(|question| question.golds)
-        .map_err(|problem| format!("a label is an object, but {problem}"))
+    match serde_json::from_str(text) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if text[1..].trim_start().starts_with(['\'', '"']) => Err(format!(
+            "`{field}` is {}, a list or object in a notation other than JSON ({error}); write a \
+             JSON list",
+            quote(text)
+        )),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Returns the message about a field with a value of another type.
+pub(crate) fn wrong(field: &str, value: &Value, expected: &str) -> String {
+    format!("`{field}` is {}, not {expected}", quote(&value.to_string()))
+}
+
+fn quote(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -79,23 +212,44 @@ mod tests {
             (json!(["a;b", 7, true]), &["a;b", "7", "true"]),
             (json!(r#"["a", "b"]"#), &["a", "b"]),
             (json!("[a] b"), &["[a] b"]),
+            (json!("[sic]"), &["[sic]"]),
             (json!(42), &["42"]),
+            (json!(142.0), &["142"]),
+            (json!([1984.0, 0.5, -3]), &["1984", "0.5", "-3"]),
             (json!({"answers": ["a", "b"]}), &["a", "b"]),
             (json!({"answer": "a", "aliases": ["b"], "question": "q"}), &["a", "b"]),
             (json!({"value": "a", "aliases": ["b"]}), &["a", "b"]),
+            (json!({"value": "a;b"}), &["a;b"]),
+            (json!(r#"{"value": "a", "aliases": ["b"]}"#), &["a", "b"]),
             (json!({"possible_answers": "[\"a\"]"}), &["a"]),
             (json!({"ground_truth": ["a"]}), &["a"]),
             (json!({"target": ["a", "b"]}), &["a", "b"]),
             (json!({"text": ["a"], "answer_start": [3]}), &["a"]),
+            (
+                json!("Simon &amp; Garfunkel; Paul &#39;Rhymin&#39; Simon"),
+                &["Simon & Garfunkel", "Paul 'Rhymin' Simon"],
+            ),
+            (json!(["Simon &amp; Garfunkel", "AT&T; Bell"]), &["Simon & Garfunkel", "AT&T; Bell"]),
+            (json!("<unk>"), &[]),
+            (json!(["<UNK> "]), &[]),
+            (json!({"value": "<unk>", "aliases": ["<unk>"]}), &[]),
             (json!(null), &[]),
             (json!(""), &[]),
+            (json!(" ; "), &[]),
             (json!([]), &[]),
-            (json!(["", "a", " "]), &["a"]),
+            (json!("[]"), &[]),
+            (json!(["", "a", " ", null, "a"]), &["a"]),
         ] {
             assert_eq!(golds(&label).unwrap(), expected, "{label}");
         }
-        for label in [json!([["a"]]), json!({"style": "rule"}), json!({"answers": 7})] {
-            assert!(golds(&label).is_err(), "{label}");
+        for (label, problem) in [
+            (json!([["a"]]), "`an item of label` is [\"a\"], not a text"),
+            (json!({"style": "rule"}), "`label` is an object with the fields style; "),
+            (json!({"answers": {"en": "a"}}), "`answers` is an object with the fields en; "),
+            (json!("['a', 'b']"), "`label` is ['a', 'b'], a list or object in a notation other "),
+        ] {
+            let error = golds(&label).unwrap_err();
+            assert!(error.starts_with(problem), "{label}: {error}");
         }
         assert_eq!(question_in(&json!({"problem": "q", "answer": "a"})), Some("q"));
     }

@@ -89,8 +89,9 @@ impl Grounding<'_> {
         let mut without_answer = vec![None; questions.len()];
         self.record_unmatched(&mut without_answer, UngroundedPart::Answer, |number| {
             let golds = gold_spellings(questions[number]);
+            let has_query = ungrounded[number].is_none() && !golds.is_empty();
             let clauses = std::iter::once(golds).chain(words[number].iter().cloned());
-            ungrounded[number].is_none().then(|| Query::new(clauses))
+            has_query.then(|| Query::new(clauses))
         })?;
         self.record_unmatched(&mut ungrounded, UngroundedPart::Words, |number| {
             (without_answer[number].is_some() && !words[number].is_empty())
@@ -245,7 +246,9 @@ fn without_qualifier(name: &str) -> &str {
 fn gold_spellings(question: &Question) -> Vec<String> {
     let mut golds: Vec<String> = Vec::new();
     for gold in &question.golds {
-        let gold = without_qualifier(gold).trim_end_matches(['.', ',', '!', '?']);
+        let stem = without_qualifier(gold).trim_end_matches(['.', ',', '!', '?']).trim();
+        // “(Sic)” and “…” have nothing else.
+        let gold = if stem.is_empty() { gold.trim() } else { stem };
         let bare = ["the ", "The ", "a ", "A ", "an ", "An "]
             .iter()
             .find_map(|article| gold.strip_prefix(article));
@@ -340,6 +343,21 @@ mod tests {
             Some((UngroundedPart::Title, "Nowhere OR Mars".into()))
         );
         assert_eq!(titled(";"), None);
+    }
+
+    #[test]
+    fn gold_without_words_is_searched_as_written() {
+        let spellings = |golds: &[&str]| {
+            let golds = golds.iter().map(|gold| (*gold).to_owned()).collect();
+            gold_spellings(&Question { golds, ..Question::default() })
+        };
+        assert_eq!(
+            spellings(&[" (Sic)", "?", "A", "The The"]),
+            ["(Sic)", "?", "A", "The The", "The"]
+        );
+        assert_eq!(spellings(&["", " "]), [""; 0]);
+        // A query without a gold would find nothing.
+        assert_eq!(check(&[("is venus a planet", &[" "], None)]), [None]);
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub fn missing_message(kind: RepoKind, path: &Path) -> String {
 /// Returns the `OWNER/NAME` that an absolute path was made of, unless it is a question file's.
 fn name_in(path: &Path) -> Option<&str> {
     let extension = path.extension().unwrap_or_default();
-    if ["json", "jsonl", "parquet"].iter().any(|of_file| extension == *of_file) {
+    if ["json", "jsonl", "ndjson", "parquet", "gz"].iter().any(|of_file| extension == *of_file) {
         return None;
     }
     let here = std::env::current_dir().unwrap_or_default();

@@ -6,12 +6,14 @@
 //! record        a file ─▶ questions, in the layouts of published sets
 //! golds         a trainer's label ─▶ golds
 //! curriculum    question sets ─▶ the phases of a run
+//! demonstration a question and its gold ─▶ a completion to imitate
 //! duplicates    questions that are equal or nearly equal
 //! grounding     questions that the corpus has no text about
 //! pool          question sets ─▶ a training pool: without duplicates, and grounded in a corpus
 //! ```
 
 pub mod curriculum;
+pub mod demonstration;
 pub mod duplicates;
 pub mod golds;
 pub mod grounding;
@@ -21,7 +23,8 @@ pub mod pool;
 pub mod record;
 
 pub use curriculum::{Curriculum, FileShare, TooFewQuestions};
+pub use golds::GoldsField;
 pub use grounding::{Grounding, GroundingError};
 pub use location::QuestionLocation;
 pub use pool::{PoolSettings, PoolSummary, QuestionPool, SourceFile, pool};
-pub use record::{GoldsField, QuestionError, QuestionRecord, read_questions};
+pub use record::{QuestionError, QuestionRecord, read_questions};

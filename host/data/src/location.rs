@@ -10,7 +10,7 @@ use crate::hub;
 use crate::record::{QuestionError, read_questions};
 
 /// Extensions of question files.
-const EXTENSIONS: [&str; 3] = ["parquet", "jsonl", "json"];
+const EXTENSIONS: [&str; 4] = ["parquet", "jsonl", "ndjson", "json"];
 /// Deepest level of a dataset's folders that is searched for files.
 const MAX_DEPTH: usize = 3;
 
@@ -179,7 +179,7 @@ fn splits(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>, QuestionError
 
 /// Returns the split that a file belongs to. `None`: it is no question file.
 fn split_of(folders: &[String], name: &str) -> Option<String> {
-    let (stem, extension) = name.rsplit_once('.')?;
+    let (stem, extension) = name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')?;
     let is_metadata = matches!(stem, "dataset_info" | "dataset_infos" | "state" | "dataset_dict");
     if !EXTENSIONS.contains(&extension) || is_metadata {
         return None;
@@ -237,6 +237,7 @@ mod tests {
         };
         for (file, expected) in [
             ("train.jsonl", "train"),
+            ("train.jsonl.gz", "train"),
             ("data/train-00000-of-00002.parquet", "train"),
             ("data/train-00000-of-00001-b42a775f407cee45.parquet", "train"),
             ("nq_open/validation-00000-of-00001.parquet", "nq_open/validation"),

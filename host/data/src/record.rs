@@ -5,10 +5,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use corver_core::Question;
-use corver_core::question::split_golds;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Map, Value};
 
+use crate::golds::{GOLD_FIELDS, golds_of_record, scalar_text, wrong};
+
+/// Fields of a record that are read in addition to the golds.
+const TEXT_FIELDS: [&str; 8] =
+    ["question", "problem", "title", "s_wiki_title", "popularity", "s_pop", "evidence", "context"];
 /// First bytes of a Parquet file.
 const PARQUET: &[u8] = b"PAR1";
 
@@ -73,127 +77,6 @@ impl QuestionError {
     }
 }
 
-/// The fields of all layouts; see [`question`].
-#[derive(Deserialize)]
-struct Record {
-    #[serde(alias = "problem")]
-    question: String,
-    answers: Option<GoldsField>,
-    answer: Option<AnswerField>,
-    aliases: Option<Vec<String>>,
-    possible_answers: Option<PossibleAnswers>,
-    best_answer: Option<String>,
-    correct_answers: Option<Vec<String>>,
-    #[serde(alias = "s_wiki_title")]
-    title: Option<String>,
-    #[serde(alias = "s_pop")]
-    popularity: Option<u64>,
-    evidence: Option<EvidenceField>,
-    context: Option<ContextField>,
-}
-
-/// Texts that contain the answer.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "`evidence` is neither a string nor a list of strings")]
-enum EvidenceField {
-    Text(String),
-    Listed(Vec<String>),
-}
-
-/// HotpotQA's paragraphs, each a list of sentences. A `context` of another form is ignored.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ContextField {
-    Columns { title: Vec<String>, sentences: Vec<Vec<String>> },
-    Rows(Vec<(String, Vec<String>)>),
-    Other(serde::de::IgnoredAny),
-}
-
-/// Returns one text per paragraph, which begins with its title.
-fn evidence_texts(evidence: Option<EvidenceField>, context: Option<ContextField>) -> Vec<String> {
-    let rows = match (evidence, context) {
-        (Some(EvidenceField::Text(text)), _) => return vec![text],
-        (Some(EvidenceField::Listed(texts)), _) => return texts,
-        (None, Some(ContextField::Columns { title, sentences })) => {
-            title.into_iter().zip(sentences).collect()
-        }
-        (None, Some(ContextField::Rows(rows))) => rows,
-        (None, Some(ContextField::Other(_)) | None) => Vec::new(),
-    };
-    let mut paragraphs = Vec::with_capacity(rows.len());
-    for (title, sentences) in rows {
-        paragraphs.push(format!("{title}: {}", sentences.concat()));
-    }
-    paragraphs
-}
-
-/// The golds of a record, in one of two shapes.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "`answers` is neither a string (golds separated by `;`) nor a list of strings"
-)]
-pub enum GoldsField {
-    /// Golds separated by `;`. Blank ones are ignored.
-    Separated(String),
-    /// A list of golds, taken literally.
-    Listed(Vec<String>),
-}
-
-/// The text of an evaluation set, the list of NQ-Open, or the entity of TriviaQA.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "`answer` is neither a string nor a list of strings nor an object with `value` and \
-                 `aliases`"
-)]
-enum AnswerField {
-    Text(String),
-    Listed(Vec<String>),
-    Entity { value: String, aliases: Vec<String> },
-}
-
-/// PopQA's golds: a list as JSON text, or the list itself.
-#[derive(Deserialize)]
-#[serde(
-    untagged,
-    expecting = "`possible_answers` is neither a list of strings nor the JSON text of one"
-)]
-enum PossibleAnswers {
-    Text(String),
-    Listed(Vec<String>),
-}
-
-impl GoldsField {
-    /// Returns the golds. An empty list is valid: the question has none.
-    ///
-    /// # Errors
-    /// Fails if a text has no gold.
-    pub fn golds(self) -> Result<Vec<String>, String> {
-        match self {
-            Self::Separated(text) => {
-                let golds = split_golds(&text);
-                if golds.is_empty() { Err(NO_GOLD.to_owned()) } else { Ok(golds) }
-            }
-            Self::Listed(golds) => Ok(golds),
-        }
-    }
-}
-
-impl PossibleAnswers {
-    fn golds(self) -> Result<Vec<String>, String> {
-        match self {
-            Self::Text(text) => serde_json::from_str(&text).map_err(|error| {
-                format!("`possible_answers` is not the JSON text of a list of strings: {error}")
-            }),
-            Self::Listed(golds) => Ok(golds),
-        }
-    }
-}
-
-/// Message about a record with a blank text of golds.
-const NO_GOLD: &str = "no gold answer; a question that has none says `\"answers\": []`";
-
 /// Reads the questions of a file: a JSON list, one JSON object per line, or Parquet, in any layout
 /// that [`question`] knows.
 ///
@@ -203,11 +86,12 @@ const NO_GOLD: &str = "no gold answer; a question that has none says `\"answers\
 pub fn read_questions(path: &Path) -> Result<Vec<Question>, QuestionError> {
     let read = || QuestionError::io("read the question file", path);
     if is_parquet(path).map_err(read())? {
+        let columns = [&TEXT_FIELDS[..], &GOLD_FIELDS].concat();
         let records: Vec<Value> =
-            corver_corpus::parquet_records(path)?.collect::<Result<_, _>>()?;
+            corver_corpus::parquet_records(path, &columns)?.collect::<Result<_, _>>()?;
         return questions(path, records);
     }
-    let text = std::fs::read_to_string(path).map_err(read())?;
+    let text = corver_files::read_text(path).map_err(read())?;
     questions(path, records(path, &text)?)
 }
 
@@ -253,23 +137,22 @@ fn records(path: &Path, text: &str) -> Result<Vec<Value>, QuestionError> {
             QuestionError::Invalid(problem)
         });
     }
+    // Files that are joined have a byte-order mark at the start of each.
+    let text = text.replace("\n\u{feff}", "\n");
     let mut records = Vec::new();
-    for (index, line) in text.lines().enumerate() {
-        if line.trim().is_empty() {
-            continue;
-        }
-        records.push(serde_json::from_str(line).map_err(|error| {
+    for result in serde_json::Deserializer::from_str(&text).into_iter() {
+        records.push(result.map_err(|error| {
             QuestionError::Invalid(format!(
                 "{}:{}: {error}; a question file is a JSON list, or one JSON object per line",
                 path.display(),
-                index + 1
+                error.line()
             ))
         })?);
     }
     Ok(records)
 }
 
-/// Reads the question of a record. The fields with the golds decide the layout:
+/// Reads the question of a record, in any of these layouts:
 ///
 /// | layout | fields |
 /// | --- | --- |
@@ -282,42 +165,135 @@ fn records(path: &Path, text: &str) -> Result<Vec<Value>, QuestionError> {
 /// | SimpleQA | `problem`, `answer` |
 /// | TruthfulQA (generation) | `question`, `best_answer`, `correct_answers` |
 /// | HotpotQA, 2WikiMultihopQA | `question`, `answer`, `context`: titles with sentences |
+/// | MuSiQue | `question`, `answer`, `answer_aliases` |
+/// | FlashRAG | `question`, `golden_answers` |
 ///
-/// Any of them may have `evidence`, a text or a list of texts.
+/// Any of them may have `evidence`, a text or a list of texts. [`crate::golds::golds`] describes
+/// the values of fields with golds.
 ///
-/// Other fields are ignored, and a null field counts as absent. If several layouts fit, the first
-/// one applies.
+/// Other fields are ignored, and a null field counts as absent.
 ///
 /// # Errors
-/// Returns the problem if a field is missing or malformed.
+/// Returns the problem, with the field, if one is missing or malformed.
 pub fn question(record: Value) -> Result<Question, String> {
-    let record: Record = serde_json::from_value(record).map_err(|error| error.to_string())?;
-    let golds = match record {
-        Record { answers: Some(answers), .. } => answers.golds()?,
-        Record { answer: Some(answer), aliases, .. } => match answer {
-            AnswerField::Text(answer) => prepend_unique(answer, aliases.unwrap_or_default()),
-            AnswerField::Listed(golds) => golds,
-            AnswerField::Entity { value, aliases: of_entity } => prepend_unique(value, of_entity),
-        },
-        Record { possible_answers: Some(answers), .. } => answers.golds()?,
-        Record { best_answer: Some(best), correct_answers: Some(correct), .. } => {
-            prepend_unique(best, correct)
-        }
-        _ => return Err("missing field `answers`".to_owned()),
+    let Value::Object(record) = record else {
+        return Err(wrong("record", &record, "a JSON object"));
     };
-    let evidence = evidence_texts(record.evidence, record.context);
+    let Some(golds) = golds_of_record(&record)? else {
+        let names: Vec<&str> = record.keys().map(String::as_str).collect();
+        return Err(format!("missing field `answers`; its fields are {}", names.join(", ")));
+    };
+    let text = match first_of(&record, ["question", "problem"]) {
+        Some((_, Value::String(text))) => text.clone(),
+        Some((field, other)) => return Err(wrong(field, other, "a text")),
+        None => return Err("missing field `question`".to_owned()),
+    };
     Ok(Question {
-        question: record.question,
+        question: text,
         golds,
-        title: record.title,
-        popularity: record.popularity,
-        evidence,
+        title: title(&record)?,
+        popularity: popularity(&record)?,
+        evidence: evidence(&record)?,
     })
 }
 
-fn prepend_unique(first: String, others: Vec<String>) -> Vec<String> {
-    let others: Vec<String> = others.into_iter().filter(|other| *other != first).collect();
-    std::iter::once(first).chain(others).collect()
+/// Returns the first of two fields that is not null, with its name.
+fn first_of<'a>(
+    record: &'a Map<String, Value>,
+    fields: [&'static str; 2],
+) -> Option<(&'static str, &'a Value)> {
+    for field in fields {
+        match record.get(field) {
+            None | Some(Value::Null) => {}
+            Some(value) => return Some((field, value)),
+        }
+    }
+    None
+}
+
+fn title(record: &Map<String, Value>) -> Result<Option<String>, String> {
+    let Some((field, value)) = first_of(record, ["title", "s_wiki_title"]) else { return Ok(None) };
+    match value {
+        Value::String(text) => Ok(Some(text.clone())),
+        // A table stores the title “1984” as a number.
+        Value::Number(_) => Ok(Some(scalar_text(value))),
+        other => Err(wrong(field, other, "a text")),
+    }
+}
+
+fn popularity(record: &Map<String, Value>) -> Result<Option<u64>, String> {
+    let Some((field, value)) = first_of(record, ["popularity", "s_pop"]) else { return Ok(None) };
+    if let Some(number) = value.as_u64() {
+        return Ok(Some(number));
+    }
+    // Tables with gaps store whole numbers as 142.0, and decimals as texts.
+    let number = match value {
+        Value::String(text) => text.trim().parse().ok(),
+        other => other.as_f64(),
+    };
+    match number {
+        Some(number) if number >= 0.0 && number.fract() == 0.0 && number < 2_f64.powi(53) => {
+            Ok(Some(number as u64))
+        }
+        _ => Err(wrong(field, value, "a whole number")),
+    }
+}
+
+/// Returns the texts of `evidence`, or one text per paragraph of HotpotQA's `context`, which begins
+/// with its title.
+fn evidence(record: &Map<String, Value>) -> Result<Vec<String>, String> {
+    let evidence = match record.get("evidence") {
+        None | Some(Value::Null) => return Ok(paragraphs(record.get("context"))),
+        Some(evidence) => evidence,
+    };
+    match evidence {
+        Value::String(text) => return Ok(vec![text.clone()]),
+        Value::Array(items) => {
+            if let Some(texts) = texts(items) {
+                return Ok(texts);
+            }
+        }
+        _ => {}
+    }
+    Err(wrong("evidence", evidence, "a text or a list of texts"))
+}
+
+/// Returns the paragraphs of a `context` in one of HotpotQA's two forms: a list of titles next to a
+/// list of sentences of each, or a list of pairs. A context of another form has none.
+fn paragraphs(context: Option<&Value>) -> Vec<String> {
+    let mut rows = Vec::new();
+    match context {
+        Some(Value::Object(columns)) => {
+            let titles = columns.get("title").and_then(Value::as_array);
+            let sentences = columns.get("sentences").and_then(Value::as_array);
+            for (title, sentences) in
+                titles.into_iter().flatten().zip(sentences.into_iter().flatten())
+            {
+                rows.push([title, sentences]);
+            }
+        }
+        Some(Value::Array(pairs)) => {
+            for pair in pairs {
+                if let Some([title, sentences]) = pair.as_array().map(Vec::as_slice) {
+                    rows.push([title, sentences]);
+                }
+            }
+        }
+        _ => {}
+    }
+    let mut paragraphs = Vec::with_capacity(rows.len());
+    for [title, sentences] in rows {
+        let sentences = sentences.as_array().and_then(|items| texts(items));
+        if let (Some(title), Some(sentences)) = (title.as_str(), sentences) {
+            paragraphs.push(format!("{title}: {}", sentences.concat()));
+        }
+    }
+    paragraphs
+}
+
+/// Returns the texts of a list; `None` if an item is no text.
+fn texts(items: &[Value]) -> Option<Vec<String>> {
+    items.iter().map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]
@@ -459,19 +435,107 @@ mod tests {
     #[test]
     fn bad_question_record_error_names_field() {
         for (record, problem) in [
-            (json!({"answers": "x"}), "`question`"),
-            (json!({"question": "x"}), "`answers`"),
-            (json!({"question": "x", "answers": ";"}), "no gold"),
-            (json!({"question": "x", "answers": 7}), "`answers` is neither"),
-            (json!({"question": "x", "answer": {"value": "a"}}), "`answer` is neither"),
+            (json!({"answers": "x"}), "missing field `question`"),
+            (
+                json!({"question": "x", "gold": "y"}),
+                "missing field `answers`; its fields are gold, q",
+            ),
+            (json!({"question": 7, "answer": "x"}), "`question` is 7, not a text"),
+            (json!({"question": "x", "answers": [["y"]]}), "`an item of answers` is [\"y\"], not "),
+            (json!({"question": "x", "answers": {"en": "y"}}), "`answers` is an object with the "),
+            (
+                json!({"question": "x", "answers": "['y']"}),
+                "`answers` is ['y'], a list or object in",
+            ),
             (
                 json!({"question": "x", "possible_answers": "a, b"}),
-                "`possible_answers` is not the JSON text",
+                "`possible_answers` is \"a, b\", not a list of texts, or the JSON text of one",
             ),
-            (json!({"question": "x", "best_answer": "a"}), "`answers`"),
+            (
+                json!({"question": "x", "answer": "y", "title": ["z"]}),
+                "`title` is [\"z\"], not a text",
+            ),
+            (json!({"question": "x", "answer": "y", "s_pop": 0.5}), "`s_pop` is 0.5, not a whole "),
+            (
+                json!({"question": "x", "answer": "y", "popularity": "many"}),
+                "`popularity` is \"many\"",
+            ),
+            (
+                json!({"question": "x", "answer": "y", "evidence": 3}),
+                "`evidence` is 3, not a text or",
+            ),
+            (json!(["x"]), "`record` is [\"x\"], not a JSON object"),
         ] {
             let message = question(record.clone()).unwrap_err();
-            assert!(message.contains(problem), "{record}: {message}");
+            assert!(message.starts_with(problem), "{record}: {message}");
         }
+    }
+
+    #[test]
+    fn every_field_with_golds_is_read() {
+        for (record, expected) in [
+            (json!({"answers": r#"["a", "b"]"#}), &["a", "b"][..]),
+            (json!({"answer": r#"["a", "b"]"#}), &["a", "b"]),
+            (json!({"answers": ["a"], "aliases": ["b", "a"]}), &["a", "b"]),
+            (json!({"answer": ["a"], "aliases": ["b"]}), &["a", "b"]),
+            (json!({"answers": [], "answer": "a"}), &["a"]),
+            (json!({"answer": "a", "answer_aliases": ["b"]}), &["a", "b"]),
+            (json!({"golden_answers": ["a", "b"]}), &["a", "b"]),
+            (json!({"answers": {"text": ["a"], "answer_start": [0]}}), &["a"]),
+            (json!({"answer": 142.0}), &["142"]),
+            (json!({"answer": {"value": "a"}}), &["a"]),
+            (json!({"answer": "Simon &amp; Garfunkel"}), &["Simon & Garfunkel"]),
+            (json!({"answer": ""}), &[]),
+            (json!({"answer": null}), &[]),
+            (json!({"answers": ";"}), &[]),
+            (json!({"answer": {"value": "<unk>", "aliases": []}}), &[]),
+        ] {
+            let mut record = record;
+            record["question"] = json!("q");
+            assert_eq!(golds(record.clone()), expected, "{record}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_tables_are_read() {
+        let row = json!({"question": "q", "answer": 7, "title": 1984, "s_pop": 142.0});
+        let row = question(row).unwrap();
+        assert_eq!((row.title.as_deref(), row.popularity), (Some("1984"), Some(142)));
+        let row = json!({"question": "q", "answer": 7, "title": 1984.0, "s_pop": "142.00"});
+        let row = question(row).unwrap();
+        assert_eq!((row.title.as_deref(), row.popularity), (Some("1984"), Some(142)));
+    }
+
+    #[test]
+    fn question_file_of_any_encoding_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("questions.jsonl");
+        let lines = "{\"question\": \"ü\", \"answers\": \"a\"}\n";
+        let utf16: Vec<u8> =
+            format!("\u{feff}{lines}").encode_utf16().flat_map(u16::to_le_bytes).collect();
+        for (bytes, number) in [
+            (format!("\u{feff}{lines}").into_bytes(), 1),
+            (format!("\u{feff}{lines}\u{feff}{lines}").into_bytes(), 2),
+            (b"\xef\xbb\xbf[{\"question\": \"\xc3\xbc\", \"answers\": \"a\"}]".to_vec(), 1),
+            (utf16, 1),
+            (b"{\n  \"question\": \"\xc3\xbc\",\n  \"answers\": \"a\"\n}\n".to_vec(), 1),
+        ] {
+            std::fs::write(&path, bytes).unwrap();
+            let read = read_questions(&path).unwrap();
+            assert_eq!((read.len(), read[0].question.as_str()), (number, "ü"));
+        }
+        std::fs::write(&path, b"PK\x03\x04").unwrap();
+        let error = read_questions(&path).unwrap_err().to_string();
+        assert!(error.contains("questions.jsonl: it is a ZIP archive"), "{error}");
+    }
+
+    /// The file of `host/corpus/tests/parquet.rs`, with columns that cannot be read as questions.
+    #[test]
+    fn only_fields_of_questions_are_read_from_parquet() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus/tests/assets/odd.parquet");
+        let read = read_questions(Path::new(path)).unwrap();
+        assert_eq!(read[0].question, "Who kept the light?");
+        assert_eq!(read[0].golds, ["Orla Venn", "Ærø"]);
+        assert_eq!((read[0].popularity, read[1].popularity), (Some(142), None));
     }
 }

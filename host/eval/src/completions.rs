@@ -1,8 +1,7 @@
 //! Files of completions from other programs, for `corver-host score`.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::path::Path;
 
 use corver_core::{BoxError, Extractor, Question, Rollout, Triplet};
@@ -80,7 +79,7 @@ pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> 
     };
     let mut given = GivenTriplets::default();
     let mut first_without = None;
-    let file = BufReader::new(File::open(path).map_err(io_error)?);
+    let file = corver_files::open_text(path).map_err(io_error)?;
     for (index, text) in file.lines().enumerate() {
         let number = index + 1;
         let text = text.map_err(io_error)?;
@@ -99,8 +98,7 @@ pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> 
                 invalid(format!("other triplets were given before for the sentence {sentence:?}"))
             })?;
         }
-        let golds =
-            line.answers.golds().map_err(|problem| invalid(format!("{problem}; {FORM}")))?;
+        let GoldsField(golds) = line.answers;
         completions.lines.push(number);
         completions.rollouts.push(Rollout::of_text(completions.questions.len(), line.completion));
         let CompletionLine { question, title, evidence, .. } = line;

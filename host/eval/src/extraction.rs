@@ -1,9 +1,8 @@
 //! Precision and recall of an extractor on annotated sentences.
 
 use std::collections::HashSet;
-use std::fs::File;
 use std::hash::Hash;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::path::Path;
 
 use corver_core::Triplet;
@@ -32,7 +31,7 @@ pub struct GoldError(String);
 pub fn read_gold(path: &Path) -> Result<Vec<GoldSentence>, GoldError> {
     let io_error =
         |error| GoldError(format!("cannot read the sentences {}: {error}", path.display()));
-    let file = BufReader::new(File::open(path).map_err(io_error)?);
+    let file = corver_files::open_text(path).map_err(io_error)?;
     let mut sentences = Vec::new();
     for (index, line) in file.lines().enumerate() {
         let line = line.map_err(io_error)?;

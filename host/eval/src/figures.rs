@@ -26,6 +26,8 @@ pub struct Figure<T> {
 pub enum FigureUnit {
     /// Share; per cent with one decimal.
     Percent,
+    /// Difference of two shares; percentage points with one decimal.
+    Points,
     /// Tokens with one decimal.
     Tokens,
     /// Seconds with three decimals.
@@ -161,10 +163,17 @@ impl FigureUnit {
     pub fn symbol(self) -> &'static str {
         match self {
             Self::Percent => "%",
+            Self::Points => "points",
             Self::Tokens => "tokens",
             Self::Seconds => "s",
             Self::Money | Self::Count | Self::Number(_) => "",
         }
+    }
+
+    /// Returns the unit of a difference of two values: a difference of shares is in points.
+    #[must_use]
+    pub fn of_change(self) -> Self {
+        if self == Self::Percent { Self::Points } else { self }
     }
 
     /// Returns a title with the unit, for a column of numbers.
@@ -177,7 +186,7 @@ impl FigureUnit {
     #[must_use]
     pub fn number(self, value: f64) -> String {
         match self {
-            Self::Percent => format!("{:.1}", 100.0 * value),
+            Self::Percent | Self::Points => format!("{:.1}", 100.0 * value),
             Self::Tokens => format!("{value:.1}"),
             Self::Seconds => format!("{value:.3}"),
             Self::Money | Self::Count => format!("{value:.0}"),

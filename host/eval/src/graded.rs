@@ -1,8 +1,7 @@
 //! Files of graded answers, one JSON object per line: those that `eval --out` writes, and those of a
 //! run.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -19,7 +18,7 @@ pub struct GradedError(String);
 pub fn read_graded<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, GradedError> {
     let io_error =
         |error| GradedError(format!("cannot read the answers {}: {error}", path.display()));
-    let file = BufReader::new(File::open(path).map_err(io_error)?);
+    let file = corver_files::open_text(path).map_err(io_error)?;
     let mut answers = Vec::new();
     for (index, line) in file.lines().enumerate() {
         let line = line.map_err(io_error)?;

@@ -1,5 +1,7 @@
 //! Atomic replacement of files and folders: a reader sees the old version or the new one, also after
-//! a crash.
+//! a crash. Reading of users' text files: [`read_text`].
+
+mod text;
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
@@ -8,6 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
+
+pub use text::{open_text, read_text, read_text_from, strip_bom};
 
 /// File name prefix of temporary files.
 pub const TEMPORARY: &str = ".tmp";

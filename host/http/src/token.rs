@@ -59,7 +59,7 @@ impl Token {
     }
 
     fn parse(text: &str, source_name: &str) -> Result<Self, TokenError> {
-        let token = text.trim();
+        let token = text.trim_start_matches('\u{feff}').trim();
         let chars = token.chars().count();
         if (1..=MAX_CHARS).contains(&chars) && token.chars().all(is_token_char) {
             Ok(Self(token.to_owned()))

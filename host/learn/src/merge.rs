@@ -57,7 +57,7 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, device: Device) -> Result<
 
 /// Returns the dtype of the weights according to config.json; f32 if it has none.
 fn stored_kind(path: &Path) -> Result<Kind> {
-    let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
+    let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
     let malformed =
         |got: String| PretrainedError::malformed(path, "`dtype` float32, bfloat16 or float16", got);
     let config: Json = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;

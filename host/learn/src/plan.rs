@@ -83,6 +83,24 @@ const LOGITS: u64 = 5;
 const GIB: f64 = (1u64 << 30) as f64;
 
 impl MemoryPlan {
+    /// Returns two lines for the user of a run that does not decode.
+    #[must_use]
+    pub fn learning_lines(&self) -> [String; 2] {
+        let memory = format!(
+            "memory: {} free; the model takes {}, its adapters and the optimiser {}",
+            memory_size(self.available),
+            memory_size(self.weights),
+            memory_size(self.adapters)
+        );
+        let update = format!(
+            "learning from {} tokens together: at most {}, {:.2} MB of it per token",
+            self.micro_batch_tokens,
+            memory_size(self.update(self.micro_batch_tokens)),
+            self.graph_per_token as f64 / 1e6
+        );
+        [memory, update]
+    }
+
     /// Plans for the model in `folder`. With `bytes`, the plan is for that much free memory, and
     /// the device need not exist.
     ///
@@ -204,13 +222,8 @@ fn gib(bytes: u64) -> f64 {
 /// Three lines for the user of a run.
 impl std::fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        writeln!(
-            f,
-            "memory: {} free; the model takes {}, its adapters and the optimiser {}",
-            memory_size(self.available),
-            memory_size(self.weights),
-            memory_size(self.adapters)
-        )?;
+        let [memory, update] = self.learning_lines();
+        writeln!(f, "{memory}")?;
         writeln!(
             f,
             "decoding {} rows together: at most {}, {} of it keys and values",
@@ -218,13 +231,7 @@ impl std::fmt::Display for MemoryPlan {
             memory_size(self.rollout()),
             memory_size(self.cache)
         )?;
-        write!(
-            f,
-            "learning from {} tokens together: at most {}, {:.2} MB of it per token",
-            self.micro_batch_tokens,
-            memory_size(self.update(self.micro_batch_tokens)),
-            self.graph_per_token as f64 / 1e6
-        )
+        write!(f, "{update}")
     }
 }
 

@@ -10,14 +10,13 @@ use crate::error::{PretrainedError, Result};
 const NOT_FINITE: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 
 /// Reads a JSON file of Hugging Face's libraries. A number that is not finite becomes a text with its
-/// name, which is an error only for a key that matters. A byte order mark is skipped.
+/// name, which is an error only for a key that matters.
 ///
 /// # Errors
 /// Fails if the file cannot be read, or is not JSON.
 pub fn read_json(path: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    serde_json::from_str(&quote_not_finite(text))
+    let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
+    serde_json::from_str(&quote_not_finite(&text))
         .map_err(|error| PretrainedError::malformed(path, "JSON", error))
 }
 

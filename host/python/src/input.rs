@@ -9,6 +9,7 @@ use corver_pretrained::{Decoded, TextTokenizer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rayon::prelude::*;
+use serde_json::Value;
 
 /// Completions to score, as texts or as token ids.
 pub enum CompletionsArg {
@@ -65,10 +66,14 @@ pub enum GoldsArg {
 impl GoldsArg {
     fn golds(self) -> Result<Vec<String>, String> {
         match self {
-            Self::Listed(golds) => GoldsField::Listed(golds).golds(),
-            Self::Separated(golds) => GoldsField::Separated(golds).golds(),
+            Self::Listed(golds) => read_golds(golds.into()),
+            Self::Separated(golds) => read_golds(golds.into()),
         }
     }
+}
+
+fn read_golds(value: Value) -> Result<Vec<String>, String> {
+    GoldsField::try_from(value).map(|GoldsField(golds)| golds)
 }
 
 /// Texts that contain the answer, in a column of a dataset: one, or a list.

@@ -79,6 +79,8 @@ pub(crate) const FONT: u32 = 11 * FINE;
 const SHRINKS: f64 = 1.24;
 /// Largest number of labels on an axis.
 pub(crate) const TICKS: usize = 6;
+/// Largest number of decimals of a tick; doubles have no more digits.
+const MAX_DECIMALS: usize = 16;
 /// Largest number of points of a line; more cannot be distinguished.
 const POINTS: usize = 400;
 /// Largest value that is drawn; plotters' arithmetic of ticks overflows beyond it.
@@ -299,23 +301,43 @@ pub(crate) fn widened((low, high): (f64, f64), unit: AxisUnit) -> (f64, f64) {
     }
 }
 
-/// Returns the smallest number of decimals that shows all ticks exactly, at most 9.
+/// Returns the smallest number of decimals that shows all ticks exactly, at most [`MAX_DECIMALS`].
+/// A rounding error is one relative to the distance of the ticks: those of a learning rate are
+/// below 1e-6.
 pub(crate) fn decimals(ticks: &[f64], unit: AxisUnit) -> usize {
     let factor = if unit == AxisUnit::Share { 100.0 } else { 1.0 };
-    let is_whole = |value: &f64, decimals: i32| {
+    let distance = ticks.windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(1.0, f64::min);
+    let is_exact = |value: &f64, decimals: i32| {
         let scaled = value * factor * 10f64.powi(decimals);
-        (scaled - scaled.round()).abs() < 1e-6
+        let error = (scaled - scaled.round()).abs();
+        error < 1e-3 * distance * factor * 10f64.powi(decimals)
     };
-    (0..9).find(|&decimals| ticks.iter().all(|value| is_whole(value, decimals as i32))).unwrap_or(9)
+    (0..MAX_DECIMALS)
+        .find(|&decimals| ticks.iter().all(|value| is_exact(value, decimals as i32)))
+        .unwrap_or(MAX_DECIMALS)
 }
 
 pub(crate) fn tick(value: f64, decimals: usize, unit: AxisUnit) -> String {
     match unit {
         AxisUnit::Share => number::signed(format!("{:.decimals$} %", 100.0 * value)),
-        AxisUnit::Number if decimals > 4 || value.abs() >= 1e6 => {
-            number::signed(format!("{value:.1e}"))
+        AxisUnit::Number if value != 0.0 && (decimals > 4 || value.abs() >= 1e6) => {
+            number::signed(power_of_ten(value, decimals))
         }
+        AxisUnit::Number if value == 0.0 => "0".to_owned(),
         AxisUnit::Number => number::signed(format!("{value:.decimals$}")),
+    }
+}
+
+/// Formats a number as `2.5e-7`, with as many digits as `decimals` of it show.
+fn power_of_ten(value: f64, decimals: usize) -> String {
+    let exponent = value.abs().log10().floor() as i32;
+    let digits = (decimals as i32 + exponent).clamp(0, MAX_DECIMALS as i32) as usize;
+    let text = format!("{value:.digits$e}");
+    match text.split_once('e') {
+        Some((mantissa, power)) if mantissa.contains('.') => {
+            format!("{}e{power}", mantissa.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text,
     }
 }
 
@@ -409,6 +431,18 @@ mod tests {
         assert_eq!(decimals(&[-1.0, 3.0], AxisUnit::Number), 0);
         assert_eq!(decimals(&[0.0, 0.25], AxisUnit::Share), 0);
         assert_eq!(tick(-0.25, 2, AxisUnit::Number), "−0.25");
+        for (ticks, expected) in [
+            (vec![0.0, 2e-7, 4e-7, 6e-7], ["0", "2e-7", "4e-7", "6e-7"]),
+            (vec![1e-6, 1.5e-6, 2e-6, 2.5e-6], ["1e-6", "1.5e-6", "2e-6", "2.5e-6"]),
+            (vec![0.0, 5e-13, 1e-12, 1.5e-12], ["0", "5e-13", "1e-12", "1.5e-12"]),
+            (vec![0.0, 5e5, 1e6, 1.5e6], ["0", "500000", "1e6", "1.5e6"]),
+            (vec![-0.1, 0.0, 0.1, 0.2], ["−0.1", "0", "0.1", "0.2"]),
+        ] {
+            let decimals = decimals(&ticks, AxisUnit::Number);
+            let shown: Vec<String> =
+                ticks.iter().map(|value| tick(*value, decimals, AxisUnit::Number)).collect();
+            assert_eq!(shown, expected);
+        }
         assert_eq!(tick(0.5, 0, AxisUnit::Share), "50 %");
     }
 

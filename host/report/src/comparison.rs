@@ -1,6 +1,6 @@
 //! Comparison of arms: tables for the terminal, and a page with these and learning curves.
 
-use corver_analysis::compare::{Arm, COSTS, Spread};
+use corver_analysis::compare::{Arm, COSTS, MIN_SEEDS, Spread};
 use corver_eval::{Direction, Evaluation, FIGURES, Figure, FigureUnit, View, figures};
 use maud::html;
 use serde::Serialize;
@@ -134,7 +134,9 @@ impl Tables {
             row(&arm.name, own, |column| Some(column.value(arm.figure(column.figure)?)))
         };
         let differences = |own: &[Column]| Table {
-            header: header(&against, own),
+            header: row(&against, own, |column| {
+                Some(column.unit.of_change().heading(column.title))
+            }),
             rows: others
                 .iter()
                 .map(|arm| {
@@ -227,9 +229,14 @@ impl Column {
 
 fn verdict(arm: &Arm, first: &str, columns: &[Column], seeds: usize) -> String {
     let name = &arm.name;
-    if seeds < 2 {
+    if seeds == 1 {
         return format!(
             "{name}: one seed is not enough to compare it with {first}; --resume --seeds 3 adds two"
+        );
+    }
+    if seeds < MIN_SEEDS {
+        return format!(
+            "{name} against {first}: two seeds decide nothing; --resume --seeds 5 adds more"
         );
     }
     let mut better = Vec::new();
@@ -389,7 +396,7 @@ mod tests {
         let unclear = tables([&[0.6, 0.7], &[0.5, 0.9]], 2);
         assert_eq!(
             unclear.verdicts,
-            ["mine against first: no clear difference in accuracy, false sentences"]
+            ["mine against first: two seeds decide nothing; --resume --seeds 5 adds more"]
         );
         let one = tables([&[0.6], &[0.5]], 1);
         assert!(one.verdicts[0].contains("one seed is not enough"), "{:?}", one.verdicts);

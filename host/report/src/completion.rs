@@ -8,18 +8,20 @@ use crate::number;
 
 /// Number of shades of each colour.
 const SHADES: f64 = 3.0;
+/// Absolute reward of the strongest shade, the paper's largest penalty. It is the same on every page,
+/// so that colours of two pages can be compared.
+const FULL_REWARD: f64 = 0.3;
 /// Smallest absolute reward that is not shown as 0.
 const LEAST: f64 = 1e-9;
 
-/// Returns the completion with coloured sentences. The shade is the reward relative to `largest`,
-/// the largest absolute reward on the page.
+/// Returns the completion with coloured sentences.
 #[must_use]
-pub fn coloured(trace: &Trace, compatibility: Compatibility, largest: f64) -> Markup {
+pub fn coloured(trace: &Trace, compatibility: Compatibility) -> Markup {
     html! {
         div.text {
             @for (text, sentence) in pieces(trace, compatibility) {
                 @match sentence {
-                    Some(sentence) => (marked(text, sentence, largest)),
+                    Some(sentence) => (marked(text, sentence)),
                     // Text outside sentences, mostly tags.
                     None => span.tag { (text) },
                 }
@@ -30,10 +32,10 @@ pub fn coloured(trace: &Trace, compatibility: Compatibility, largest: f64) -> Ma
 
 /// Returns a sentence in its colour, followed by its reward.
 #[must_use]
-pub fn marked(text: &str, sentence: &SentenceTrace, largest: f64) -> Markup {
+pub fn marked(text: &str, sentence: &SentenceTrace) -> Markup {
     let reward = sentence.verdict.as_ref().and_then(|verdict| verdict.reward).map(f64::from);
     html! {
-        mark class=(shade(reward, largest)) {
+        mark class=(shade(reward)) {
             (text)
             @if let Some(reward) = reward { small { (number::with_sign(reward)) } }
         }
@@ -42,25 +44,17 @@ pub fn marked(text: &str, sentence: &SentenceTrace, largest: f64) -> Markup {
 
 /// Returns the legend of the colours.
 #[must_use]
-pub fn scale(largest: f64) -> Markup {
+pub fn scale() -> Markup {
     html! {
         p.scale {
-            @for reward in [-1.0, -0.5, 0.0, 0.5, 1.0].map(|share| share * largest) {
-                mark class=(shade(Some(reward), largest)) { (number::with_sign(reward)) } " "
+            @for share in [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0] {
+                @let reward = share * FULL_REWARD / SHADES;
+                mark class=(shade(Some(reward))) { (number::with_sign(reward)) } " "
             }
-            "reward of a sentence; not marked: the rule abstained"
+            "reward of a sentence, the outer shades for larger ones too; not marked: the rule \
+             abstained"
         }
     }
-}
-
-/// Returns the largest absolute sentence reward of some completions.
-#[must_use]
-pub fn largest<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> f64 {
-    let rewards = traces
-        .into_iter()
-        .flat_map(|trace| &trace.sentences)
-        .map(|sentence| sentence.reward().abs());
-    rewards.fold(0.0, f64::max)
 }
 
 /// Splits the text into sentences and the text between them. A sentence whose text differs from the
@@ -91,9 +85,9 @@ fn pieces(trace: &Trace, compatibility: Compatibility) -> Vec<(&str, Option<&Sen
     pieces
 }
 
-fn shade(reward: Option<f64>, largest: f64) -> &'static str {
+fn shade(reward: Option<f64>) -> &'static str {
     let Some(reward) = reward else { return "none" };
-    let shade = (SHADES * reward.abs() / largest.max(LEAST) - 1e-6).ceil().clamp(1.0, SHADES);
+    let shade = (SHADES * reward.abs() / FULL_REWARD - 1e-6).ceil().clamp(1.0, SHADES);
     match (shade as u8, reward) {
         _ if reward.abs() < LEAST => "zero",
         (1, reward) if reward > 0.0 => "plus-1",
@@ -117,7 +111,7 @@ mod tests {
         for (sentence, reward) in trace.sentences.iter_mut().zip([Some(-0.3), None, Some(0.0)]) {
             sentence.verdict.as_mut().unwrap().reward = reward;
         }
-        let shown = coloured(&trace, Compatibility::Paper, 0.3).0;
+        let shown = coloured(&trace, Compatibility::Paper).0;
         for part in [
             "<span class=\"tag\">&lt;think&gt;</span>",
             "<mark class=\"minus-3\">Größe is &lt;b&gt;.<small>−0.30</small></mark>",
@@ -133,7 +127,6 @@ mod tests {
         let shown = coloured(
             &trace("q", "<answer>B.</answer><think>A.</think>", 1.0),
             Compatibility::Paper,
-            0.1,
         )
         .0;
         assert!(shown.find("B.").unwrap() < shown.find("A.").unwrap(), "{shown}");
@@ -142,9 +135,8 @@ mod tests {
 
     #[test]
     fn shades_grow_with_the_reward() {
-        let shades =
-            [-0.3, -0.15, -0.01, 0.0, 0.1, 0.3, 9.0].map(|reward| shade(Some(reward), 0.3));
+        let shades = [-0.3, -0.15, -0.01, 0.0, 0.1, 0.3, 9.0].map(|reward| shade(Some(reward)));
         assert_eq!(shades, ["minus-3", "minus-2", "minus-1", "zero", "plus-1", "plus-3", "plus-3"]);
-        assert_eq!(shade(Some(0.1), 0.0), "plus-3");
+        assert_eq!(shade(None), "none");
     }
 }

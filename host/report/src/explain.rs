@@ -182,8 +182,8 @@ fn lookups(sentence: &SentenceTrace) -> &[Lookup] {
 #[must_use]
 pub fn explain(completions: &[ExplainedCompletion], settings: &RewardSettings) -> String {
     let title = match completions {
-        [one] => one.origin.clone(),
-        _ => format!("{} completions", completions.len()),
+        [one] => format!("Rewards of {}", one.origin),
+        several => format!("Rewards of {} completions", several.len()),
     };
     let body = html! {
         h1 { (title) }
@@ -198,12 +198,11 @@ fn section(
     is_one_of_several: bool,
 ) -> Markup {
     let ExplainedCompletion { origin, trace, .. } = explained;
-    let largest = completion::largest([trace]);
     html! {
         h2 { (trace.question) }
         @if is_one_of_several { p.soft { (origin) } }
-        (completion::coloured(trace, settings.compatibility, largest))
-        @if largest > 0.0 { (completion::scale(largest)) }
+        (completion::coloured(trace, settings.compatibility))
+        (completion::scale())
         h3 { "Return" }
         (parts(trace, settings))
         @if trace.fallback {
@@ -214,8 +213,10 @@ fn section(
         }
         @if let Some(group) = &explained.group { (compared(group)) }
         h3 { "Sentence by sentence" }
-        @for (n, traced) in trace.sentences.iter().enumerate() {
-            (sentence(explained, n, traced, largest))
+        div.columns {
+            @for (n, traced) in trace.sentences.iter().enumerate() {
+                (sentence(explained, n, traced))
+            }
         }
         @if !explained.evidence.is_empty() {
             h3 { "Corpus passages" }
@@ -267,17 +268,12 @@ fn compared(group: &ExplainedGroup) -> Markup {
     }
 }
 
-fn sentence(
-    explained: &ExplainedCompletion,
-    n: usize,
-    sentence: &SentenceTrace,
-    largest: f64,
-) -> Markup {
+fn sentence(explained: &ExplainedCompletion, n: usize, sentence: &SentenceTrace) -> Markup {
     let verdict = sentence.verdict.as_ref();
     let reward = verdict.and_then(|verdict| verdict.reward);
     html! {
         div.sentence {
-            p { (completion::marked(&sentence.text, sentence, largest)) }
+            p { (completion::marked(&sentence.text, sentence)) }
             ul.figures {
                 li { span { "reward " } (signed_or(reward, "none")) }
                 @if let Some(value) = explained.returns.sentences.get(n) {

@@ -121,12 +121,13 @@ fn reward_without_accuracy(run: &LoadedRun) -> Option<HackCheck> {
     })
 }
 
-fn values(run: &LoadedRun, metric: &str) -> Vec<f64> {
+/// Returns the values of a metric, by step.
+pub(crate) fn values(run: &LoadedRun, metric: &str) -> Vec<f64> {
     run.metric(metric).into_iter().map(|(_, value)| value).collect()
 }
 
 /// Returns the means over the first and over the last steps; `None` if there are too few.
-fn ends(values: &[f64]) -> Option<(f64, f64)> {
+pub(crate) fn ends(values: &[f64]) -> Option<(f64, f64)> {
     if values.len() < FEWEST_STEPS {
         return None;
     }
@@ -154,6 +155,15 @@ mod tests {
     use crate::testing::{run_folder, trace};
 
     const SOUND: &str = "<think>Paris is the capital city of France.</think><answer>Paris</answer>";
+
+    /// A warm-up begins with the learning rate 0.
+    #[test]
+    fn first_step_of_warm_up_is_no_warning() {
+        let folder = run_folder(3, |_| vec![trace("q", SOUND, 1.0)]);
+        let mut run = LoadedRun::open(folder.path()).unwrap();
+        run.metrics[0].insert("learning_rate".into(), 0.0.into());
+        assert!(warnings(&run).is_empty());
+    }
 
     /// The checks that are flagged where these completions turn up more and more.
     fn flagged(completion: &str) -> Vec<&'static str> {

@@ -5,19 +5,28 @@ use corver_eval::{Evaluation, Figure, FigureUnit, OF_AN_ANSWER, View, figures};
 use corver_train::RunSummary;
 use maud::{Markup, html};
 
+use crate::hacks;
 use crate::number;
 use crate::page::table;
 use crate::reported::Reported;
 use crate::run::LoadedRun;
 
-/// Returns the name, the reward and the table of figures before and after training.
-pub(crate) fn headline(run: &LoadedRun) -> Markup {
+/// Returns the name of a run, a sentence about what happened, and its reward.
+pub(crate) fn headline(reported: &Reported) -> Markup {
+    let run = &reported.run;
+    html! {
+        h1 { "Training run " (run.name) }
+        p.outcome { (outcome(reported)) }
+        p.lead { (paid_by(run)) }
+        (state(run))
+    }
+}
+
+/// Returns the table of figures before and after training.
+pub(crate) fn results(run: &LoadedRun) -> Markup {
     let questions =
         run.before.as_ref().or(run.after.as_ref()).map(|evaluation| evaluation.grades.total());
     html! {
-        h1 { (run.name) }
-        p.lead { (paid_by(run)) }
-        (state(run))
         @match questions {
             None => p.soft { "The run has no evaluation questions." },
             Some(questions) => {
@@ -26,6 +35,55 @@ pub(crate) fn headline(run: &LoadedRun) -> Markup {
                 p.note { (questions) " held-out questions, answered greedily; " (OF_AN_ANSWER) }
             }
         }
+    }
+}
+
+/// Describes in words what a run did: accuracy, return and hacks.
+fn outcome(reported: &Reported) -> String {
+    let run = &reported.run;
+    let mut sentences = Vec::new();
+    match (&run.before, &run.after) {
+        (Some(before), Some(after)) => sentences.push(format!(
+            "After {} steps, {} of {} held-out questions are answered correctly: {}.",
+            run.metrics.len(),
+            number::percent(after.accuracy),
+            after.grades.total(),
+            compared(after.accuracy - before.accuracy)
+        )),
+        (Some(before), None) => sentences.push(format!(
+            "Before training, {} of {} held-out questions were answered correctly.",
+            number::percent(before.accuracy),
+            before.grades.total()
+        )),
+        _ => {}
+    }
+    if let Some((first, last)) = hacks::ends(&hacks::values(run, "reward")) {
+        let [from, to] = [first, last].map(number::with_sign);
+        sentences.push(if from == to {
+            format!("The mean return stayed at {from}.")
+        } else {
+            let verb = if last > first { "rose" } else { "fell" };
+            format!("The mean return {verb} from {from} to {to}.")
+        });
+    }
+    let flagged = reported.flagged();
+    sentences.push(if reported.checks.is_empty() {
+        "There are too few steps to see a reward hack.".to_owned()
+    } else if flagged.is_empty() {
+        "No known reward hack shows.".to_owned()
+    } else {
+        format!("Signs of a reward hack: {}.", flagged.join(", "))
+    });
+    sentences.join(" ")
+}
+
+/// Describes a difference of two accuracies.
+fn compared(difference: f64) -> String {
+    let points = format!("{:.1} points", 100.0 * difference.abs());
+    match difference {
+        _ if points == "0.0 points" => "as many as before".to_owned(),
+        difference if difference > 0.0 => format!("{points} more than before"),
+        _ => format!("{points} fewer than before"),
     }
 }
 
@@ -95,7 +153,7 @@ fn written(figure: &Figure<Evaluation>, evaluation: Option<&Evaluation>) -> Stri
 
 /// Formats a difference in the figure's unit, with its sign.
 fn change(difference: f64, unit: FigureUnit) -> String {
-    let size = unit.written(difference.abs()).replace(' ', "\u{a0}");
+    let size = unit.of_change().written(difference.abs()).replace(' ', "\u{a0}");
     let is_none = size.chars().all(|c| !matches!(c, '1'..='9'));
     match difference {
         _ if is_none => size,
@@ -123,23 +181,25 @@ pub(crate) fn side_by_side(runs: &[Reported]) -> Markup {
             }
         };
         let seconds = reported.run.mean("step_time");
-        let flagged: Vec<&str> = reported
-            .checks
-            .iter()
-            .filter(|check| check.flagged)
-            .map(|check| check.hack.name)
-            .collect();
+        let flagged = reported.flagged();
         let mut cells = vec![reported.name.clone(), steps, format!("{seconds:.2}")];
         let LoadedRun { before, after, .. } = &reported.run;
         cells.extend(shown.iter().map(|figure| {
             format!("{} → {}", written(figure, before.as_ref()), written(figure, after.as_ref()))
         }));
-        cells.push(if flagged.is_empty() { "–".to_owned() } else { flagged.join(", ") });
+        cells.push(match (reported.checks.is_empty(), flagged.is_empty()) {
+            (true, _) => "–".to_owned(),
+            (false, true) => "none".to_owned(),
+            (false, false) => flagged.join(", "),
+        });
         cells
     };
     html! {
-        h1 { (runs.len()) " runs" }
-        @for reported in runs { p.lead { b { (reported.name) } ": " (paid_by(&reported.run)) } }
+        h1 { (runs.len()) " training runs" }
+        @for reported in runs {
+            p.outcome { b { (reported.name) } ": " (outcome(reported)) }
+            p.lead { (paid_by(&reported.run)) }
+        }
         h2 { "Before → after" }
         (table(&header, &runs.iter().map(row).collect::<Vec<_>>()))
         p.note { "held-out questions, answered greedily; " (OF_AN_ANSWER) }

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use crate::curves::curves;
 use crate::hacks::{self, HackCheck, warnings};
-use crate::headline::{headline, side_by_side};
+use crate::headline::{headline, results, side_by_side};
 use crate::page::{page, table};
 use crate::reported::{Reported, distinct_names};
 use crate::run::LoadedRun;
@@ -25,29 +25,41 @@ pub fn report(runs: Vec<LoadedRun>) -> Result<String, ReportError> {
         .zip(names)
         .map(|(run, name)| Reported::of(run, name))
         .collect::<Result<_, _>>()?;
-    let title =
-        reported.iter().map(|reported| reported.name.as_str()).collect::<Vec<_>>().join(", ");
-    let body = html! {
-        @match reported.as_slice() {
-            [one] => (headline(&one.run)),
-            several => {
-                (side_by_side(several))
-                (differences(several))
-            }
-        }
+    let names: Vec<&str> = reported.iter().map(|reported| reported.name.as_str()).collect();
+    let title = format!("Training report: {}", names.join(", "));
+    let known_hacks = html! {
         h2 { "Known hacks" }
         (hacks(&reported))
         @if reported.iter().any(|reported| reported.checks.is_empty()) {
             p.note { "–: too few steps to show a trend" }
         }
+    };
+    let body = html! {
+        @match reported.as_slice() {
+            [one] => {
+                (headline(one))
+                div.columns { section { (results(&one.run)) } section { (known_hacks) } }
+            }
+            several => {
+                (side_by_side(several))
+                (differences(several))
+                (known_hacks)
+            }
+        }
         h2 { "Curves" }
         (curves(&reported))
         h2 { "Completions" }
         @for one in &reported { (best_and_worst(one, reported.len() > 1)) }
-        h2 { "Time by stage" }
-        @for one in &reported { (timing(one, reported.len() > 1)) }
-        h2 { "Settings and hashes" }
-        @for one in &reported { (settings(one)) }
+        div.columns {
+            section {
+                h2 { "Time by stage" }
+                @for one in &reported { (timing(one, reported.len() > 1)) }
+            }
+            section {
+                h2 { "Settings and hashes" }
+                @for one in &reported { (settings(one)) }
+            }
+        }
     };
     Ok(page(&title, &body))
 }
@@ -95,7 +107,8 @@ fn trend(check: &HackCheck) -> Markup {
     let HackCheck { first, last, flagged, .. } = check;
     html! {
         (first) " → " (last)
-        @if *flagged { " " span.warn { "flagged" } }
+        " "
+        @if *flagged { span.warn { "flagged" } } @else { span.soft { "none" } }
     }
 }
 
@@ -117,7 +130,7 @@ fn best_and_worst(reported: &Reported, is_named: bool) -> Markup {
                     li { span { "format " } (format.label) " " (number::with_sign(format.reward)) }
                     li { span { "step " } (shown.step) span { ", completion " } (shown.place) }
                 }
-                (completion::coloured(&shown.trace, compatibility, tally.largest_reward))
+                (completion::coloured(&shown.trace, compatibility))
             }
         }
     };
@@ -126,11 +139,17 @@ fn best_and_worst(reported: &Reported, is_named: bool) -> Markup {
         @if tally.best.is_empty() {
             p.soft { "No step is finished yet." }
         } @else {
-            (completion::scale(tally.largest_reward))
-            h3 { "The largest returns" }
-            @for shown in &tally.best { (one(shown)) }
-            h3 { "The smallest returns" }
-            @for shown in &tally.worst { (one(shown)) }
+            (completion::scale())
+            div.columns {
+                section {
+                    h3 { "The largest returns" }
+                    @for shown in &tally.best { (one(shown)) }
+                }
+                section {
+                    h3 { "The smallest returns" }
+                    @for shown in &tally.worst { (one(shown)) }
+                }
+            }
             p.note {
                 "One completion of each question. For the reasons of each reward, run "
                 code { "corver-host explain " (run.path.display()) " --step N --completion K" }

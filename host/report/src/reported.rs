@@ -28,6 +28,17 @@ impl Reported {
         Ok(Self { run, name, tally, checks })
     }
 
+    /// Returns the names of the hacks that the run shows.
+    pub fn flagged(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        for check in &self.checks {
+            if check.flagged {
+                names.push(check.hack.name);
+            }
+        }
+        names
+    }
+
     pub fn check(&self, hack: Hack) -> Option<&HackCheck> {
         self.checks.iter().find(|check| check.hack == hack)
     }

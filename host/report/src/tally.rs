@@ -116,8 +116,6 @@ pub struct RunTally {
     pub best: Vec<Shown>,
     /// Completions with the smallest mean returns, ascending; at most one per question.
     pub worst: Vec<Shown>,
-    /// Largest absolute sentence reward.
-    pub largest_reward: f64,
 }
 
 impl RunTally {
@@ -129,7 +127,6 @@ impl RunTally {
         let tally = self.steps.last_mut().expect("one was pushed");
         let place = tally.completions;
         tally.add(&trace, compatibility);
-        self.largest_reward = self.largest_reward.max(crate::completion::largest([&trace]));
         let value = trace.mean_return;
         let new_shown = || Shown { step, place, trace: trace.clone() };
         retain_best(&mut self.best, shown, value, |mean_return| -mean_return, new_shown);

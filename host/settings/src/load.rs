@@ -174,7 +174,8 @@ fn read(path: &Path) -> Result<Map<String, Value>> {
     }
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("cannot read the configuration {}", path.display()))?;
-    toml::from_str(&text).with_context(|| format!("{} is not valid TOML", path.display()))
+    let text = text.trim_start_matches('\u{feff}'); // editors of Windows write a byte-order mark
+    toml::from_str(text).with_context(|| format!("{} is not valid TOML", path.display()))
 }
 
 fn parse_assignment(text: &str) -> Result<Map<String, Value>> {

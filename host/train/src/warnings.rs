@@ -65,11 +65,12 @@ fn symptoms(metrics: &Map<String, Value>) -> Vec<Symptom<'static>> {
     vec![
         Symptom {
             name: "rate",
-            is_present: value(metrics, "learning_rate") == 0.0,
+            // The first step of a warm-up has it by design.
+            is_present: value(metrics, "learning_rate") == 0.0 && value(metrics, "step") != 1.0,
             steps: 1,
-            warning:
-                "this step had the learning rate 0, where the warm-up begins: it changed nothing"
-                    .into(),
+            warning: "this step had the learning rate 0, so it changed nothing: see \
+                      update.learning_rate and update.total_steps"
+                .into(),
         },
         Symptom {
             name: "spread",

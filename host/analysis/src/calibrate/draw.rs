@@ -1,8 +1,7 @@
 //! Draws sentences to label, by the count of their entities (paper, App. calibration).
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use corver_core::{SentenceTrace, Verdict};
@@ -13,7 +12,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Serialize};
 
 use super::bucket::{CountBucket, CountBuckets, Placement};
-use super::sheet::SheetRow;
+use super::sheet::{SheetRow, sentence_id};
 use corver_runs::folder::TRACES;
 
 /// Error of drawing sentences.
@@ -133,7 +132,7 @@ impl SentencePool {
     pub fn add(&mut self, path: &Path) -> Result<(), DrawError> {
         let file = if path.is_dir() { path.join(TRACES) } else { path.to_owned() };
         let io_error = |source| DrawError::Io { path: file.clone(), source };
-        let mut reader = BufReader::new(File::open(&file).map_err(io_error)?);
+        let mut reader = corver_files::open_text(&file).map_err(io_error)?;
         let mut line_number = 0;
         let mut num_counted = 0;
         let mut text = String::new();
@@ -180,7 +179,7 @@ impl SentencePool {
             return self.left_out.repeated += 1;
         }
         let row = SheetRow {
-            id: id(&sentence.text),
+            id: sentence_id(&sentence.text),
             bucket: self.buckets.iter().nth(index).expect("the index is a bucket's"),
             count,
             question: question.to_owned(),
@@ -219,12 +218,6 @@ impl SentencePool {
         rows.shuffle(&mut rng);
         Ok(Drawn { rows, buckets, left_out: self.left_out })
     }
-}
-
-/// Returns the id of a sentence, the same in any sheet. It begins with a letter, since a spreadsheet
-/// would reformat a number.
-fn id(sentence: &str) -> String {
-    format!("s{}", &blake3::hash(sentence.as_bytes()).to_hex()[..12])
 }
 
 /// Returns the query whose count decided the verdict.

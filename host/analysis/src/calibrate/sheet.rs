@@ -1,7 +1,8 @@
 //! Sheets that people label: CSV for spreadsheets.
 //!
-//! A cell that a spreadsheet would evaluate as a formula is written with an apostrophe in front,
-//! which is removed when the sheet is read.
+//! Where a spreadsheet would evaluate a part of a cell as a formula, an apostrophe is written in
+//! front, which is removed when the sheet is read. Spreadsheets also replace cells: MARCH1 by a
+//! date, 1/2 by 02. Jan. So the cells of a row are compared with each other.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,20 @@ impl SheetRow {
         Self { label, note: parts.join(SEPARATOR), ..self.clone() }
     }
 
+    /// Returns a word of the query that the triplet does not have.
+    fn foreign_query_word(&self) -> Option<&str> {
+        let Triplet { head, relation, tail } = &self.triplet;
+        let fact = format!("{head} {relation} {tail}").to_lowercase();
+        let words_of_fact: Vec<&str> = fact.split(|c: char| !c.is_alphanumeric()).collect();
+        for word in self.query.split(|c: char| !c.is_alphanumeric()) {
+            let is_operator = matches!(word, "" | "AND" | "OR");
+            if !is_operator && !words_of_fact.contains(&word.to_lowercase().as_str()) {
+                return Some(word);
+            }
+        }
+        None
+    }
+
     pub(super) fn is_by_model(&self) -> bool {
         self.note.starts_with(MODEL_PREFIX)
     }
@@ -72,9 +87,16 @@ const COLUMNS: [&str; 11] = [
 ];
 /// Columns that a sheet may lack.
 const OPTIONAL: [&str; 2] = ["query", "note"];
+/// Hexadecimal digits of an id. 48 bits: a collision among a million sentences is unlikely.
+const ID_DIGITS: usize = 12;
+/// Start of the line by which a spreadsheet notes its separator: `sep=;`.
+const SEPARATOR_NOTE: &str = "sep=";
 
-/// First characters of a cell that a spreadsheet evaluates as a formula.
-const FORMULA: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
+/// First characters of a formula.
+const FORMULA: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
+/// Characters after which a spreadsheet may begin another cell: `;` separates cells in many
+/// languages, also within quotes that stand after a comma.
+const CELL_ENDS: [char; 4] = [';', '\t', '\r', '\n'];
 /// Mark by which spreadsheets recognise UTF-8.
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// Separators of cells that spreadsheets use, depending on the user's language.
@@ -166,41 +188,81 @@ pub fn to_csv(rows: &[SheetRow]) -> String {
     String::from_utf8(writer.into_inner().expect(IN_MEMORY)).expect("every cell is a text")
 }
 
-/// True if a spreadsheet would evaluate the cell as a formula, apart from leading apostrophes.
-fn is_formula(cell: &str) -> bool {
-    cell.trim_start_matches('\'').starts_with(FORMULA)
+/// Returns the id of a sentence, the same in any sheet. It begins with a letter, since a spreadsheet
+/// would reformat a number.
+pub(super) fn sentence_id(sentence: &str) -> String {
+    format!("s{}", &blake3::hash(sentence.as_bytes()).to_hex()[..ID_DIGITS])
 }
 
+/// True if a spreadsheet would evaluate the text as a formula, apart from apostrophes and invisible
+/// characters in front.
+fn is_formula(text: &str) -> bool {
+    text.trim_start_matches(|c: char| c == '\'' || is_blank(c)).starts_with(FORMULA)
+}
+
+/// True if the character is white space or invisible.
+fn is_blank(c: char) -> bool {
+    c.is_whitespace()
+        || c.is_control()
+        || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
+}
+
+/// Returns the cell with an apostrophe in front of each formula, and of a blank at the start that a
+/// spreadsheet drops.
 fn escape(cell: &str) -> String {
-    if is_formula(cell) { format!("'{cell}") } else { cell.to_owned() }
+    let mut escaped = String::with_capacity(cell.len() + 1);
+    let mut may_begin = true;
+    for (index, c) in cell.char_indices() {
+        if may_begin && needs_apostrophe(&cell[index..], index) {
+            escaped.push('\'');
+        }
+        escaped.push(c);
+        may_begin = CELL_ENDS.contains(&c);
+    }
+    escaped
 }
 
-fn unescape(cell: &str) -> &str {
-    cell.strip_prefix('\'').filter(|rest| is_formula(rest)).unwrap_or(cell)
+/// Returns the cell without the apostrophes of [`escape`].
+fn unescape(cell: &str) -> String {
+    let mut unescaped = String::with_capacity(cell.len());
+    let mut may_begin = true;
+    for (index, c) in cell.char_indices() {
+        if may_begin && c == '\'' && needs_apostrophe(&cell[index + 1..], index) {
+            may_begin = false;
+            continue;
+        }
+        unescaped.push(c);
+        may_begin = CELL_ENDS.contains(&c);
+    }
+    unescaped
+}
+
+/// True if the text at this index of a cell gets an apostrophe.
+fn needs_apostrophe(text: &str, index: usize) -> bool {
+    let is_first_blank = index == 0 && text.trim_start_matches('\'').starts_with(is_blank);
+    is_first_blank || is_formula(text)
 }
 
 /// Reads the rows of a sheet, each with the number of its first line.
 pub(super) fn read_sheet(path: &Path) -> Result<Vec<(u64, SheetRow)>, SheetError> {
     let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|source| SheetError::Io {
+    let text = corver_files::read_text(path).map_err(|source| SheetError::Io {
         action: "read",
         path: path.to_owned(),
         source,
     })?;
-    let text = std::str::from_utf8(&bytes).map_err(|error| {
-        let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
-        SheetError::InvalidSheet(format!(
-            "{shown}:{line}: not UTF-8; a spreadsheet saves it as “CSV UTF-8”"
-        ))
-    })?;
-    let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let invalid_csv = |error: csv::Error| {
         SheetError::InvalidSheet(format!("cannot read the sheet {shown}: {error}"))
     };
+    let noted = noted_separator(&text);
+    let (separator, table, lines_before) = match noted {
+        Some(separator) => (separator, text.split_once('\n').map_or("", |(_, rest)| rest), 1),
+        None => (frequent_separator(&text), text.as_str(), 0),
+    };
     let mut reader = csv::ReaderBuilder::new()
-        .delimiter(separator(text))
+        .delimiter(separator)
         .flexible(true) // spreadsheets omit empty cells at the end of a row
-        .from_reader(text.as_bytes());
+        .from_reader(table.as_bytes());
     let columns = SheetColumns::find(path, reader.headers().map_err(invalid_csv)?)?;
 
     let mut rows = Vec::new();
@@ -211,9 +273,10 @@ pub(super) fn read_sheet(path: &Path) -> Result<Vec<(u64, SheetRow)>, SheetError
         if record.iter().all(|cell| cell.trim().is_empty()) {
             continue;
         }
-        let line = record.position().map_or(0, csv::Position::line);
+        let line = lines_before + record.position().map_or(0, csv::Position::line);
         let cells = Cells { path, line, columns: &columns, record: &record };
         let row = cells.parse_row(&mut bad_labels)?;
+        cells.compare_columns(&row)?;
         if let Some(before) = lines.insert(row.id.clone(), line) {
             return Err(SheetError::InvalidSheet(format!(
                 "{shown}:{line}: the sentence {} is in line {before} too; one person labels it once",
@@ -228,8 +291,20 @@ pub(super) fn read_sheet(path: &Path) -> Result<Vec<(u64, SheetRow)>, SheetError
     }
 }
 
+/// Returns the separator of a first line `sep=;`; `None` if the first line is another.
+fn noted_separator(text: &str) -> Option<u8> {
+    let first_line = text.lines().next()?.trim().trim_matches('"');
+    let (note, separator) = first_line.split_at_checked(SEPARATOR_NOTE.len())?;
+    match separator.as_bytes() {
+        [separator] if note.eq_ignore_ascii_case(SEPARATOR_NOTE) => Some(*separator),
+        // `trim` removes a tab.
+        [] if note.eq_ignore_ascii_case(SEPARATOR_NOTE) => Some(b'\t'),
+        _ => None,
+    }
+}
+
 /// Returns the separator that is most frequent in the header.
-fn separator(text: &str) -> u8 {
+fn frequent_separator(text: &str) -> u8 {
     let header = text.lines().next().unwrap_or_default();
     SEPARATORS
         .into_iter()
@@ -272,14 +347,15 @@ impl Cells<'_> {
     /// Parses the row. A bad label is added to `bad_labels`, so that all of them are reported
     /// together.
     fn parse_row(&self, bad_labels: &mut Vec<BadLabel>) -> Result<SheetRow, SheetError> {
-        let text = |column| self.cell(column).to_owned();
+        let text = |column| self.cell(column);
         let bucket: CountBucket = self.parse("bucket")?;
         let count: u64 = self.parse("count")?;
         if !bucket.contains(count) {
             return Err(self.error("count", format!("the bucket of its row is {bucket}")));
         }
         let mut label = None;
-        let label_cell = self.cell("label").trim();
+        let label_text = self.cell("label");
+        let label_cell = label_text.trim();
         if !label_cell.is_empty() {
             match label_cell.parse() {
                 Ok(parsed) => label = Some(parsed),
@@ -289,7 +365,7 @@ impl Cells<'_> {
             }
         }
         let id = self.cell("id").trim().to_owned();
-        for (column, cell) in [("id", id.as_str()), ("sentence", self.cell("sentence"))] {
+        for (column, cell) in [("id", &id), ("sentence", &text("sentence"))] {
             if cell.trim().is_empty() {
                 return Err(self.error(column, "every row has its own".to_owned()));
             }
@@ -307,8 +383,36 @@ impl Cells<'_> {
         })
     }
 
+    /// Compares the sentence with the id, and the fact with the query, which has words of the fact.
+    fn compare_columns(&self, row: &SheetRow) -> Result<(), SheetError> {
+        let is_drawn_id = row.id.len() == ID_DIGITS + 1
+            && row.id.starts_with('s')
+            && row.id[1..].bytes().all(|byte| byte.is_ascii_hexdigit());
+        let sentence_differs = is_drawn_id
+            && row.id != sentence_id(&row.sentence)
+            && row.id != sentence_id(&row.sentence.replace("\r\n", "\n"));
+        let difference = if sentence_differs {
+            format!("the sentence {:?} has another id than {}", row.sentence, row.id)
+        } else if let Some(word) = row.foreign_query_word() {
+            let Triplet { head, relation, tail } = &row.triplet;
+            format!(
+                "the query has {word:?}, but head {head:?}, relation {relation:?} and tail {tail:?} \
+                 have not"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(SheetError::InvalidSheet(format!(
+            "{}:{}: {difference}; a spreadsheet may have replaced a cell, such as MARCH1 by a date: \
+             restore it, import the columns as text, and edit only label and note; clear the query \
+             if the rule requests other words",
+            self.path.display(),
+            self.line
+        )))
+    }
+
     /// Returns a cell; the empty text if the row or the sheet lacks it.
-    fn cell(&self, column: &str) -> &str {
+    fn cell(&self, column: &str) -> String {
         let cell = self.columns.0.get(column).and_then(|&index| self.record.get(index));
         unescape(cell.unwrap_or_default())
     }
@@ -418,6 +522,63 @@ pub(crate) mod tests {
         );
     }
 
+    /// The cells of OWASP's page “CSV Injection”, with the separators of other languages.
+    #[test]
+    fn formula_anywhere_in_cell_is_guarded() {
+        for (cell, written) in [
+            ("=1+1", "'=1+1"),
+            ("x;=1+1", "x;'=1+1"),
+            ("x; \t=1+1", "x;' \t'=1+1"),
+            ("\n=1+1", "'\n'=1+1"),
+            ("\u{feff}=1+1", "'\u{feff}=1+1"),
+            ("x\r\n@SUM(A1)", "x\r'\n'@SUM(A1)"),
+            ("\tx", "'\tx"),
+            ("x;'=1", "x;''=1"),
+            ("1-2; x = 3", "1-2; x = 3"),
+        ] {
+            assert_eq!(escape(cell), written, "{cell:?}");
+            assert_eq!(unescape(written), cell);
+        }
+    }
+
+    #[test]
+    fn separator_note_of_spreadsheet_is_read() {
+        let row = "s1;0;0;q;A.;A;is;b;;c;";
+        let header = HEADER.replace(',', ";");
+        for note in ["sep=;\r\n", "\"sep=;\"\n", "SEP=;\n"] {
+            let rows = rows_of(&format!("\u{feff}{note}{header}{row}\n")).unwrap();
+            assert_eq!((rows.len(), rows[0].label), (1, Some(TruthLabel::Correct)));
+        }
+        let tabs = format!("sep=\t\n{HEADER}{row}").replace([',', ';'], "\t");
+        assert_eq!(rows_of(&tabs).unwrap().len(), 1);
+        let error = error_of(&format!("sep=;\n{header}s1;x;0;q;A.;A;is;b;;c;\n"));
+        assert!(error.contains("sheet.csv:3: bucket is "), "{error}");
+    }
+
+    #[test]
+    fn cell_that_spreadsheet_replaced_is_named() {
+        let mut drawn = row(1, 3, Some(TruthLabel::Correct));
+        drawn.sentence = "MARCH1 degrades\nubiquitin.".into();
+        drawn.id = sentence_id(&drawn.sentence);
+        drawn.triplet.head = "MARCH1".into();
+        drawn.triplet.tail = "ubiquitin".into();
+        drawn.query = "MARCH1 AND ubiquitin".into();
+        let text = to_csv(std::slice::from_ref(&drawn));
+        assert_eq!(rows_of(&text).unwrap(), [drawn.clone()]);
+        assert!(rows_of(&text.replace('\n', "\r\n")).is_ok(), "other line ends");
+
+        for replaced in ["01-Mrz", "1-Mar", "45352"] {
+            let error = error_of(&text.replace(",MARCH1,", &format!(",{replaced},")));
+            let problem =
+                format!("sheet.csv:2: the query has \"MARCH1\", but head {replaced:?}, relation ");
+            assert!(error.contains(&problem), "{error}");
+        }
+        let error = error_of(&text.replace("degrades", "binds"));
+        assert!(error.contains("ubiquitin.\" has another id than s"), "{error}");
+        let cleared = text.replace("MARCH1 AND ubiquitin", "").replace(",MARCH1,", ",RNF1,");
+        assert!(rows_of(&cleared).is_ok());
+    }
+
     #[test]
     fn bad_labels_are_named_all_at_once() {
         let rows = "s1,0,0,q,A.,A,is,b,,corect,\ns2,0,0,q,\"B\nb.\",A,is,b,,correct,\ns3,0,0,q,C.,A,is,b,,yes,\n";
@@ -451,15 +612,21 @@ pub(crate) mod tests {
         let (_folder, path) = sheet("");
         std::fs::write(&path, b"id\nM\xfcnchen").unwrap();
         let error = read_sheets(&[path]).unwrap_err().to_string();
-        assert!(error.contains("sheet.csv:2: not UTF-8"), "{error}");
+        assert!(error.contains("sheet.csv: line 2 is not UTF-8"), "{error}");
     }
 
     proptest! {
         #[test]
-        fn escaped_cell_round_trips_and_is_no_formula(cell in "['=+@a\\-\t\r\n,;\"]{0,6}") {
+        fn escaped_cell_round_trips_and_is_no_formula(
+            cell in "['=+@a\\-\t\r\n,; \"\u{feff}\u{200b}]{0,7}"
+        ) {
             let written = escape(&cell);
-            prop_assert!(!written.starts_with(FORMULA));
-            prop_assert_eq!(unescape(&written), &cell);
+            for part in written.split(CELL_ENDS) {
+                let visible = part.trim_start_matches(is_blank);
+                prop_assert!(!visible.starts_with(FORMULA), "{written:?}");
+            }
+            prop_assert!(!written.starts_with(is_blank));
+            prop_assert_eq!(unescape(&written), cell);
         }
 
         #[test]

@@ -82,12 +82,13 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, RecordedReplies), Recordi
             break;
         }
         if number == 1
-            && let Ok(header) = serde_json::from_slice::<RecordingHeader>(&text)
+            && let Ok(header) =
+                serde_json::from_slice::<RecordingHeader>(corver_files::strip_bom(&text))
         {
             size = header.corpus;
             continue;
         }
-        let line = match RecordedLine::parse(&text) {
+        let line = match RecordedLine::parse(corver_files::strip_bom(&text)) {
             Ok(line) => line,
             Err(error) if error.is_eof() && !text.ends_with(b"\n") => {
                 tracing::warn!(

@@ -38,6 +38,29 @@ pub enum DataCommand {
     ///     --out zone/with-evidence.jsonl
     #[command(verbatim_doc_comment)]
     Evidence(EvidenceArgs),
+    /// Write demonstrations for `sft` from questions with golds.
+    ///
+    /// Each line has a question and a completion in the format of the paper:
+    /// <think>reasoning</think><answer>gold</answer>. Questions without golds are left out.
+    ///
+    /// Example:
+    ///   corver-host data demonstrations nq_open#train --out demonstrations.jsonl
+    #[command(verbatim_doc_comment)]
+    Demonstrations(DemonstrationsArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct DemonstrationsArgs {
+    /// Question files, or splits of dataset folders: FOLDER#train.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// File with the completion, where {question} and {answer} are replaced. Default: reasoning
+    /// that repeats the question and the gold.
+    #[arg(long, value_name = "FILE.txt")]
+    pub template: Option<PathBuf>,
+    /// Output file, one JSON object per line; must not exist.
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub out: PathBuf,
 }
 
 #[derive(Debug, Args)]

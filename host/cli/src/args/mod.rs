@@ -22,7 +22,7 @@ use tracing::level_filters::LevelFilter;
 
 pub use calibrate::{AuditArgs, CalibrateArgs, CalibrateCommand, DrawArgs, ReadArgs};
 pub use check::CheckArgs;
-pub use data::{DataArgs, DataCommand, EvidenceArgs, PoolArgs};
+pub use data::{DataArgs, DataCommand, DemonstrationsArgs, EvidenceArgs, PoolArgs};
 pub use eval::{EvalArgs, EvalCommand};
 pub use extract::ExtractArgs;
 pub use index::{

@@ -1,6 +1,5 @@
 //! `corver-host extract`: extracts triplets from sentences.
 
-use std::io::Read;
 use std::path::Path;
 use std::time::Instant;
 
@@ -90,14 +89,11 @@ fn settings_of(args: &ExtractArgs) -> Result<Settings> {
 /// Reads a file, or standard input.
 fn read(file: Option<&Path>) -> Result<String> {
     if let Some(path) = file {
-        return std::fs::read_to_string(path)
+        return corver_files::read_text(path)
             .with_context(|| format!("cannot read the sentences {}", path.display()));
     }
-    let mut text = String::new();
-    std::io::stdin()
-        .read_to_string(&mut text)
-        .context("cannot read sentences from standard input")?;
-    Ok(text)
+    corver_files::read_text_from(std::io::stdin())
+        .context("cannot read sentences from standard input")
 }
 
 fn compare(quality: &ExtractionQuality, json: bool) -> Result<()> {

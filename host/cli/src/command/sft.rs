@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use corver_core::LossSettings;
 use corver_core::{Algorithm, LearnSettings, Learner, Sampling};
+use corver_learn::MemoryPlan;
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
 use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
@@ -77,9 +78,9 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     };
     let bar = output::progress(steps as u64, "imitating");
     bar.set_position(steps_done as u64);
-    memory.iter().for_each(|memory_plan| {
-        memory_plan.to_string().lines().for_each(|line| output::note(&bar, line))
-    });
+    for line in memory.iter().flat_map(MemoryPlan::learning_lines) {
+        output::note(&bar, &line);
+    }
     output::note(
         &bar,
         &format!(

@@ -294,6 +294,15 @@ pub fn train_once(
         &screen.bar,
         &format!("rule {}, {} steps, into {}", plan.rewards.rule, plan.steps, run.path().display()),
     );
+    let questions = &plan.train.questions;
+    let num_without = questions.iter().filter(|question| question.golds.is_empty()).count();
+    if num_without > 0 {
+        let total = questions.len();
+        output::note(
+            &screen.bar,
+            &format!("{num_without} of {total} questions have no gold: their answer reward is 0"),
+        );
+    }
     let trained = train(policy.as_mut(), &mut scorers, &plan, &run, steps_done, &mut screen);
     screen.bar.finish_and_clear();
     let resume = format!("`corver-host train --out {} --resume` resumes it", run.path().display());

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use parquet::basic::{ConvertedType, Repetition, Type as PhysicalType};
 use parquet::record::{Field, Row};
-use parquet::schema::types::Type;
+use parquet::schema::types::{Type, TypePtr};
 
 use crate::build::metadata::{self, ParsedDocument};
 use crate::error::{Error, Result};
+use crate::json_value::{BinaryForm, column_value};
 use crate::rows::ParquetRows;
 
 /// A Parquet file with a document in each row.
@@ -44,7 +45,7 @@ impl ParquetFile {
         if other_columns {
             Ok(Self { rows, text_column })
         } else {
-            Ok(Self { rows: rows.select_column(text_column)?, text_column: 0 })
+            Ok(Self { rows: rows.select_columns(&[text_field])?, text_column: 0 })
         }
     }
 
@@ -56,7 +57,7 @@ impl ParquetFile {
     /// Reads the next row's text and other fields; `None` after the last row.
     pub(super) fn next_document(&mut self) -> Result<Option<ParsedDocument>> {
         let text_column = self.text_column;
-        self.rows.next(|row| document(row, text_column))
+        self.rows.next(|row, columns| document(row, columns, text_column))
     }
 
     /// Returns the fraction of the rows that were read, from 0 to 1.
@@ -88,7 +89,7 @@ fn type_name(column: &Type) -> String {
 }
 
 /// Converts a row to a document.
-fn document(row: Row, text_column: usize) -> Result<ParsedDocument, String> {
+fn document(row: Row, columns: &[TypePtr], text_column: usize) -> Result<ParsedDocument, String> {
     let mut text = String::new();
     let mut others = Vec::new();
     for (number, (name, field)) in row.into_columns().into_iter().enumerate() {
@@ -100,7 +101,9 @@ fn document(row: Row, text_column: usize) -> Result<ParsedDocument, String> {
                 _ => return Err("the text is null".to_owned()),
             };
         } else {
-            others.push((name, field.to_json_value()));
+            let value = column_value(&field, &columns[number], BinaryForm::Base64)
+                .map_err(|problem| format!("the column {name:?} {problem}"))?;
+            others.push((name, value));
         }
     }
     let other_fields = metadata::object(others).map_err(|e| e.to_string())?;

@@ -56,7 +56,7 @@ impl ClassLabels {
 
 impl Config {
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
+        let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
         let json: Json = serde_json::from_str(&text)
             .map_err(|error| PretrainedError::malformed(path, "JSON", error))?;
         let named: Vec<&str> = json["architectures"]

@@ -31,7 +31,7 @@ pub fn open_extractor(config: &ExtractorConfig) -> Result<(PathBuf, OnnxExtracto
     };
     let mut prompt = None;
     if let Some(path) = &config.prompt {
-        let text = std::fs::read_to_string(path)
+        let text = corver_files::read_text(path)
             .with_context(|| format!("cannot read the prompt {}", path.display()))?;
         prompt = Some(text);
     }

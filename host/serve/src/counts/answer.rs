@@ -59,7 +59,7 @@ pub(super) struct ServedIndex {
 /// # Errors
 /// If the request is invalid or beyond the limits, or counting fails.
 pub(super) fn answer(served: &ServedIndex, body: &[u8]) -> Result<HttpReply, HttpError> {
-    let mut request: CountRequest = serde_json::from_slice(body)
+    let mut request: CountRequest = serde_json::from_slice(corver_files::strip_bom(body))
         .map_err(|error| HttpError::bad_request(format!("Invalid request: {error}")))?;
     if ![COUNT, COUNTS].contains(&request.query_type.as_str()) {
         return Err(HttpError::bad_request(format!(

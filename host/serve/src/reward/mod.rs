@@ -79,7 +79,8 @@ async fn parse_request<T: DeserializeOwned + Send + 'static>(
     body: Bytes,
     form: &'static str,
 ) -> Result<T, HttpError> {
-    let result = run_blocking(move || serde_json::from_slice(&body)).await?;
+    let result =
+        run_blocking(move || serde_json::from_slice(corver_files::strip_bom(&body))).await?;
     result
         .map_err(|error| HttpError::bad_request(format!("Invalid request: {error}; it is {form}")))
 }

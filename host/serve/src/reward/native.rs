@@ -114,7 +114,7 @@ impl<'a> ScoreRecord<'a> {
 
 impl CompletionRecord {
     fn into_completion(self) -> Result<SubmittedCompletion, String> {
-        let golds = self.answers.golds()?;
+        let GoldsField(golds) = self.answers;
         let num_chars = self.completion.chars().count();
         let tokens = self.tokens.map(|spans| check_spans(spans, num_chars)).transpose()?;
         let question = Question {

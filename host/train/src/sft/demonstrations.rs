@@ -1,8 +1,7 @@
 //! Files of demonstrations, one JSON object per line: {"question", "completion"}.
 
 use std::fmt::Display;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
 use corver_core::Demonstration;
@@ -56,7 +55,7 @@ impl Demonstrations {
         let io_error = |source| DemonstrationsError::Io { path: path.to_owned(), source };
         let mut lines = Vec::new();
         let mut all = Vec::new();
-        let file = BufReader::new(File::open(path).map_err(io_error)?);
+        let file = corver_files::open_text(path).map_err(io_error)?;
         for (number, text) in file.lines().enumerate() {
             let text = text.map_err(io_error)?;
             let line = number + 1;

@@ -1,5 +1,6 @@
 //! `corver-host data`: prepares question sets.
 
+mod demonstrations;
 mod evidence;
 mod pool;
 
@@ -11,5 +12,6 @@ pub fn run(args: &DataArgs, json: bool) -> Result<()> {
     match &args.command {
         DataCommand::Pool(args) => pool::run(args, json),
         DataCommand::Evidence(args) => evidence::run(args, json),
+        DataCommand::Demonstrations(args) => demonstrations::run(args, json),
     }
 }

@@ -70,9 +70,24 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     let summary = pool.summary(&sources);
     run.finish(&summary)?;
     if json {
-        return output::json(&summary);
+        output::json(&summary)?;
+    } else {
+        show(&summary);
     }
-    show(&summary, &path);
+    let dropped = path.join(DROPPED);
+    ensure!(
+        summary.retained > 0,
+        "none of {} questions is left for the pool; {} has the reasons",
+        summary.read,
+        dropped.display()
+    );
+    if !json {
+        output::line(format_args!(
+            "{} has the reasons; `corver-host filter --model MODEL --questions {}` filters the pool",
+            dropped.display(),
+            path.join(RETAINED).display()
+        ));
+    }
     Ok(())
 }
 
@@ -89,7 +104,7 @@ fn sources(paths: &[PathBuf]) -> Result<Vec<SourceFile>> {
     Ok(sources)
 }
 
-fn show(summary: &PoolSummary, path: &Path) {
+fn show(summary: &PoolSummary) {
     if summary.files.len() > 1 {
         let row = |FileCounts { file, read, retained }: &FileCounts| {
             [file.clone(), read.to_string(), retained.to_string()]
@@ -103,9 +118,4 @@ fn show(summary: &PoolSummary, path: &Path) {
         [&format!("{} questions", summary.read), "number", "share"],
         rows.map(|(what, number)| [what.to_owned(), number.to_string(), share(number)]),
     );
-    output::line(format_args!(
-        "{} has the reasons; `corver-host filter --model MODEL --questions {}` filters the pool",
-        path.join(DROPPED).display(),
-        path.join(RETAINED).display()
-    ));
 }

@@ -4,7 +4,6 @@ mod answer;
 mod sentence;
 
 use std::fmt::Display;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -42,7 +41,7 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
 /// it.
 fn is_sheet(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
-    let file = File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
+    let file = corver_files::open_text(path).and_then(|file| file.take(64).read_to_end(&mut start));
     file.with_context(|| format!("cannot read {}", path.display()))?;
     Ok(start
         .iter()
@@ -175,7 +174,7 @@ fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<J
     let mut file: JudgeFile<L> = match &args.judge {
         None => toml::from_str(built_in).context("in the built-in judge")?,
         Some(path) => {
-            let text = std::fs::read_to_string(path)
+            let text = corver_files::read_text(path)
                 .with_context(|| format!("cannot read the judge {}", path.display()))?;
             toml::from_str(&text).with_context(|| {
                 format!("{} is not a judge for this kind of file", path.display())

@@ -30,7 +30,7 @@ struct SentenceRecord {
 }
 
 pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
-    let text = std::fs::read_to_string(&args.file)
+    let text = corver_files::read_text(&args.file)
         .with_context(|| format!("cannot read {}", args.file.display()))?;
     let input = RuleInput::read(&text, &args.file)?;
     let settings = settings::of_rule(&args.rule, &[&args.parts])?;
