@@ -10,7 +10,7 @@ use crate::error::{PretrainedError, Result};
 const NOT_FINITE: [&str; 3] = ["NaN", "-Infinity", "Infinity"];
 
 /// Reads a JSON file of Hugging Face's libraries. A number that is not finite becomes a text with its
-/// name, which is an error only for a key that matters. A byte order mark is skipped.
+/// name, which is an error only for a key that matters.
 ///
 /// # Errors
 /// Fails if the file cannot be read, or is not JSON.

@@ -39,8 +39,8 @@ fn tokenizers() -> Vec<Value> {
                 {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
             "model": {"type": "BPE", "dropout": 0.1, "unk_token": "a", "continuing_subword_prefix": "",
                       "end_of_word_suffix": "", "fuse_unk": false, "byte_fallback": true, "ignore_merges": true,
-                      "vocab": {"<s>": 0, "</s>": 1, "a": 2, "b": 3, "ab": 4, "▁": 5, "<0x61>": 6, "Ġ": 7},
-                      "merges": [["a", "b"], ["▁", "ab"]]}
+                      "vocab": {"<s>": 0, "</s>": 1, "a": 2, "b": 3, "ab": 4, "▁": 5, "<0x61>": 6, "Ġ": 7, "aab": 8},
+                      "merges": [["a", "b"], ["a", "ab"]]}
         }),
         json!({
             "version": "1.0",

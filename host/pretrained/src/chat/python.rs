@@ -76,7 +76,7 @@ fn repr_of_text(text: &str) -> String {
                 // A String takes any text.
                 let _ = match code {
                     ..=0xFF => write!(repr, "\\x{code:02x}"),
-                    ..=0xFFFF => write!(repr, "\\u{code:04x}"),
+                    0x100..=0xFFFF => write!(repr, "\\u{code:04x}"),
                     _ => write!(repr, "\\U{code:08x}"),
                 };
             }
