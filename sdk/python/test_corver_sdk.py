@@ -41,9 +41,9 @@ class TestBatch(unittest.TestCase):
             def score(self, sentence, corpus):
                 if sentence.text == "twice":
                     return Verdict(sum(corpus.count(Query([[word]])) for word in "ab"))
-                return Verdict(sum(corpus.count_all([Query([["c"]])] * len(sentence.text))))
+                return Verdict(sum(corpus.count_all([Query([[word]]) for word in sentence.text])))
 
-        batch = Batch(Rule().score, [[body("cc")], [], [body(""), body("twice")], [body("cc")]], CorpusSize())
+        batch = Batch(Rule().score, [[body("cd")], [], [body(""), body("twice")], [body("cd")]], CorpusSize())
         self.assertEqual(shown(batch.run()), [["2 pending"], [], [0, "1 pending"], ["2 pending"]])
         batch.reply([Count(10), Count(20), Count(30), Count(40), Count(50)])
         self.assertEqual(shown(batch.run()), [[30], [0, "1 pending"], [90]])
@@ -52,6 +52,18 @@ class TestBatch(unittest.TestCase):
 
 
 class TestRule(unittest.TestCase):
+    def test_equal_requests_of_a_call_are_one_request(self):
+        @dataclass
+        class Sum:
+            """Adds the counts of all heads."""
+
+            def score(self, sentence, corpus):
+                return Verdict(sum(corpus.count_all([Query([[triplet.head]]) for triplet in sentence.triplets])))
+
+        facts = [("Rome", "", ""), ("Peru", "", "")] * 40
+        scored = run(sentence_rule(Sum, "sum", "0.1.0"), sentence("Well.", facts), counts({"Rome": 3, "Peru": 2}))
+        self.assertEqual((scored.reward, scored.requests), (200, ["Rome", "Peru"]))
+
     def test_corpus_exposes_its_size(self):
         @dataclass
         class Size:
