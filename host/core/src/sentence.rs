@@ -138,8 +138,8 @@ pub fn align(split: &Split, token_spans: &[Option<Range<usize>>]) -> Alignment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Compatibility;
     use crate::split::split;
+    use crate::{Compatibility, SentenceSplitter};
 
     #[test]
     fn sentences_split_after_terminators_only() {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn token_aligns_to_sentence_at_its_midpoint() {
-        let split = split("<think>Ab. Cd.</think>", Compatibility::Paper);
+        let split = split("<think>Ab. Cd.</think>", Compatibility::Paper, SentenceSplitter::Paper);
         // "<think>" "Ab" ". C" "d." "</think>"
         let spans = [Some(0..7), Some(7..9), Some(9..12), Some(12..14), Some(14..22), None];
         let alignment = align(&split, &spans);

@@ -202,7 +202,7 @@ fn section(
     html! {
         h2 { (trace.question) }
         @if is_one_of_several { p.soft { (origin) } }
-        (completion::coloured(trace, settings.compatibility, largest))
+        (completion::coloured(trace, settings, largest))
         @if largest > 0.0 { (completion::scale(largest)) }
         h3 { "Return" }
         (parts(trace, settings))

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Backends, BoxError, Completion, Credit, Extractor, Graders, Question, RewardSettings, Rollout,
-    Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict,
+    Backends, BoxError, Completion, Credit, Extractor, GivenTriplets, Graders, Question,
+    RewardSettings, Rollout, Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict,
 };
 use corver_serve::{
     Health, HttpError, HttpServer, Metrics, Queue, QueueLimits, ServerLimits, reward_route,
@@ -69,11 +69,16 @@ fn score_words(
     words: &mut Words,
     rollouts: &[Rollout],
     questions: &[Question],
+    given: Option<&GivenTriplets>,
 ) -> Result<Scored, StepError> {
     let mut graders = Graders::default();
     let mut backends = Backends::default();
+    let mut extractor: Box<dyn Extractor> = match given {
+        Some(triplets) => Box::new(triplets.clone()),
+        None => Box::new(Nothing),
+    };
     let mut scorers = Scorers {
-        extractor: &mut Nothing,
+        extractor: extractor.as_mut(),
         backends: &mut backends,
         sentence_scorer: words,
         graders: &mut graders,

@@ -15,8 +15,8 @@ mod worker;
 
 use std::ops::Range;
 
-use corver_core::sentence::split_sentences;
-use corver_core::{Question, Rollout};
+use corver_core::split::split_text;
+use corver_core::{Question, Rollout, SentenceSplitter};
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
@@ -45,8 +45,8 @@ impl SubmittedCompletion {
     }
 
     /// Refuses a completion beyond the limits.
-    fn check(&self, limits: &QueueLimits) -> Result<(), HttpError> {
-        let sentences = split_sentences(&self.text).count();
+    fn check(&self, limits: &QueueLimits, splitter: SentenceSplitter) -> Result<(), HttpError> {
+        let sentences = split_text(&self.text, splitter).len();
         let tokens = self.tokens.as_ref().map_or(0, Vec::len);
         for (unit, got, limit) in [
             ("bytes", self.text.len(), limits.completion_bytes),

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use corver_core::{Question, ReturnParts, RewardSettings, ScoredCompletion};
+use corver_core::{Question, ReturnParts, RewardSettings, ScoredCompletion, SentenceSplitter};
 use corver_data::golds::{golds, question_in};
 use corver_pretrained::transcript;
 use hyper::body::Bytes;
@@ -85,7 +85,7 @@ async fn answer<S: Send + 'static>(
     let mut completions = Vec::with_capacity(request.query.len());
     let mut is_readable = Vec::with_capacity(request.query.len());
     for index in 0..request.query.len() {
-        match request.completion(index, &queue.limits) {
+        match request.completion(index, &queue.limits, queue.settings.sentences) {
             Ok(completion) => {
                 completions.push(completion);
                 is_readable.push(true);
@@ -100,7 +100,7 @@ async fn answer<S: Send + 'static>(
     }
 
     let when_full = if strict { WhenFull::Refuse } else { WhenFull::Wait };
-    let scored = match queue.score(completions, when_full).await {
+    let scored = match queue.score(completions, None, when_full).await {
         // Not if the thread has ended: endless neutral rewards would be worse than an error.
         Err(QueueError::Request(error)) if !strict && error.status.is_server_error() => {
             tracing::warn!(error = error.message, "a neutral reward, because of an error");
@@ -151,6 +151,7 @@ impl RewardRequest {
         &self,
         index: usize,
         limits: &QueueLimits,
+        splitter: SentenceSplitter,
     ) -> Result<SubmittedCompletion, HttpError> {
         let prompt = self.prompts.as_ref().map(|prompts| prompts[index].as_str());
         let label = self.labels.as_ref().map_or(&Value::Null, |labels| &labels[index]);
@@ -168,7 +169,7 @@ impl RewardRequest {
         })?;
         let question = Question { question, golds, ..Question::default() };
         let completion = SubmittedCompletion { question, text, tokens: None };
-        completion.check(limits)?;
+        completion.check(limits, splitter)?;
         Ok(completion)
     }
 }
