@@ -126,6 +126,7 @@ const REFERENCE: RewardSettings = RewardSettings {
     granularity: Granularity::Token,
     sentence_mean: SentenceMean::OverSentences,
     compatibility: Compatibility::Reference,
+    sentences: SentenceSplitter::Paper,
 };
 
 fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, String> {

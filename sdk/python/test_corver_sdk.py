@@ -1,6 +1,9 @@
+import re
 import unittest
 from dataclasses import dataclass
+from pathlib import Path
 
+import corver_sdk
 from corver_sdk import (
     AdvantageSign,
     Batch,
@@ -33,6 +36,20 @@ def body(text: str) -> Sentence:
 def shown(outcomes: list) -> list:
     """Returns the rewards and the numbers of pending requests."""
     return [[f"{len(o.requests)} pending" if isinstance(o, Pending) else o.reward for o in completion] for completion in outcomes]
+
+
+class TestPage(unittest.TestCase):
+    def test_names_of_the_guide_exist(self):
+        page = (Path(__file__).parents[2] / "docs/write-a-rule.md").read_text()
+        rows = page.split("| Rust | Python | JavaScript |")[1].split("\n\n")[0].splitlines()[2:]
+        names = [name for row in rows for name in re.findall(r"`@?([\w.]+)", row.split(" | ")[1])]
+        self.assertGreater(len(names), 15)
+        known = {**vars(corver_sdk), "corpus": corver_sdk.Corpus}
+        for name in names:
+            first, *rest = name.split(".")
+            self.assertIn(first, known)
+            for part in rest:
+                self.assertTrue(hasattr(known[first], part), name)
 
 
 class TestBatch(unittest.TestCase):

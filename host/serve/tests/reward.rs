@@ -528,6 +528,26 @@ fn panic_marks_server_broken() {
 }
 
 #[test]
+fn given_triplets_replace_the_extractor() {
+    let server = lenient();
+    let sentence = "It is true.";
+    let given = json!({
+        "answers": [], "completion": sentence, "triplets": [[sentence, [["It", "is", "true"]]]],
+    });
+    let scored = server.score(&json!({"completions": [given]})).json();
+    let triplets = &scored["completions"][0]["sentences"][0]["triplets"];
+    assert_eq!(*triplets, json!([{"head": "It", "relation": "is", "tail": "true"}]));
+
+    let without = json!({"answers": [], "completion": sentence});
+    let mixed = server.score(&json!({"completions": [given, without]}));
+    assert_eq!(mixed.status, 400);
+    let missing = json!({"answers": [], "completion": "It is false.", "triplets": []});
+    let refused = server.score(&json!({"completions": [missing]}));
+    assert_eq!(refused.status, 400);
+    assert!(refused.error().contains("no triplets are given"), "{}", refused.error());
+}
+
+#[test]
 fn other_work_is_done_between_batches() {
     let (begin, begun) = mpsc::channel();
     let words = Words { begin, words: Arc::new(Mutex::new(mpsc::channel().1)) };
