@@ -84,7 +84,7 @@ fn calibrate_read_reproduces_paper_intervals_and_thresholds() {
         [81.0, 75.0, 85.8],
     ];
     assert_eq!(rows, expected);
-    assert_eq!(read["order"], "kept");
+    assert_eq!(read["order"], "rising");
     assert!(read["trend"]["p"].as_f64().unwrap() < 1e-20);
     let written: Value =
         serde_json::from_str(&fs::read_to_string(out.join("calibration.json")).unwrap()).unwrap();
@@ -152,7 +152,7 @@ fn calibrate_draws_reads_and_audits_run_sentences() {
     transcript.add_failure(&host(&draw));
     assert_eq!(fs::read_to_string(&sheet).unwrap(), before);
     let other = run.join("other.csv");
-    let answers = [run.join("answers_raw.jsonl"), run.join("answers_trained.jsonl")];
+    let answers = [run.join("answers_before.jsonl"), run.join("answers_after.jsonl")];
     let from_answers =
         ["calibrate", "draw", answers[0].to_str().unwrap(), answers[1].to_str().unwrap(), "--out"];
     transcript.add(

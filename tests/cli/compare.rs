@@ -78,8 +78,8 @@ fn compare_pairs_seeds_and_resumes() {
             summary["after"]["accuracy"].as_f64().unwrap()
         };
         assert_eq!(accuracy(arm), [of_run(42), of_run(43)]);
-        assert!(figure(arm, "asked_per_step.count").unwrap().iter().all(|counts| *counts > 0.0));
-        assert_eq!(figure(arm, "asked_per_step.nli").unwrap(), [0.0, 0.0]);
+        assert!(figure(arm, "queries_per_step.count").unwrap().iter().all(|counts| *counts > 0.0));
+        assert_eq!(figure(arm, "queries_per_step.nli").unwrap(), [0.0, 0.0]);
         assert_eq!(figure(arm, "cost_per_step").unwrap(), [0.0, 0.0]);
     }
 

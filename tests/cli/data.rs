@@ -208,13 +208,13 @@ fn pool_retains_unique_questions_known_to_corpus() {
         [&first_path, &second, &eval_path, &pool].map(|path| path.to_str().unwrap());
     let files = ["data", "pool", "--config", "demo", first_path, second, "--near", "1", "--json"];
     let made =
-        host(&[&files[..], &["--not-in", eval_path, "--out", pool_path]].concat()).good().json();
+        host(&[&files[..], &["--exclude", eval_path, "--out", pool_path]].concat()).good().json();
     assert_eq!(made["read"], 37);
     let dropped = lines(&pool.join("dropped.jsonl"));
     let of = |reason: &str| -> Vec<&Value> {
         dropped.iter().filter(|line| line["reason"] == reason).collect()
     };
-    assert_eq!(made["kept"].as_u64().unwrap() as usize + dropped.len(), 37);
+    assert_eq!(made["retained"].as_u64().unwrap() as usize + dropped.len(), 37);
     assert_eq!(
         (of("no_gold").len(), of("in_evaluation").len(), of("words_not_found").len()),
         (1, 1, 1),
@@ -222,9 +222,9 @@ fn pool_retains_unique_questions_known_to_corpus() {
     );
     assert_eq!(of("in_evaluation")[0]["of"]["record"], 1);
     assert!(of("words_not_found")[0]["query"].as_str().unwrap().contains("Qwghlm"));
-    let kept = lines(&pool.join("questions.jsonl"));
+    let retained = lines(&pool.join("questions.jsonl"));
     let is_kept =
-        |question: &Value| kept.iter().any(|line| line["question"] == question["question"]);
+        |question: &Value| retained.iter().any(|line| line["question"] == question["question"]);
     let again = graded[..3].iter().filter(|question| is_kept(question)).count()
         + usize::from(is_kept(&graded[0]));
     assert_eq!(of("duplicate").len(), again, "{dropped:?}");
@@ -242,12 +242,12 @@ fn pool_retains_unique_questions_known_to_corpus() {
             .trim_start_matches("Where was ")
             .trim_end_matches(" born?");
         let texts = articles.iter().filter_map(|article| article["text"].as_str());
-        let told = texts.into_iter().any(|text| {
+        let is_stated = texts.into_iter().any(|text| {
             text.contains(name) && text.contains(question["answers"][0].as_str().unwrap())
         });
-        assert_eq!(is_kept(question), told, "{question}");
+        assert_eq!(is_kept(question), is_stated, "{question}");
     }
-    assert!(!of("answer_not_found").is_empty() && kept.len() > 10, "{made}");
+    assert!(!of("answer_not_found").is_empty() && retained.len() > 10, "{made}");
 
     // A pool of a pool drops nothing, and is a question file.
     let questions = pool.join("questions.jsonl");
@@ -263,8 +263,8 @@ fn pool_retains_unique_questions_known_to_corpus() {
         "--out",
         again.to_str().unwrap(),
     ];
-    transcript.add(&host(&[&files[..], &["--not-in", eval_path]].concat()).good());
-    assert_eq!(lines(&again.join("questions.jsonl")), kept);
+    transcript.add(&host(&[&files[..], &["--exclude", eval_path]].concat()).good());
+    assert_eq!(lines(&again.join("questions.jsonl")), retained);
     let unasked = ["--no-grounding", "--set", "corpus.index=nowhere", "--json"];
     let unasked = host(
         &[

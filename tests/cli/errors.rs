@@ -1,4 +1,4 @@
-//! What goes wrong is told in one clear error.
+//! Failures end in one clear error.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -53,9 +53,9 @@ fn filtered_pool_resumes_and_trains() {
     let by_num_correct: Vec<u64> =
         serde_json::from_value(filtered["by_num_correct"].clone()).unwrap();
     assert_eq!(by_num_correct.iter().sum::<u64>(), 48);
-    let kept = lines(&out.join("questions.jsonl"));
-    assert_eq!(kept.len() as u64, by_num_correct[1..8].iter().sum::<u64>());
-    assert!(kept.len() > 2, "{filtered}");
+    let retained = lines(&out.join("questions.jsonl"));
+    assert_eq!(retained.len() as u64, by_num_correct[1..8].iter().sum::<u64>());
+    assert!(retained.len() > 2, "{filtered}");
 
     let none_drawn = host(&[&resume[..], &["--anchors", "1000"]].concat()).good();
     transcript.add(&none_drawn.without_figures());

@@ -223,9 +223,9 @@ impl Server {
             .expect("the binary was built");
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let told: Value =
+        let health: Value =
             serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
-        let url = told["url"].as_str().unwrap().to_owned();
+        let url = health["url"].as_str().unwrap().to_owned();
         let address = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
         Self { process, url, address }
     }

@@ -221,8 +221,8 @@ fn chat_judge_labels_sheet_sentences() {
     assert!((found["agreement"].as_f64().unwrap() - 34.0 / 41.0).abs() < 1e-12, "{found}");
     assert!((found["kappa"]["value"].as_f64().unwrap() - 552.0 / 839.0).abs() < 1e-12, "{found}");
     let disputed = lines(&out.join("judge/disputed.jsonl"));
-    let told = ["label", "model", "count"].map(|name| disputed[0][name].clone());
-    assert_eq!((disputed.len(), told), (7, [json!("incorrect"), json!("correct"), json!(0)]));
+    let first = ["label", "model", "count"].map(|name| disputed[0][name].clone());
+    assert_eq!((disputed.len(), first), (7, [json!("incorrect"), json!("correct"), json!(0)]));
     assert_eq!(lines(&out.join("judge/judged.jsonl"))[42]["reply"], "That depends.");
 
     let asked = server.num_requests();

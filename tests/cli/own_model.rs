@@ -178,7 +178,7 @@ fn own_model_pipeline_runs_from_pool_to_merge() {
         "data",
         "pool",
         &few,
-        "--not-in",
+        "--exclude",
         &own.path("world/eval.json"),
         "--index",
         &index,
@@ -186,8 +186,8 @@ fn own_model_pipeline_runs_from_pool_to_merge() {
         &pool,
     ])
     .good();
-    let kept = format!("{pool}/questions.jsonl");
-    let filter = ["filter", "--model", &model, "--questions", &kept, "--out", &zone];
+    let retained = format!("{pool}/questions.jsonl");
+    let filter = ["filter", "--model", &model, "--questions", &retained, "--out", &zone];
     host(
         &[&filter[..], &TINY, &["--set", "filter.max_completion_length=48", "--anchors", "2"]]
             .concat(),

@@ -425,11 +425,11 @@ fn new_plugin_project_supports_python_and_javascript() {
 
 /// Starts a project and follows what is said to come next, up to building.
 fn build_new_project(project: &Path, language: &str, kind: &str) {
-    let told =
+    let output =
         host(&["plugin", "new", text(project), "--lang", language, "--kind", kind]).good().stdout;
     let tests: Vec<&str> =
-        told.lines().filter(|line| line.contains("unittest") || line.contains("npm")).collect();
-    assert!(!tests.is_empty(), "{told}");
+        output.lines().filter(|line| line.contains("unittest") || line.contains("npm")).collect();
+    assert!(!tests.is_empty(), "{output}");
     for command in tests {
         let run = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
         assert!(run.status.success(), "{command}: {}", String::from_utf8_lossy(&run.stdout));
@@ -462,7 +462,7 @@ fn new_project_is_good(language: &str, [what, complaint, place]: [&str; 3]) {
         "The reward of a fact that is attested."
     );
 
-    // What goes wrong in it is told in its own words.
+    // Its errors are reported in its own words.
     let rule = fs::read_dir(&project).unwrap().map(|entry| entry.unwrap().path());
     let rule =
         rule.into_iter().find(|path| path.file_stem().is_some_and(|stem| stem == "rule")).unwrap();

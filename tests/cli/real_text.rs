@@ -54,13 +54,24 @@ fn real_questions_make_a_pool() {
         [&articles, &index, &pool].map(|path| path.to_str().unwrap());
     host(&["index", "build", articles, "--tokenizer", tokenizer, "--out", index]).good();
     let set = format!("corpus.index={index}");
-    let files =
-        ["data", "pool", train, "--not-in", nq, popqa, "--set", &set, "--out", pool_path, "--json"];
+    let files = [
+        "data",
+        "pool",
+        train,
+        "--exclude",
+        nq,
+        popqa,
+        "--set",
+        &set,
+        "--out",
+        pool_path,
+        "--json",
+    ];
     let made = host(&files).good().json();
     assert_eq!(made["read"], 4861);
     let dropped = lines(&pool.join("dropped.jsonl"));
-    let kept = lines(&pool.join("questions.jsonl"));
-    assert_eq!(kept.len() + dropped.len(), 4861);
+    let retained = lines(&pool.join("questions.jsonl"));
+    assert_eq!(retained.len() + dropped.len(), 4861);
     assert_eq!(
         (&made["dropped"]["in_evaluation"], &made["dropped"]["near_evaluation"]),
         (&json!(2), &json!(11))
@@ -71,9 +82,9 @@ fn real_questions_make_a_pool() {
         (&same["reason"], &same["of"]["question"]),
         (&json!("in_evaluation"), &json!("What is the capital of Oregon?"))
     );
-    // Titles of a corpus of 5,843 passages are few, and what is kept is in it.
+    // Titles of a corpus of 5,843 passages are few, and what is retained is in it.
     assert!(
-        kept.len() > 50 && made["dropped"]["title_not_found"].as_u64().unwrap() > 2_000,
+        retained.len() > 50 && made["dropped"]["title_not_found"].as_u64().unwrap() > 2_000,
         "{made}"
     );
 }

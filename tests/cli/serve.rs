@@ -108,11 +108,11 @@ fn http_reward_equals_command_line_reward() {
     let (status, scored) = ask(&server.address, "/v1/score", &json!({"completions": given}));
     assert_eq!((status, &scored["completions"]), (200, &Value::Array(printed.clone())));
     for (completion, printed) in given.iter().zip(&printed) {
-        let (status, told) = ask(&server.address, "/get_reward", &rollout(completion));
+        let (status, reply) = ask(&server.address, "/get_reward", &rollout(completion));
         assert_eq!(
-            (status, &told["rewards"], &told["scores"]),
+            (status, &reply["rewards"], &reply["scores"]),
             (200, &printed["mean_return"], &json!(1.0)),
-            "{told}"
+            "{reply}"
         );
     }
     let text = given[0]["completion"].as_str().unwrap();
@@ -141,28 +141,28 @@ fn serving_guide_examples_are_answered() {
     for example in examples {
         let (path, rest) = example.split_once(" -d '").unwrap();
         let (body, answer) = rest.split_once("'\n").unwrap();
-        let (status, told) = ask(&server.address, path, &serde_json::from_str(body).unwrap());
-        assert_eq!(status, 200, "{body}: {told}");
+        let (status, reply) = ask(&server.address, path, &serde_json::from_str(body).unwrap());
+        assert_eq!(status, 200, "{body}: {reply}");
         let answer = answer.split("```").next().unwrap().replace(",…}", "}").replace('…', "\"…\"");
         let shown: Value =
             serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error} in {answer}"));
-        assert!(shows(&shown, &told), "{path} shows {shown}, and answers {told}");
+        assert!(shows(&shown, &reply), "{path} shows {shown}, and answers {reply}");
     }
 }
 
-/// Whether what is shown is part of what was told; `…` stands for the rest of a list.
-fn shows(shown: &Value, told: &Value) -> bool {
-    match (shown, told) {
-        (Value::Object(shown), Value::Object(told)) => {
-            shown.iter().all(|(key, value)| told.get(key).is_some_and(|told| shows(value, told)))
+/// Whether what is shown is part of what was reply; `…` stands for the rest of a list.
+fn shows(shown: &Value, reply: &Value) -> bool {
+    match (shown, reply) {
+        (Value::Object(shown), Value::Object(reply)) => {
+            shown.iter().all(|(key, value)| reply.get(key).is_some_and(|reply| shows(value, reply)))
         }
-        (Value::Array(shown), Value::Array(told)) => {
+        (Value::Array(shown), Value::Array(reply)) => {
             let whole = shown.last().is_none_or(|last| last != "…");
             let shown = &shown[..shown.len() - usize::from(!whole)];
-            let alike = shown.iter().zip(told).all(|(shown, told)| shows(shown, told));
-            alike && if whole { shown.len() == told.len() } else { shown.len() < told.len() }
+            let alike = shown.iter().zip(reply).all(|(shown, reply)| shows(shown, reply));
+            alike && if whole { shown.len() == reply.len() } else { shown.len() < reply.len() }
         }
-        (shown, told) => shown == told,
+        (shown, reply) => shown == reply,
     }
 }
 
@@ -260,11 +260,11 @@ fn ask_on_and_on(
             begun.fetch_add(1, Ordering::Relaxed);
             let (status, body, closes) =
                 client.exchange(request).unwrap_or_else(|error| panic!("{error}, not answered"));
-            let told: Value = serde_json::from_str(&body).unwrap_or_default();
+            let reply: Value = serde_json::from_str(&body).unwrap_or_default();
             assert!(
                 status == 200
-                    && told["rewards"] == *expected
-                    && told["extra_logs"]["corver/error"] == 0.0,
+                    && reply["rewards"] == *expected
+                    && reply["extra_logs"]["corver/error"] == 0.0,
                 "{status} {body}"
             );
             if closes {
@@ -284,10 +284,10 @@ fn ask_on_and_on(
 fn rewarded(server: &Server, folder: &Path, many: usize) -> Vec<(String, f64)> {
     let reward = |completion: &Value| {
         let rollout = rollout(completion);
-        let (_, told) = ask(&server.address, "/get_reward", &rollout);
+        let (_, reply) = ask(&server.address, "/get_reward", &rollout);
         (
             post("/get_reward", &rollout),
-            told["rewards"].as_f64().unwrap_or_else(|| panic!("{told}")),
+            reply["rewards"].as_f64().unwrap_or_else(|| panic!("{reply}")),
         )
     };
     completions(folder, many).iter().map(reward).collect()
@@ -375,7 +375,7 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        // Its master ends its worker when it is told to, not when it is killed.
+        // Its master ends its worker when it is reply to, not when it is killed.
         let _ = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
         let _ = self.process.wait();
     }

@@ -241,8 +241,8 @@ fn run_killed_at_random_ends_bit_identical() {
         let of_last = |file: &str| format!("{last}/{file}");
         let files = [of_last("adapter_model.safetensors"), of_last("optimizer.safetensors")];
         for file in files.iter().map(String::as_str).chain([
-            "answers_raw.jsonl",
-            "answers_trained.jsonl",
+            "answers_before.jsonl",
+            "answers_after.jsonl",
             "traces.jsonl",
         ]) {
             assert!(

@@ -100,7 +100,8 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\bCorVer \d+\.\d+\.\d+".to_owned(), "CorVer [VERSION]"),
         (r"\d+ bytes, blake3".to_owned(), "[SIZE] bytes, blake3"),
         (r"\d+(\.\d+)? (ns|µs|ms)\b".to_owned(), "[TIME]"),
-        (r"\d+ attempts and \d+(\.\d+)? s".to_owned(), "[N] attempts and [TIME]"),
+        (r"within \d+ s".to_owned(), "within [TIME]"),
+        (r"attempts: \d+".to_owned(), "attempts: [N]"),
         // Logs of this program and of libraries, where a test requests them.
         (r"(?m)^ *(TRACE|DEBUG) .*\n".to_owned(), ""),
         // The process that ran out of stack, and what the runtime library says of it.

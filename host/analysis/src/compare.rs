@@ -26,22 +26,22 @@ pub const COSTS: &[Figure<RunSummary>] = &[
         .means("seconds of a step"),
     Cost::new("samples_per_second", "samples/s", Number(1), |run| run.samples_per_second)
         .means("completions a second"),
-    Cost::new("asked_per_step.count", "counts", Count, |run| Some(run.asked_per_step.count))
+    Cost::new("queries_per_step.count", "counts", Count, |run| Some(run.queries_per_step.count))
         .means("counts"),
-    Cost::new("asked_per_step.nli", "NLI", Count, |run| Some(run.asked_per_step.nli))
+    Cost::new("queries_per_step.nli", "NLI", Count, |run| Some(run.queries_per_step.nli))
         .means("pairs of texts for NLI"),
-    Cost::new("asked_per_step.chat", "chats", Count, |run| Some(run.asked_per_step.chat))
+    Cost::new("queries_per_step.chat", "chats", Count, |run| Some(run.queries_per_step.chat))
         .means("chats"),
-    Cost::new("asked_per_step.passages", "searches", Count, |run| {
-        Some(run.asked_per_step.passages)
+    Cost::new("queries_per_step.passages", "searches", Count, |run| {
+        Some(run.queries_per_step.passages)
     })
     .means("searches for passages"),
-    Cost::new("asked_per_step.prompt_tokens", "tokens to", Count, |run| {
-        Some(run.asked_per_step.prompt_tokens)
+    Cost::new("queries_per_step.prompt_tokens", "tokens to", Count, |run| {
+        Some(run.queries_per_step.prompt_tokens)
     })
     .means("tokens to the chat model"),
-    Cost::new("asked_per_step.completion_tokens", "tokens from", Count, |run| {
-        Some(run.asked_per_step.completion_tokens)
+    Cost::new("queries_per_step.completion_tokens", "tokens from", Count, |run| {
+        Some(run.queries_per_step.completion_tokens)
     })
     .means("tokens of its replies"),
     Cost::new("cost_per_step", "money", Money, |run| Some(run.cost_per_step))
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn backend_requests_and_cost_are_compared() {
         let run = |nli: f64| RunSummary {
-            asked_per_step: QueryCounts { nli, ..QueryCounts::default() },
+            queries_per_step: QueryCounts { nli, ..QueryCounts::default() },
             cost_per_step: nli / 1000.0,
             ..RunSummary::default()
         };
@@ -263,10 +263,10 @@ mod tests {
         let of_second = |name: &str| arms[1].figure(name).unwrap();
         assert!((of_second("cost_per_step").mean - 0.097).abs() < 1e-12);
         assert!(
-            of_second("asked_per_step.nli")
+            of_second("queries_per_step.nli")
                 .difference
                 .is_some_and(|one| one.mean == 97.0 && one.is_clear())
         );
-        assert_eq!(of_second("asked_per_step.chat").mean, 0.0);
+        assert_eq!(of_second("queries_per_step.chat").mean, 0.0);
     }
 }

@@ -249,7 +249,7 @@ fn unaccepted_reply_is_requested_once_more() {
     let chat = open(endpoint.settings(), folder.path());
     let replies = request(&chat, 2).unwrap();
     assert_eq!(replies, ["CORRECT", "Perhaps"]);
-    assert_eq!((endpoint.num_requests(), chat.spending().now.replies), (4, 4));
+    assert_eq!((endpoint.num_requests(), chat.spending().requested.replies), (4, 4));
     // Both attempts are cached.
     assert_eq!(request(&open(endpoint.settings(), folder.path()), 2).unwrap(), replies);
     assert_eq!(endpoint.num_requests(), 4);
@@ -272,14 +272,18 @@ fn interrupted_batch_resumes_from_stored_replies() {
     let chat = open(endpoint.settings(), folder.path());
     assert_eq!(request(&chat, 8).unwrap().len(), 8);
     assert_eq!(
-        (chat.spending().before.replies, chat.spending().now.replies, endpoint.num_requests()),
+        (
+            chat.spending().cached.replies,
+            chat.spending().requested.replies,
+            endpoint.num_requests()
+        ),
         (5, 3, 9)
     );
     // Another model has its own replies.
     let other =
         open(ChatSettings { model: Some("other".into()), ..endpoint.settings() }, folder.path());
     request(&other, 1).unwrap();
-    assert_eq!(other.spending().before.replies, 0);
+    assert_eq!(other.spending().cached.replies, 0);
 }
 
 #[test]
@@ -304,17 +308,17 @@ fn cost_ceiling_stops_requests() {
         matches!(error, ChatError::CostCeiling { cost, .. } if (cost - 0.006).abs() < 1e-9),
         "{error}"
     );
-    assert_eq!((again.spending().now.replies, endpoint.num_requests()), (0, 3));
+    assert_eq!((again.spending().requested.replies, endpoint.num_requests()), (0, 3));
     // Cached replies are returned whatever their cost, and a higher ceiling resumes.
     assert_eq!(request(&open(settings(0.005), folder.path()), 3).unwrap().len(), 3);
     let chat = open(settings(1.0), folder.path());
     assert_eq!(request(&chat, 10).unwrap().len(), 10);
-    assert_eq!((chat.spending().before.replies, chat.spending().now.prompt_tokens), (3, 700));
-    assert!((chat.spending().now.cost(prices) - 0.014).abs() < 1e-9);
+    assert_eq!((chat.spending().cached.replies, chat.spending().requested.prompt_tokens), (3, 700));
+    assert!((chat.spending().requested.cost(prices) - 0.014).abs() < 1e-9);
     assert!((chat.spending().cost(prices) - 0.02).abs() < 1e-9);
     // Each reply counts once, however often its prompt is repeated.
     request(&chat, 10).unwrap();
-    assert_eq!((chat.spending().before.replies, chat.spending().now.replies), (3, 7));
+    assert_eq!((chat.spending().cached.replies, chat.spending().requested.replies), (3, 7));
 
     let uncounted = Endpoint::new(vec![Response::Answer(
         200,
@@ -359,7 +363,7 @@ fn equal_prompts_share_single_request() {
     let replies =
         chat.reply_all(&samples, |_| true, |done| *finished.lock().unwrap() = done).unwrap();
     assert_eq!((replies.len(), *finished.lock().unwrap()), (12, 12));
-    assert_eq!((endpoint.num_requests(), chat.spending().now.replies), (3, 3));
+    assert_eq!((endpoint.num_requests(), chat.spending().requested.replies), (3, 3));
 }
 
 #[test]

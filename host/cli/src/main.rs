@@ -70,15 +70,23 @@ fn main() -> ExitCode {
 /// Formats an error with its causes, outermost first, on one line; a configuration error has a line
 /// for each problem.
 fn explain(error: &anyhow::Error) -> String {
+    error_chain_with(error.as_ref(), explain_cause)
+}
+
+fn explain_cause(cause: &(dyn std::error::Error + 'static)) -> String {
     const ALIGNED: &str = "\n       "; // as wide as "error: "
-    let shown = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref() {
-        Some(problems) => Problems::lines(problems)
-            .map(|line| output::escaped(&line))
-            .collect::<Vec<_>>()
-            .join(ALIGNED),
-        None => output::escaped(&cause.to_string()),
-    };
-    error_chain_with(error.as_ref(), shown)
+    if let Some(problems) = cause.downcast_ref::<Problems>() {
+        let lines: Vec<String> = problems.lines().map(|line| output::escaped(&line)).collect();
+        return lines.join(ALIGNED);
+    }
+    let text = cause.to_string();
+    if let Some(error) = cause.downcast_ref::<toml::de::Error>() {
+        // The first line names the position. The others quote the file.
+        let position = text.lines().next().unwrap_or_default();
+        return output::escaped(&format!("{position}: {}", error.message()));
+    }
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    output::escaped(&lines.join(" "))
 }
 
 fn run(arguments: Cli) -> anyhow::Result<ExitCode> {

@@ -19,7 +19,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 
 /// Returns the name of the device that a setting selects on this machine.
 pub fn find_device(wanted: Device) -> Result<String> {
-    Ok(format!("{:?}", corver_learn::find_device(wanted)?))
+    Ok(corver_learn::device_name(corver_learn::find_device(wanted)?))
 }
 
 /// Fits a run into its device's memory: lowers the decoding batch and the micro-batch to what it can

@@ -15,6 +15,7 @@ use std::error::Error;
 
 pub mod advantage;
 pub mod algorithm;
+pub mod capability;
 pub mod compat;
 pub mod completion;
 pub mod count;
@@ -37,7 +38,6 @@ pub mod trace;
 pub mod triplet;
 pub mod update;
 pub mod verdict;
-pub mod verify;
 
 pub use corver_settings::{
     AdamWSettings, AdvantageSettings, Algorithm, Compatibility, Device, DpoSettings, Granularity,
@@ -48,6 +48,10 @@ pub use corver_settings::{
 
 pub use advantage::{Advantages, Baseline, Estimator, ReturnStats, Signal, baselines};
 pub use algorithm::ignored_settings;
+pub use capability::{
+    BackendStats, Backends, Capability, ChatModel, ChatPrompt, ChatReply, ChatRole, Entailment,
+    Exchange, Message, NliModel, NliPair, Passage, QueryStats, Retriever, Search, Usage,
+};
 pub use completion::Completion;
 pub use count::{CorpusSize, Count, CountPrecision, Counter, Lookup, Query};
 pub use given::GivenTriplets;
@@ -64,10 +68,6 @@ pub use triplet::{Claim, Extracted, ExtractionBatch, Extractor, Triplet};
 pub use update::{Demonstration, Learner, Mismatch, TrainingBatch, UpdateReport};
 pub use verdict::{
     Blend, Channel, Credit, CreditKind, SentenceScorer, TokenReward, Verdict, Weighted,
-};
-pub use verify::{
-    BackendStats, Backends, Capability, ChatModel, ChatPrompt, ChatReply, ChatRole, Entailment,
-    Exchange, Message, NliModel, NliPair, Passage, QueryStats, Retriever, Search, Usage,
 };
 
 /// Returns an error with its causes, outermost first, on one line.

@@ -5,6 +5,7 @@
 //! another [`Credit`]: then single tokens receive parts of it, or none does and the advantages take
 //! its sign ([`advantage_signs`]).
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::Serialize;
@@ -21,9 +22,9 @@ pub struct SentenceReward {
     pub reward: f64,
     /// True if a count decided it.
     pub counted: bool,
-    /// Tokens with the part of the reward that each receives. `None`: every token of the sentence
-    /// receives all of it.
-    pub shares: Option<Vec<(usize, f64)>>,
+    /// Part of the reward by the token that receives it. `None`: every token of the sentence receives
+    /// all of it.
+    pub shares: Option<BTreeMap<usize, f64>>,
 }
 
 impl SentenceReward {
@@ -42,11 +43,12 @@ impl SentenceReward {
         let Credit::TokenRewards(parts) = &verdict.credit else {
             return Self { reward, counted, shares: None };
         };
-        let mut shares = Vec::new();
+        let mut shares = BTreeMap::new();
         if let Some(tokens) = tokens {
+            let starts = smallest_starts(&rollout.token_spans[tokens.clone()]);
             for part in parts {
-                let token = token_of(part, sentence, tokens.clone(), &rollout.token_spans);
-                shares.push((token, f64::from(part.reward)));
+                let token = token_of(part, sentence, tokens.clone(), &starts);
+                *shares.entry(token).or_default() += f64::from(part.reward);
             }
         }
         Self { reward, counted, shares: Some(shares) }
@@ -54,14 +56,10 @@ impl SentenceReward {
 
     /// Returns the reward of a token of the sentence.
     fn of_token(&self, token: usize) -> f64 {
-        let Some(shares) = &self.shares else { return self.reward };
-        let mut reward = 0.0;
-        for (owner, share) in shares {
-            if *owner == token {
-                reward += share;
-            }
+        match &self.shares {
+            None => self.reward,
+            Some(shares) => shares.get(&token).copied().unwrap_or(0.0),
         }
-        reward
     }
 }
 
@@ -74,29 +72,39 @@ pub fn sentence_rewards(
     rollout: &Rollout,
 ) -> Vec<SentenceReward> {
     let mut rewards = Vec::with_capacity(verdicts.len());
-    for (index, (verdict, sentence)) in verdicts.iter().zip(sentences).enumerate() {
-        let tokens = alignment.tokens_of(index);
+    let token_spans = alignment.token_spans(sentences.len());
+    for ((verdict, sentence), tokens) in verdicts.iter().zip(sentences).zip(token_spans) {
         rewards.push(SentenceReward::new(verdict, sentence, tokens, rollout));
     }
     rewards
 }
 
 /// Returns the token that holds a token reward's character: the last of the sentence's tokens that
-/// begins at or before it. It is the last token if the sentence's span is not known.
+/// begins at or before it. It is the last token if the sentence's span is not known. `starts` are the
+/// [`smallest_starts`] of the sentence's tokens.
 fn token_of(
     part: &TokenReward,
     sentence: &Sentence,
     tokens: Range<usize>,
-    spans: &[Option<Range<usize>>],
+    starts: &[usize],
 ) -> usize {
     let Some(span) = &sentence.span else { return tokens.end - 1 };
     let character = span.start + part.character as usize;
-    for token in tokens.clone().rev() {
-        if spans[token].as_ref().is_some_and(|own| own.start <= character) {
-            return token;
-        }
+    let num_begun = starts.partition_point(|start| *start <= character);
+    tokens.start + num_begun.saturating_sub(1)
+}
+
+/// Returns for each token the first character of it and of all later tokens. The numbers ascend, also
+/// if the spans do not, so that [`token_of`] can search them.
+fn smallest_starts(spans: &[Option<Range<usize>>]) -> Vec<usize> {
+    let mut starts = Vec::with_capacity(spans.len());
+    let mut smallest = usize::MAX;
+    for span in spans.iter().rev() {
+        smallest = span.as_ref().map_or(smallest, |span| smallest.min(span.start));
+        starts.push(smallest);
     }
-    tokens.start
+    starts.reverse();
+    starts
 }
 
 /// Returns `[T]` 1 or −1 for the tokens of sentences whose advantages take a sign from the rule, else
@@ -279,8 +287,11 @@ fn average(total: f64, count: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::response::Grade;
+    use crate::sentence::Section;
     use crate::{Compatibility, SentenceSplitter};
 
     fn right() -> ResponseGrades {
@@ -399,5 +410,23 @@ mod tests {
         let returns =
             token_returns(&right(), &alignment(&[Some(0), None]), &[], &RewardSettings::default());
         assert_eq!(returns, [3.0, 3.0]);
+    }
+    proptest! {
+        /// The definition: the last token that begins at or before the character, else the first.
+        #[test]
+        fn token_reward_goes_to_the_token_of_its_character(
+            starts in proptest::collection::vec(proptest::option::of(0usize..20), 1..12),
+            character in 0u32..20,
+        ) {
+            let spans: Vec<Option<Range<usize>>> =
+                starts.iter().map(|start| start.map(|start| start..start + 1)).collect();
+            let sentence =
+                Sentence { text: "a".into(), section: Section::Body, span: Some(0..20), triplets: vec![] };
+            let part = TokenReward { character, reward: 1.0 };
+            let begun = |start: &Option<usize>| start.is_some_and(|start| start <= character as usize);
+            let expected = starts.iter().rposition(begun).unwrap_or(0);
+            let found = token_of(&part, &sentence, 0..starts.len(), &smallest_starts(&spans));
+            prop_assert_eq!(found, expected);
+        }
     }
 }

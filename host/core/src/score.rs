@@ -271,13 +271,14 @@ impl ScoredCompletion {
 
         let mut sentences = Vec::with_capacity(split.sentences.len());
         let mut next_verdict = verdicts.into_iter();
-        for (index, sentence) in split.sentences.into_iter().enumerate() {
+        let token_spans = alignment.token_spans(split.sentences.len());
+        for (sentence, tokens) in split.sentences.into_iter().zip(token_spans) {
             sentences.push(SentenceTrace {
                 text: sentence.text,
                 section: sentence.section,
                 triplets: sentence.triplets,
                 verdict: next_verdict.next(),
-                tokens: alignment.tokens_of(index),
+                tokens,
             });
         }
         let trace = Trace {

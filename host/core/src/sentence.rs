@@ -45,24 +45,29 @@ pub struct Split {
 }
 
 impl Split {
-    /// Returns the first sentence that contains the midpoint of a token.
-    fn sentence_at(&self, token: &Range<usize>) -> Option<usize> {
-        self.sentences.iter().position(|sentence| {
-            sentence.span.as_ref().is_some_and(|span| contains_midpoint(span, token))
-        })
+    /// Returns the first sentence of each character, up to the last character of a sentence. A table
+    /// makes the alignment linear in the length of the completion.
+    fn sentence_of_character(&self) -> Vec<Option<usize>> {
+        let spans = self.sentences.iter().filter_map(|sentence| sentence.span.as_ref());
+        let length = spans.map(|span| span.end).max().unwrap_or(0);
+        let mut owners = vec![None; length];
+        for (index, sentence) in self.sentences.iter().enumerate().rev() {
+            if let Some(span) = &sentence.span {
+                owners[span.clone()].fill(Some(index));
+            }
+        }
+        owners
     }
 
     /// Returns true if the midpoint of a token is in a scored section.
     fn is_scored(&self, token: &Range<usize>) -> bool {
-        self.sections.iter().any(|section| contains_midpoint(section, token))
+        self.sections.iter().any(|section| section.contains(&midpoint(token)))
     }
 }
 
-/// Returns true if `span` contains the midpoint of `token`.
-fn contains_midpoint(span: &Range<usize>, token: &Range<usize>) -> bool {
-    // Both sides doubled, because a midpoint may be half a character.
-    let doubled = token.start + token.end;
-    span.start * 2 <= doubled && doubled < span.end * 2
+/// Returns the character that holds the midpoint of a token, which may be half a character.
+fn midpoint(token: &Range<usize>) -> usize {
+    usize::midpoint(token.start, token.end)
 }
 
 /// The alignment σ of a completion: the sentence of each token.
@@ -76,12 +81,16 @@ pub struct Alignment {
 }
 
 impl Alignment {
-    /// Returns the token span of a sentence; `None` if no token is aligned to it.
+    /// Returns the token span of each sentence; `None` if no token is aligned to it.
     #[must_use]
-    pub fn tokens_of(&self, sentence: usize) -> Option<Range<usize>> {
-        let first = self.sentence_of.iter().position(|owner| *owner == Some(sentence))?;
-        let last = self.sentence_of.iter().rposition(|owner| *owner == Some(sentence))?;
-        Some(first..last + 1)
+    pub fn token_spans(&self, num_sentences: usize) -> Vec<Option<Range<usize>>> {
+        let mut spans: Vec<Option<Range<usize>>> = vec![None; num_sentences];
+        for (token, owner) in self.sentence_of.iter().enumerate() {
+            let Some(sentence) = *owner else { continue };
+            let first = spans[sentence].as_ref().map_or(token, |span| span.start);
+            spans[sentence] = Some(first..token + 1);
+        }
+        spans
     }
 }
 
@@ -120,8 +129,10 @@ pub fn align(split: &Split, token_spans: &[Option<Range<usize>>]) -> Alignment {
     let mut sentence_of = Vec::with_capacity(token_spans.len());
     let mut aligned = 0;
     let mut in_sections = 0;
+    let sentence_of_character = split.sentence_of_character();
     for token in token_spans {
-        let owner = token.as_ref().and_then(|token| split.sentence_at(token));
+        let character = token.as_ref().map(midpoint);
+        let owner = character.and_then(|at| sentence_of_character.get(at).copied().flatten());
         aligned += usize::from(owner.is_some());
         sentence_of.push(owner);
         in_sections += usize::from(token.as_ref().is_some_and(|token| split.is_scored(token)));
@@ -137,6 +148,8 @@ pub fn align(split: &Split, token_spans: &[Option<Range<usize>>]) -> Alignment {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::split::split;
     use crate::{Compatibility, SentenceSplitter};
@@ -158,5 +171,54 @@ mod tests {
         // The midpoint of ". C" is 10.5, on the blank between the sentences.
         assert_eq!(alignment.sentence_of, [None, Some(0), None, Some(1), None, None]);
         assert!((alignment.rate - 2.0 / 3.0).abs() < 1e-12);
+    }
+    /// The definition: the first sentence whose span contains the midpoint, doubled because it may be
+    /// half a character.
+    fn first_sentence_at_midpoint(split: &Split, token: &Range<usize>) -> Option<usize> {
+        let doubled = token.start + token.end;
+        split.sentences.iter().position(|sentence| {
+            let span = sentence.span.as_ref();
+            span.is_some_and(|span| 2 * span.start <= doubled && doubled < 2 * span.end)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn alignment_matches_definition(
+            text in "([ab.] ?|<think>|</think>|<answer>|</answer>){0,30}",
+            ends in proptest::collection::vec((0usize..40, 0usize..6), 0..30),
+            compatibility in prop_oneof![Just(Compatibility::Paper), Just(Compatibility::Reference)],
+        ) {
+            let split = split(&text, compatibility);
+            let spans: Vec<Option<Range<usize>>> =
+                ends.into_iter().map(|(start, length)| Some(start..start + length)).collect();
+            let alignment = align(&split, &spans);
+            let token_spans = alignment.token_spans(split.sentences.len());
+            for (token, span) in spans.iter().enumerate() {
+                let expected = first_sentence_at_midpoint(&split, span.as_ref().unwrap());
+                prop_assert_eq!(alignment.sentence_of[token], expected);
+            }
+            for (sentence, tokens) in token_spans.into_iter().enumerate() {
+                let owned = |owner: &Option<usize>| *owner == Some(sentence);
+                let first = alignment.sentence_of.iter().position(owned);
+                let last = alignment.sentence_of.iter().rposition(owned);
+                prop_assert_eq!(tokens, first.zip(last).map(|(first, last)| first..last + 1));
+            }
+        }
+    }
+
+    /// With work for each pair of a sentence and a token, or of a tag and the rest of the text, this
+    /// would take hours.
+    #[test]
+    fn long_completion_is_aligned_in_linear_time() {
+        for unit in ["x<think>", "A b. "] {
+            let text = unit.repeat(200_000);
+            let split = split(&text, Compatibility::Paper);
+            let spans: Vec<_> = (0..text.len()).map(|at| Some(at..at + 1)).collect();
+            let alignment = align(&split, &spans);
+            assert!(split.sentences.len() >= 199_999);
+            let token_spans = alignment.token_spans(split.sentences.len());
+            assert!(token_spans.iter().all(Option::is_some));
+        }
     }
 }

@@ -105,11 +105,10 @@ fn split_at_tags(block: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(block);
     std::iter::from_fn(move || {
         let text = rest?;
-        let next = ALL_TAGS.iter().filter_map(|tag| text.find(tag).map(|at| (at, tag.len()))).min();
-        match next {
-            Some((at, len)) => {
-                rest = Some(&text[at + len..]);
-                Some(&text[..at])
+        match first_tag(text) {
+            Some(tag) => {
+                rest = Some(&text[tag.end..]);
+                Some(&text[..tag.start])
             }
             None => {
                 rest = None;
@@ -117,6 +116,17 @@ fn split_at_tags(block: &str) -> impl Iterator<Item = &str> {
             }
         }
     })
+}
+
+/// Returns the bytes of the first tag in a text. One search for all tags: a search for each would
+/// read the whole text again for a tag that is not in it.
+fn first_tag(text: &str) -> Option<Range<usize>> {
+    for (at, _) in text.match_indices('<') {
+        if let Some(tag) = ALL_TAGS.iter().find(|tag| text[at..].starts_with(**tag)) {
+            return Some(at..at + tag.len());
+        }
+    }
+    None
 }
 
 #[cfg(test)]

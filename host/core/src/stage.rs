@@ -37,7 +37,7 @@ pub struct StageSeconds {
     /// Extraction of triplets, without the part that overlaps with sampling.
     pub extract: f64,
     /// Requests of rules: counts, and the capabilities that the run grants.
-    pub verify: f64,
+    pub requests: f64,
     /// Sentence rules, answer judge and format check, without their requests.
     pub rule: f64,
     /// The reward in total: extraction, requests, rules and returns.
@@ -98,7 +98,7 @@ impl StageTimer {
     pub(crate) fn seconds(&self, requests: f64) -> StageSeconds {
         let seconds = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         StageSeconds {
-            verify: requests,
+            requests,
             rule: seconds.rule - requests,
             reward: seconds.extract + seconds.reward,
             ..seconds

@@ -141,7 +141,6 @@ pub struct PoolSummary {
     /// Number of questions in all files.
     pub read: usize,
     /// Number of questions in the pool.
-    #[serde(rename = "kept")]
     pub retained: usize,
     /// Number of dropped questions by reason.
     pub dropped: BTreeMap<DropReason, usize>,
@@ -167,18 +166,18 @@ impl Serialize for FileCounts {
 }
 
 /// Makes a pool of the questions of all sources. Of duplicates, the first in the order of the
-/// sources is retained. `not_in` are evaluation sets. Without `grounding`, no corpus is searched.
+/// sources is retained. `exclude` are evaluation sets. Without `grounding`, no corpus is searched.
 ///
 /// # Errors
 /// Fails if a count fails.
 pub fn pool<'a>(
     sources: &'a [SourceFile],
-    not_in: &'a [SourceFile],
+    exclude: &'a [SourceFile],
     settings: &PoolSettings,
     grounding: Option<&mut Grounding<'_>>,
 ) -> Result<QuestionPool<'a>, GroundingError> {
     let entries = pool_entries(sources);
-    let evaluation = pool_entries(not_in);
+    let evaluation = pool_entries(exclude);
     // Words are ranked over all questions: only then can the two sets be compared.
     let normalized =
         normalize_questions(entries.iter().chain(&evaluation).map(|entry| entry.question));
@@ -325,9 +324,9 @@ mod tests {
 
     fn ungrounded_pool<'a>(
         sources: &'a [SourceFile],
-        not_in: &'a [SourceFile],
+        exclude: &'a [SourceFile],
     ) -> QuestionPool<'a> {
-        pool(sources, not_in, &PoolSettings::default(), None).unwrap()
+        pool(sources, exclude, &PoolSettings::default(), None).unwrap()
     }
 
     #[test]
@@ -349,8 +348,8 @@ mod tests {
         );
         let eval = source("eval", [question("What is the capital of Peru?", "Lima")]);
         let sources = [nq, web];
-        let not_in = [eval];
-        let pool = ungrounded_pool(&sources, &not_in);
+        let exclude = [eval];
+        let pool = ungrounded_pool(&sources, &exclude);
         let reasons: Vec<_> = pool
             .dropped
             .iter()
@@ -371,7 +370,7 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&summary).unwrap(),
             concat!(
-                r#"{"read":7,"kept":2,"dropped":{"no_text":1,"too_long":1,"no_gold":1,"#,
+                r#"{"read":7,"retained":2,"dropped":{"no_text":1,"too_long":1,"no_gold":1,"#,
                 r#""in_evaluation":1,"duplicate":1},"files":[["nq",5,1],["webq",2,1]]}"#
             )
         );
@@ -402,8 +401,8 @@ mod tests {
             eval in any_source("eval"),
         ) {
             let sources = [first, second];
-            let not_in = [eval];
-            let pool = ungrounded_pool(&sources, &not_in);
+            let exclude = [eval];
+            let pool = ungrounded_pool(&sources, &exclude);
             let mut pooled: Vec<PoolEntry<'_>> = pool.retained.clone();
             pooled.extend(pool.dropped.iter().map(|dropped| dropped.entry));
             pooled.sort_unstable_by_key(|entry| (entry.file, entry.record));
@@ -411,7 +410,7 @@ mod tests {
             // A pool of a pool drops nothing.
             let retained = pool.retained.iter().map(|entry| entry.question.clone());
             let again = [source("pool", retained)];
-            prop_assert!(ungrounded_pool(&again, &not_in).dropped.is_empty());
+            prop_assert!(ungrounded_pool(&again, &exclude).dropped.is_empty());
         }
 
         #[test]

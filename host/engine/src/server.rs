@@ -1,5 +1,6 @@
 //! One server: its routes, its models, and retries.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -17,6 +18,10 @@ use crate::{sglang, vllm};
 /// Longest reply that is read, bytes. A token takes some 150: this is a group of 16 with 100,000
 /// tokens each.
 const REPLY_BYTES: u64 = 256 << 20;
+
+/// Log-probabilities that a sampled token can have. A little above 0 is rounding; far below, no
+/// sampler draws a token.
+const VALID_LOG_PROBS: RangeInclusive<f32> = -1000.0..=1e-3;
 
 /// A client of one server.
 #[derive(Debug)]
@@ -208,8 +213,9 @@ fn find_problem(completion: &EngineCompletion, request: &SampleRequest<'_>) -> O
             request.max_tokens
         ));
     }
-    let invalid = completion.log_probs.iter().find(|log_prob| !log_prob.is_finite())?;
-    Some(format!("a token whose log-probability is {invalid}"))
+    let invalid =
+        completion.log_probs.iter().find(|log_prob| !VALID_LOG_PROBS.contains(log_prob))?;
+    Some(format!("a token whose log-probability is {invalid:?}"))
 }
 
 fn post(
@@ -236,8 +242,8 @@ fn request_error(url: &str, failure: RequestError) -> EngineError {
         RequestError::Refused(message) => EngineError::Refused { url: url.to_owned(), message },
         RequestError::RetriesExhausted { attempts, seconds, last_error } => {
             EngineError::Unreachable(format!(
-                "the engine {url} did not answer in {attempts} attempts and {seconds:.0} s \
-             (engine.retry_timeout_s); at last: {last_error}"
+                "the engine {url} did not answer within {seconds:.0} s \
+                 (engine.retry_timeout_s; attempts: {attempts}); last error: {last_error}"
             ))
         }
     }

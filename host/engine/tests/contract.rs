@@ -266,7 +266,7 @@ fn max_tokens_fits_context_after_prompt() {
 #[test]
 fn invalid_engine_replies_are_rejected() {
     type Change = fn(&mut Value);
-    let cases: [(&str, Change); 9] = [
+    let cases: [(&str, Change); 11] = [
         ("without token ids: it needs vLLM", |reply| {
             reply["choices"][0]["token_ids"] = Value::Null
         }),
@@ -281,6 +281,12 @@ fn invalid_engine_replies_are_rejected() {
         }),
         ("log-probability is NaN", |reply| {
             reply["choices"][0]["logprobs"]["token_logprobs"][0] = Value::Null
+        }),
+        ("log-probability is 0.5", |reply| {
+            reply["choices"][0]["logprobs"]["token_logprobs"][0] = json!(0.5)
+        }),
+        ("log-probability is -1e30", |reply| {
+            reply["choices"][0]["logprobs"]["token_logprobs"][0] = json!(-1e30)
         }),
         ("ended with Some(\"abort\")", |reply| {
             reply["choices"][0]["finish_reason"] = json!("abort")

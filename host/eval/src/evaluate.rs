@@ -59,7 +59,7 @@ pub struct GradedAnswer {
     /// Text that the policy generated, tags included.
     pub completion: String,
     /// True and false sentences. `None`: the facts are not known.
-    #[serde(rename = "told", default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fact_check: Option<FactCheck>,
     /// Sentences with the verdicts of the run's rule; empty if they were not scored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

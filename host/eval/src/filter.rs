@@ -16,7 +16,7 @@ use corver_runs::{RunDir, RunDirError};
 /// File of the sampled questions, one [`SampledQuestion`] per line.
 pub const ANSWERED: &str = "answered.jsonl";
 /// File of the selected questions, one per line, for a run to train on.
-pub const KEPT: &str = "questions.jsonl";
+pub const RETAINED: &str = "questions.jsonl";
 
 /// Difficulty of a question for a policy, by the number of correct answers among its samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,14 +97,14 @@ pub struct FilterSummary {
     /// Number of questions in the file.
     pub questions: usize,
     /// Number of selected questions, anchors included.
-    pub kept: usize,
+    pub retained: usize,
     /// Number of selected questions that are mastered.
     pub anchors: usize,
     /// Number of questions by the number of correct answers, from 0 on.
     pub by_num_correct: Vec<usize>,
 }
 
-/// Samples answers to every question, and writes [`ANSWERED`], [`KEPT`] and the summary into the
+/// Samples answers to every question, and writes [`ANSWERED`], [`RETAINED`] and the summary into the
 /// folder. Continues if an earlier call was interrupted. `progress` receives the number of questions
 /// answered so far.
 ///
@@ -155,10 +155,10 @@ pub fn filter(
             selected.push(SelectedQuestion { record: question.into(), num_correct });
         }
     }
-    run.write_lines(KEPT, &selected)?;
+    run.write_lines(RETAINED, &selected)?;
     let summary = FilterSummary {
         questions: questions.len(),
-        kept: selected.len(),
+        retained: selected.len(),
         anchors: anchors.len(),
         by_num_correct,
     };

@@ -26,7 +26,7 @@ pub fn read_graded<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, GradedErr
         answers.push(serde_json::from_str(&line).map_err(|error| {
             GradedError(format!(
                 "{}:{}: {error}; these are the files that `eval --out` writes, and \
-                 answers_raw.jsonl of a run",
+                 answers_before.jsonl of a run",
                 path.display(),
                 index + 1
             ))

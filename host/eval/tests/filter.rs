@@ -6,7 +6,7 @@ use std::path::Path;
 
 use corver_core::{BoxError, Compatibility, Question, Rollout, Sampler, Sampling};
 use corver_data::read_questions;
-use corver_eval::filter::{ANSWERED, KEPT};
+use corver_eval::filter::{ANSWERED, RETAINED};
 use corver_eval::{FilterError, FilterPlan, FilterSummary, filter};
 use corver_runs::{RunDir, RunManifest};
 use corver_settings::FilterSettings;
@@ -83,14 +83,14 @@ fn run(folder: &Path, pupil: &mut Pupil, plan: &FilterPlan) -> Result<FilterSumm
 fn filtered_questions_are_readable_for_training() {
     let folder = tempfile::tempdir().unwrap();
     let filtered = run(folder.path(), &mut Pupil::default(), &plan(2)).unwrap();
-    assert_eq!((filtered.questions, filtered.kept, filtered.anchors), (7, 5, 2));
+    assert_eq!((filtered.questions, filtered.retained, filtered.anchors), (7, 5, 2));
     assert_eq!(filtered.by_num_correct, [1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 3]);
-    let kept = read_questions(&folder.path().join(KEPT)).unwrap();
+    let retained = read_questions(&folder.path().join(RETAINED)).unwrap();
     assert_eq!(
-        kept.iter().map(|question| question.question.as_str()).collect::<Vec<_>>(),
+        retained.iter().map(|question| question.question.as_str()).collect::<Vec<_>>(),
         ["1", "5", "9", "10", "10"]
     );
-    assert_eq!(kept[1], questions()[2], "all that is known of a question survives");
+    assert_eq!(retained[1], questions()[2], "all that is known of a question survives");
 }
 
 #[test]
@@ -107,12 +107,16 @@ fn resumed_filter_matches_uninterrupted_filter() {
     fs::write(&log, torn).unwrap();
     assert!(!broken.path().join("summary.json").exists());
     run(broken.path(), &mut Pupil { calls_left: Some(2) }, &plan(1)).unwrap();
-    for name in [ANSWERED, KEPT, "summary.json"] {
+    for name in [ANSWERED, RETAINED, "summary.json"] {
         let [whole, broken] =
             [&whole, &broken].map(|folder| fs::read_to_string(folder.path().join(name)).unwrap());
         assert_eq!(whole, broken, "{name}");
     }
 
     let again = run(broken.path(), &mut Pupil { calls_left: Some(0) }, &plan(3)).unwrap();
-    assert_eq!((again.kept, again.anchors), (6, 3), "nothing is sampled again for another choice");
+    assert_eq!(
+        (again.retained, again.anchors),
+        (6, 3),
+        "nothing is sampled again for another choice"
+    );
 }

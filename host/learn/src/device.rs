@@ -50,6 +50,15 @@ pub fn find_device(wanted: Wanted) -> Result<Device> {
     Ok(device)
 }
 
+/// Returns the name of a device as settings write it: `cpu` or `cuda:N`.
+#[must_use]
+pub fn device_name(device: Device) -> String {
+    match device {
+        Device::Cuda(index) => format!("cuda:{index}"),
+        other => format!("{other:?}").to_lowercase(),
+    }
+}
+
 fn unavailable(wanted: Wanted, missing: &str, remedy: &str) -> LearnError {
     LearnError::Device(format!("device `{wanted}` is not available: {missing}; {remedy}"))
 }

@@ -73,7 +73,7 @@ pub use corver_core::{
     AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType,
     MomentPrecision, OldLogProbs, Precision,
 };
-pub use device::{find_device, measure_threads, set_num_threads};
+pub use device::{device_name, find_device, measure_threads, set_num_threads};
 pub use error::{LearnError, Result};
 pub use merge::merge;
 pub use model::Model;

@@ -183,11 +183,18 @@ impl MemoryPlan {
 
 fn too_small(what: &str, needs: u64, budget: u64, remedy: &str) -> LearnError {
     LearnError::Device(format!(
-        "not enough memory: {what} takes {:.1} GiB, but {:.1} GiB are available; {remedy}, or use \
-         a larger device",
-        gib(needs),
-        gib(budget),
+        "not enough memory: {what} takes {}, but {} are available; {remedy}, or use a larger device",
+        memory_size(needs),
+        memory_size(budget),
     ))
+}
+
+fn memory_size(bytes: u64) -> String {
+    if gib(bytes) < 1.0 {
+        format!("{:.1} MiB", gib(bytes) * 1024.0)
+    } else {
+        format!("{:.1} GiB", gib(bytes))
+    }
 }
 
 fn gib(bytes: u64) -> f64 {
@@ -199,23 +206,23 @@ impl std::fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(
             f,
-            "memory: {:.1} GiB free; the model takes {:.1}, its adapters and the optimiser {:.1}",
-            gib(self.available),
-            gib(self.weights),
-            gib(self.adapters)
+            "memory: {} free; the model takes {}, its adapters and the optimiser {}",
+            memory_size(self.available),
+            memory_size(self.weights),
+            memory_size(self.adapters)
         )?;
         writeln!(
             f,
-            "decoding {} rows together: at most {:.1} GiB, {:.1} of it keys and values",
+            "decoding {} rows together: at most {}, {} of it keys and values",
             self.rows,
-            gib(self.rollout()),
-            gib(self.cache)
+            memory_size(self.rollout()),
+            memory_size(self.cache)
         )?;
         write!(
             f,
-            "learning from {} tokens together: at most {:.1} GiB, {:.2} MB of it per token",
+            "learning from {} tokens together: at most {}, {:.2} MB of it per token",
             self.micro_batch_tokens,
-            gib(self.update(self.micro_batch_tokens)),
+            memory_size(self.update(self.micro_batch_tokens)),
             self.graph_per_token as f64 / 1e6
         )
     }

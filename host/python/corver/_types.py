@@ -1,6 +1,6 @@
 """Parts of a score. All of them are named tuples: fields have a name and an index."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 
 class Grade(NamedTuple):
@@ -21,8 +21,8 @@ class Lookup(NamedTuple):
     """Words that must occur together: "Paris AND France"."""
     occurrences: int | None
     """Number of matches; None if the corpus cannot count them."""
-    exact: bool
-    """False if the number is an estimate, or a lower bound that reached the limit of the query."""
+    precision: Literal["exact", "at_least", "estimate"]
+    """Relation to the true number. at_least: counting stopped at the limit of the query. estimate: scaled up from a sample."""
 
 
 class Sentence(NamedTuple):

@@ -1,8 +1,8 @@
 //! The Python class `Score`: the reward of a completion, with its reasons.
 
 use corver_core::{
-    Credit, Exchange, Explained, Grade, Lookup, ReturnParts, Section, SentenceTrace, TokenReward,
-    Trace, Triplet,
+    CountPrecision, Credit, Exchange, Explained, Grade, Lookup, ReturnParts, Section,
+    SentenceTrace, TokenReward, Trace, Triplet,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -187,13 +187,21 @@ fn section_name(section: Section) -> &'static str {
     }
 }
 
+fn precision_name(precision: CountPrecision) -> &'static str {
+    match precision {
+        CountPrecision::Exact => "exact",
+        CountPrecision::AtLeast => "at_least",
+        CountPrecision::Estimate => "estimate",
+    }
+}
+
 fn lookup<'py>(py: Python<'py>, lookup: &Lookup) -> PyResult<Bound<'py, PyAny>> {
     static LOOKUP: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let Lookup { query, count } = lookup;
     LOOKUP.import(py, "corver._types", "Lookup")?.call1((
         query.to_string(),
         count.occurrences,
-        count.is_exact(),
+        precision_name(count.precision),
     ))
 }
 

@@ -87,6 +87,7 @@ class Scores(unittest.TestCase):
             response = score.return_parts["judge"] + score.return_parts["format"]
             self.assertAlmostEqual(score.returns[first], response + sentence.reward)
             self.assertIn(sentence.count, [lookup.occurrences for lookup in sentence.lookups])
+            self.assertIn(sentence.lookups[0].precision, ["exact", "at_least"])
             self.assertEqual(len(sentence.triplets[0]), 3)
             self.assertTrue(0 <= first < end <= len(row["tokens"]))
             self.assertIn(sentence.section, ("think", "answer", "body"))

@@ -403,7 +403,7 @@ mod tests {
             after: Some(Evaluation { accuracy: 0.5 + nli / 1000.0, ..Evaluation::default() }),
             seconds_per_step: 1.0,
             reward_seconds_per_step: 0.02 + nli / 100.0,
-            asked_per_step: QueryCounts { count: 1200.0, nli, ..QueryCounts::default() },
+            queries_per_step: QueryCounts { count: 1200.0, nli, ..QueryCounts::default() },
             cost_per_step: nli / 5000.0,
             ..RunSummary::default()
         };

@@ -3,8 +3,8 @@
 
 use corver_core::advantage::signed;
 use corver_core::{
-    Baseline, Estimator, Lookup, ResponseGrades, ReturnParts, RewardSettings, SentenceTrace, Trace,
-    TracedReturns, traced_returns,
+    Baseline, CountPrecision, Estimator, Lookup, ResponseGrades, ReturnParts, RewardSettings,
+    SentenceTrace, Trace, TracedReturns, traced_returns,
 };
 use maud::{Markup, html};
 use serde::Serialize;
@@ -182,14 +182,14 @@ fn lookups(sentence: &SentenceTrace) -> &[Lookup] {
 #[must_use]
 pub fn explain(completions: &[ExplainedCompletion], settings: &RewardSettings) -> String {
     let title = match completions {
-        [one] => one.origin.as_str(),
-        _ => "ExplainedCompletion completions",
+        [one] => one.origin.clone(),
+        _ => format!("{} completions", completions.len()),
     };
     let body = html! {
         h1 { (title) }
         @for explained in completions { (section(explained, settings, completions.len() > 1)) }
     };
-    page(title, &body)
+    page(&title, &body)
 }
 
 fn section(
@@ -337,12 +337,16 @@ fn counts(sentence: &SentenceTrace) -> Markup {
             @for Lookup { query, count } in lookups(sentence) {
                 li {
                     code { (query) } span { " occurs " }
+                    @match count.precision {
+                        CountPrecision::Exact => "",
+                        CountPrecision::AtLeast => "at least ",
+                        CountPrecision::Estimate => "about ",
+                    }
                     @match count.occurrences {
                         Some(1) => "once",
                         Some(count) => { (count) " times" }
                         None => "– the count is not known",
                     }
-                    @if !count.is_exact() { span { ", not exact" } }
                 }
             }
         }
@@ -367,7 +371,7 @@ fn passages(evidence: &QueryEvidence) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use corver_core::{AdvantageSettings, Count, CountPrecision, Query, Triplet, baselines};
+    use corver_core::{AdvantageSettings, Count, Query, Triplet, baselines};
 
     use super::*;
     use crate::testing::trace;
@@ -418,7 +422,7 @@ mod tests {
             "<td>judge</td><td>GOOD</td><td>+2.00</td>",
             "baseline </span>+2.05",
             "return </span>+3.10",
-            "Paris AND &lt;b&gt;France</code><span> occurs </span>34 times<span>, not exact",
+            "Paris AND &lt;b&gt;France</code><span> occurs </span>about 34 times",
             "is &lt;in&gt;",
             "a &lt;note&gt;",
             "<td>decided</td>",

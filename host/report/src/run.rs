@@ -253,14 +253,14 @@ mod tests {
         run.for_each_trace(|step, trace| steps.push((step, trace.mean_return))).unwrap();
         assert_eq!(steps, [(1, 1.0), (2, 2.0)]);
         assert_eq!(run.traces_of(2).unwrap()[0].mean_return, 2.0);
-        let told = run.traces_of(3).unwrap_err().to_string();
-        assert!(told.ends_with("has no step 3: it has steps 1 to 2"), "{told}");
+        let message = run.traces_of(3).unwrap_err().to_string();
+        assert!(message.ends_with("has no step 3: it has steps 1 to 2"), "{message}");
     }
 
     #[test]
     fn missing_or_damaged_run_file_is_named() {
         let folder = run_folder(2, |_| vec![trace("q", "A.", 0.0)]);
-        let told = |name: &str, text: &str| {
+        let message = |name: &str, text: &str| {
             let whole = fs::read(folder.path().join(name)).unwrap_or_default();
             fs::write(folder.path().join(name), text).unwrap();
             let opened =
@@ -274,12 +274,12 @@ mod tests {
             (METRICS_LOG, "{}\n{\n", "metrics.jsonl:2 is damaged"),
             (TRACES, "{}\n", "traces.jsonl:1 is damaged"),
         ] {
-            let told = told(name, text);
-            assert!(told.contains(place), "{told}");
+            let message = message(name, text);
+            assert!(message.contains(place), "{message}");
         }
         fs::remove_file(folder.path().join(MANIFEST)).unwrap();
-        let told = LoadedRun::open(folder.path()).unwrap_err().to_string();
-        assert!(told.ends_with("holds no run: it has no manifest.json"), "{told}");
+        let message = LoadedRun::open(folder.path()).unwrap_err().to_string();
+        assert!(message.ends_with("holds no run: it has no manifest.json"), "{message}");
     }
 
     #[test]

@@ -209,12 +209,13 @@ mod tests {
         {
             tally.add(step, trace(question, SOUND, value), Compatibility::Paper, 2);
         }
-        let told = |kept: &[Shown]| -> Vec<(String, f64, usize)> {
-            kept.iter()
+        let summaries = |shown: &[Shown]| -> Vec<(String, f64, usize)> {
+            shown
+                .iter()
                 .map(|one| (one.trace.question.clone(), one.trace.mean_return, one.step))
                 .collect()
         };
-        assert_eq!(told(&tally.best), [("a".into(), 3.0, 1), ("b".into(), 2.0, 4)]);
-        assert_eq!(told(&tally.worst), [("c".into(), -2.0, 6), ("d".into(), 0.0, 5)]);
+        assert_eq!(summaries(&tally.best), [("a".into(), 3.0, 1), ("b".into(), 2.0, 4)]);
+        assert_eq!(summaries(&tally.worst), [("c".into(), -2.0, 6), ("d".into(), 0.0, 5)]);
     }
 }

@@ -25,6 +25,9 @@ pub(crate) fn config(limits: &Limits, inlining: Inlining) -> Config {
         .compiler_inlining(inlining)
         .epoch_interruption(true)
         .max_wasm_stack(limits.stack_bytes)
+        // Rewards are equal on every processor: relaxed SIMD has one result, and a NaN one form.
+        .relaxed_simd_deterministic(true)
+        .cranelift_nan_canonicalization(true)
         // The rule reports a panic's text itself. Addresses in its machine code would not help,
         // and cost load time.
         .wasm_backtrace_max_frames(None)

@@ -199,6 +199,14 @@ fn check_token_rewards(
     SubjectIndex { completion, sentence }: SubjectIndex,
 ) -> Result<(), Fault> {
     let num_characters = text.chars().count();
+    // Also bounds the work of the credit assignment, which no time limit of the rule covers.
+    if token_rewards.len() > num_characters {
+        return Err(Fault::Contract(format!(
+            "gave {} token rewards for sentence {sentence} of completion {completion}, which has \
+             {num_characters} characters",
+            token_rewards.len()
+        )));
+    }
     let mut sum = 0.0;
     let mut magnitude = 1.0;
     for token_reward in token_rewards {
@@ -256,6 +264,9 @@ mod tests {
         let fault = |problem: &str| Err(Fault::Contract(problem.into()));
         let beyond = "credits character 6 of sentence 0 of completion 7, which has 6";
         assert_eq!(check(&[(6, 0.1)], 0.1), fault(beyond));
+        let too_many =
+            "gave 7 token rewards for sentence 0 of completion 7, which has 6 characters";
+        assert_eq!(check(&[(0, 0.0); 7], 0.0), fault(too_many));
         let wrong_sum =
             "gave sentence 0 of completion 7 the reward 0.2, and token rewards that add up to 0.1";
         assert_eq!(check(&[(0, 0.1)], 0.2), fault(wrong_sum));

@@ -11,8 +11,9 @@
 //! ```
 
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -199,8 +200,7 @@ impl RunDir {
     /// lock of a killed process.
     fn lock(path: &Path) -> Result<Self, RunDirError> {
         let name = path.join(LOCK);
-        let lock =
-            File::options().create(true).append(true).open(&name).map_err(io("open", &name))?;
+        let lock = open_no_link(&name, File::options().create(true).append(true))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
             Err(fs::TryLockError::WouldBlock) => Err(RunDirError::Unusable(format!(
@@ -226,26 +226,41 @@ impl RunDir {
     /// Drops everything that is logged after step `steps_done`, because those steps are taken again.
     ///
     /// # Errors
-    /// Fails if a log cannot be rewritten.
+    /// Fails if a log cannot be rewritten, or ends before step `steps_done`.
     pub fn rewind_logs(&self, steps_done: usize) -> Result<(), RunDirError> {
         for name in LOGS {
-            self.rewind(name, steps_done)?;
+            let last_step = self.rewind(name, steps_done)?;
+            // Supervised fine-tuning has no traces.
+            let is_absent = name == TRACES && !self.path.join(name).exists();
+            if last_step < steps_done && !is_absent {
+                return Err(RunDirError::Unusable(format!(
+                    "{} ends with step {last_step}, before the checkpoint of step {steps_done}: \
+                     part of it is lost; remove the checkpoints after step {last_step} to resume \
+                     before it, or start a new run",
+                    self.path.join(name).display()
+                )));
+            }
         }
         self.rewind_events(steps_done)
     }
 
     /// Truncates a log before the first line whose `step` is after `steps_done`, or that is incomplete
-    /// because the run was killed.
+    /// because the run was killed. Returns the last step in the log, 0 without a log.
     ///
     /// # Errors
     /// Fails if the log cannot be rewritten.
-    pub fn rewind(&self, name: &str, steps_done: usize) -> Result<(), RunDirError> {
+    pub fn rewind(&self, name: &str, steps_done: usize) -> Result<usize, RunDirError> {
         let path = self.path.join(name);
-        let file = match File::options().read(true).write(true).open(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            result => result.map_err(io("open", &path))?,
+        let file = match self.open_log(name, File::options().read(true).write(true)) {
+            Err(RunDirError::Io { source, .. })
+                if source.kind() == std::io::ErrorKind::NotFound =>
+            {
+                return Ok(0);
+            }
+            result => result?,
         };
         let mut length = 0;
+        let mut last_step = 0;
         let mut line = Vec::new();
         let mut lines = BufReader::new(&file);
         loop {
@@ -253,12 +268,35 @@ impl RunDir {
             lines.read_until(b'\n', &mut line).map_err(io("read", &path))?;
             // The next line would be appended to a line without its end.
             let is_complete = line.ends_with(b"\n");
-            if !is_complete || !step_of(&line).is_some_and(|step| step <= steps_done as f64) {
-                break;
+            match step_of(&line) {
+                Some(step) if is_complete && step <= steps_done => last_step = step,
+                _ => break,
             }
             length += line.len() as u64;
         }
-        file.set_len(length).map_err(io("shorten", &path))
+        file.set_len(length).map_err(io("shorten", &path))?;
+        Ok(last_step)
+    }
+
+    /// Flushes the logs to disk. A checkpoint is written after this call, so that no crash leaves a
+    /// checkpoint whose steps are in no log.
+    ///
+    /// # Errors
+    /// Fails if a log cannot be flushed.
+    pub fn sync_logs(&self) -> Result<(), RunDirError> {
+        for name in [METRICS_LOG, TRACES, events::EVENTS] {
+            let path = self.path.join(name);
+            if path.exists() {
+                let log = self.open_log(name, File::options().append(true))?;
+                log.sync_all().map_err(io("flush", &path))?;
+            }
+        }
+        corver_files::sync_folder(&self.path).map_err(io("flush", &self.path))
+    }
+
+    /// Opens a log. A link is refused: in a folder that others wrote, it can lead to any file.
+    fn open_log(&self, name: &str, options: &mut OpenOptions) -> Result<File, RunDirError> {
+        open_no_link(&self.path.join(name), options)
     }
 
     fn rewind_events(&self, steps_done: usize) -> Result<(), RunDirError> {
@@ -280,9 +318,9 @@ impl RunDir {
     /// Fails if a file cannot be written.
     pub fn append_metrics(&self, metrics: &Map<String, Value>) -> Result<(), RunDirError> {
         self.append(METRICS_LOG, [metrics])?;
+        let mut file = self.open_log(events::EVENTS, File::options().create(true).append(true))?;
         let path = self.path.join(events::EVENTS);
-        let file = File::options().create(true).append(true).open(&path).map_err(io("open", &path));
-        file?.write_all(&events::step_events(metrics)).map_err(io("write", &path))
+        file.write_all(&events::step_events(metrics)).map_err(io("write", &path))
     }
 
     /// Appends JSON lines to a log, and flushes them to the system.
@@ -295,8 +333,7 @@ impl RunDir {
         lines: impl IntoIterator<Item = T>,
     ) -> Result<(), RunDirError> {
         let path = self.path.join(name);
-        let file =
-            File::options().create(true).append(true).open(&path).map_err(io("open", &path))?;
+        let file = self.open_log(name, File::options().create(true).append(true))?;
         let mut file = BufWriter::new(file);
         for line in lines {
             serde_json::to_writer(&mut file, &line)
@@ -399,9 +436,22 @@ fn is_written_before_manifest(name: &OsStr) -> bool {
     name == LOCK || name == CONFIG || name.as_encoded_bytes().starts_with(TEMPORARY.as_bytes())
 }
 
+/// Opens a file that is no symbolic link.
+fn open_no_link(path: &Path, options: &mut OpenOptions) -> Result<File, RunDirError> {
+    let flags = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    options.custom_flags(flags).open(path).map_err(|source| {
+        if path.is_symlink() {
+            RunDirError::Unusable(format!("{} is a link, which is not followed", path.display()))
+        } else {
+            io("open", path)(source)
+        }
+    })
+}
+
 /// Returns the `step` of a line of a log.
-fn step_of(line: &[u8]) -> Option<f64> {
-    serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64()
+fn step_of(line: &[u8]) -> Option<usize> {
+    let step = serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64()?;
+    Some(step as usize)
 }
 
 /// Returns the error of a file that cannot be parsed.
@@ -495,12 +545,61 @@ mod tests {
         run.rewind_logs(2).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":1.0}\n{\"step\":2.0}\n");
         fs::write(&path, "{\"step\":1.0}\n{\"step\":2.0}").unwrap();
-        run.rewind_logs(2).unwrap();
+        let refused = run.rewind_logs(2).unwrap_err().to_string();
+        assert!(
+            refused.contains("metrics.jsonl ends with step 1, before the checkpoint of step 2")
+        );
         assert_eq!(
             fs::read_to_string(&path).unwrap(),
             "{\"step\":1.0}\n",
             "the next line would join one without an end"
         );
+        run.rewind_logs(1).unwrap();
+    }
+
+    #[test]
+    fn logs_that_end_before_the_checkpoint_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
+        let steps = [1, 2, 3].map(|step| json!({"step": step}));
+        run.append(METRICS_LOG, &steps).unwrap();
+        run.append(TRACES, &steps[..2]).unwrap();
+        let refused = run.rewind_logs(3).unwrap_err().to_string();
+        assert!(refused.contains("traces.jsonl ends with step 2"), "{refused}");
+        run.rewind_logs(2).unwrap();
+        fs::remove_file(folder.path().join(TRACES)).unwrap();
+        run.rewind_logs(2).unwrap();
+        fs::remove_file(folder.path().join(METRICS_LOG)).unwrap();
+        let refused = run.rewind_logs(2).unwrap_err().to_string();
+        assert!(refused.contains("metrics.jsonl ends with step 0"), "{refused}");
+    }
+
+    #[test]
+    fn links_in_run_folder_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let precious = folder.path().join("precious");
+        fs::write(&precious, "text").unwrap();
+        let path = folder.path().join("run");
+        let run = RunDir::create(&path, "", &manifest("a")).unwrap();
+        for name in [METRICS_LOG, TRACES, events::EVENTS] {
+            std::os::unix::fs::symlink(&precious, path.join(name)).unwrap();
+        }
+        let step = json!({"step": 1}).as_object().unwrap().clone();
+        for error in [
+            run.append_metrics(&step).unwrap_err(),
+            run.append(TRACES, [&step]).unwrap_err(),
+            run.rewind(TRACES, 0).unwrap_err(),
+            run.sync_logs().unwrap_err(),
+        ] {
+            assert!(error.to_string().ends_with("is a link, which is not followed"), "{error}");
+        }
+        drop(run);
+        let target = folder.path().join("new");
+        fs::remove_file(path.join(LOCK)).unwrap();
+        std::os::unix::fs::symlink(&target, path.join(LOCK)).unwrap();
+        RunDir::resume(&path, &manifest("a")).unwrap_err();
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "text");
+        assert!(!target.exists());
     }
 
     #[test]

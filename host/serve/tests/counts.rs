@@ -51,11 +51,11 @@ impl Counting {
     }
 
     fn post(&self, body: &str) -> (u16, Value) {
-        told(&self.server.post("/", body))
+        reply(&self.server.post("/", body))
     }
 }
 
-fn told(answer: &Answer) -> (u16, Value) {
+fn reply(answer: &Answer) -> (u16, Value) {
     (answer.status, answer.json())
 }
 
@@ -181,7 +181,7 @@ fn bad_count_requests_get_api_errors() {
     }
     let get =
         |path: &str, method: &str| {
-            told(&server.server.exchange(&format!(
+            reply(&server.server.exchange(&format!(
                 "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
             )))
         };

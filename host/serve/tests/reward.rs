@@ -103,8 +103,8 @@ fn serve(strict: bool, of_queue: QueueLimits, limits: ServerLimits) -> Rewarding
     let mut server =
         HttpServer::bind("127.0.0.1:0".parse().unwrap(), limits, None, metrics).unwrap();
     server.add_routes([reward_route(&queue, strict), score_route(&queue)]);
-    let told = queue.clone();
-    server.set_health(move || told.health());
+    let reply = queue.clone();
+    server.set_health(move || reply.health());
     Rewarding { server: Running::new(server), queue, begun, word }
 }
 
@@ -169,17 +169,17 @@ fn openrlhf_single_query_gets_scalar_answer() {
         &json!("Ada; A. L."),
     ));
     assert_eq!(answer.status, 200, "{answer:?}");
-    let told = answer.json();
+    let reply = answer.json();
     // Judge +2, format +1, and half a point for the characters of a true sentence.
-    let sentences = number(&told["extra_logs"]["corver/sentences"]);
-    assert!((0.1..0.5).contains(&sentences), "{told}");
-    assert!((number(&told["rewards"]) - (3.0 + sentences)).abs() < 1e-9, "{told}");
-    assert_eq!(number(&told["scores"]), 1.0);
-    let logs = told["extra_logs"].as_object().unwrap();
+    let sentences = number(&reply["extra_logs"]["corver/sentences"]);
+    assert!((0.1..0.5).contains(&sentences), "{reply}");
+    assert!((number(&reply["rewards"]) - (3.0 + sentences)).abs() < 1e-9, "{reply}");
+    assert_eq!(number(&reply["scores"]), 1.0);
+    let logs = reply["extra_logs"].as_object().unwrap();
     let expected = json!({"corver/judge": 2.0, "corver/format": 1.0, "corver/sentences": sentences, "corver/num_sentences": 2.0,
         "corver/num_counted": 0.0, "corver/error": 0.0});
     assert_eq!(Value::Object(logs.clone()), expected);
-    assert_eq!(told.as_object().unwrap().len(), 3);
+    assert_eq!(reply.as_object().unwrap().len(), 3);
 }
 
 #[test]
@@ -189,16 +189,16 @@ fn openrlhf_several_queries_get_lists() {
     let answer = lenient().post_reward(
         &json!({"query": query, "prompts": prompts, "labels": [["Ada"], {"answers": ["Ada"]}]}),
     );
-    let told = answer.json();
-    assert_eq!(told["scores"], json!([1.0, 0.0]), "{told}");
-    assert_eq!(told["rewards"], json!([1.0, -2.0]), "{told}");
+    let reply = answer.json();
+    assert_eq!(reply["scores"], json!([1.0, 0.0]), "{reply}");
+    assert_eq!(reply["rewards"], json!([1.0, -2.0]), "{reply}");
     assert!(
-        told["extra_logs"]
-            .as_object()
+        reply["extra_logs"].as_object().unwrap().values().all(|list| list
+            .as_array()
             .unwrap()
-            .values()
-            .all(|list| list.as_array().unwrap().len() == 2),
-        "{told}"
+            .len()
+            == 2),
+        "{reply}"
     );
 }
 
@@ -207,10 +207,10 @@ fn response_is_located_after_prompt_or_header() {
     let server = lenient();
     let ask = |query: String, prompt: Option<&str>| {
         let prompts = prompt.map(|prompt| vec![prompt]);
-        let told = server
+        let reply = server
             .post_reward(&json!({"query": [query], "prompts": prompts, "labels": ["Ada"]}))
             .json();
-        (number(&told["scores"]), number(&told["extra_logs"]["corver/error"]))
+        (number(&reply["scores"]), number(&reply["extra_logs"]["corver/error"]))
     };
     let right = "<answer>Ada</answer><|im_end|><|endoftext|>";
     assert_eq!(ask(format!("{PROMPT}{right}"), Some(PROMPT)), (1.0, 0.0));
@@ -241,15 +241,19 @@ fn response_is_located_after_prompt_or_header() {
 fn openrlhf_query_may_lack_golds() {
     let server = lenient();
     for label in [json!(null), json!(""), json!([])] {
-        let told = server.post_reward(&rollout("<answer>Ada</answer>", &label)).json();
+        let reply = server.post_reward(&rollout("<answer>Ada</answer>", &label)).json();
         assert_eq!(
-            (number(&told["extra_logs"]["corver/judge"]), number(&told["scores"])),
+            (number(&reply["extra_logs"]["corver/judge"]), number(&reply["scores"])),
             (0.0, 0.0),
-            "{told}"
+            "{reply}"
         );
     }
-    let told = server.post_reward(&json!({"query": [format!("{PROMPT}Ada")]})).json();
-    assert_eq!(number(&told["extra_logs"]["corver/error"]), 0.0, "only `query` is needed: {told}");
+    let reply = server.post_reward(&json!({"query": [format!("{PROMPT}Ada")]})).json();
+    assert_eq!(
+        number(&reply["extra_logs"]["corver/error"]),
+        0.0,
+        "only `query` is needed: {reply}"
+    );
 }
 
 #[test]
@@ -257,11 +261,11 @@ fn unscorable_completion_is_neutral_or_error_when_strict() {
     let poisoned = rollout("This is poison. It is.", &json!("Ada"));
     let server = lenient();
     let answer = server.post_reward(&poisoned);
-    let told = answer.json();
+    let reply = answer.json();
     assert_eq!(answer.status, 200);
-    assert_eq!((&told["rewards"], &told["scores"]), (&json!(0.0), &json!(0.0)));
-    assert_eq!(told["extra_logs"]["corver/error"], 1.0);
-    assert_eq!(told["extra_logs"].as_object().unwrap().len(), 6, "the same figures as ever");
+    assert_eq!((&reply["rewards"], &reply["scores"]), (&json!(0.0), &json!(0.0)));
+    assert_eq!(reply["extra_logs"]["corver/error"], 1.0);
+    assert_eq!(reply["extra_logs"].as_object().unwrap().len(), 6, "the same figures as ever");
     server.wait_for("corver_score_failures_total 1");
 
     let strict = serve(true, QueueLimits::default(), ServerLimits::default());
@@ -281,9 +285,9 @@ fn native_protocol_returns_full_trace() {
     let mut request = completions(&[text, "Nothing."]);
     // The tokens: one before the sentence, one inside of it, a special one.
     request["completions"][0]["tokens"] = json!([[0, 7], [8, 20], null]);
-    let told = server.score(&request).json();
-    let [with, without] = told["completions"].as_array().unwrap().as_slice() else {
-        panic!("{told}")
+    let reply = server.score(&request).json();
+    let [with, without] = reply["completions"].as_array().unwrap().as_slice() else {
+        panic!("{reply}")
     };
     assert_eq!(with["returns"], json!([3.0, 3.5, 3.0]));
     assert!((number(&with["mean_return"]) - 9.5 / 3.0).abs() < 1e-9, "{with}");
@@ -318,9 +322,9 @@ fn sign_labels_are_returned_or_rejected() {
     request["completions"][0]["tokens"] = json!([[0, 12], [13, 24], null]);
     let answer = |strict| {
         let server = serve(strict, QueueLimits::default(), ServerLimits::default());
-        let told = server.score(&request).json();
-        let [completion] = told["completions"].as_array().unwrap().as_slice() else {
-            panic!("{told}")
+        let reply = server.score(&request).json();
+        let [completion] = reply["completions"].as_array().unwrap().as_slice() else {
+            panic!("{reply}")
         };
         assert_eq!(completion["advantage_signs"], json!([1, 0, 0]));
         assert_eq!(completion["sentences"][0]["verdict"]["credit"], "advantage_sign");
@@ -399,9 +403,31 @@ fn bad_request_is_rejected_before_scoring() {
     assert!(server.server.get("/metrics").body.contains("corver_completions_total 0"));
     // A completion that is too long is one of a training run's, whose client cannot go on after an
     // error.
-    let told = server.post_reward(&rollout(&"x".repeat(101), &json!("Ada"))).json();
-    assert_eq!(told["extra_logs"]["corver/error"], 1.0);
+    let reply = server.post_reward(&rollout(&"x".repeat(101), &json!("Ada"))).json();
+    assert_eq!(reply["extra_logs"]["corver/error"], 1.0);
     assert_eq!(server.score(&completions(&["It is true."])).status, 200, "it goes on");
+}
+
+#[test]
+fn sentences_are_limited_as_they_are_scored() {
+    let server = lenient();
+    let tags = completions(&["x<think>".repeat(16_000).as_str()]);
+    let refused = server.score(&tags);
+    assert_eq!(refused.status, 413);
+    assert!(refused.error().contains("15999 sentences; at most 512"), "{refused:?}");
+}
+
+/// 2.7 million queries fit into a body of 8 MiB.
+#[test]
+fn number_of_queries_is_checked_before_they_are_read() {
+    let server = lenient();
+    let body = format!("{{\"query\": [{}\"\"]}}", "\"\",".repeat(2_700_000));
+    let start = Instant::now();
+    let refused = server.server.post("/get_reward", &body);
+    assert_eq!(refused.status, 413);
+    assert!(refused.error().contains("2700001 completions; at most 512"), "{refused:?}");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(refused.body.len() < 1_000);
 }
 
 #[test]
@@ -500,8 +526,8 @@ fn full_queue_rejects_retryable_requests() {
 fn timed_out_request_is_abandoned() {
     let of_queue = QueueLimits { time: Duration::from_millis(300), ..QueueLimits::default() };
     let server = serve(false, of_queue, ServerLimits::default());
-    let told = server.post_reward(&rollout("Please wait.", &json!("Ada")));
-    assert_eq!((told.status, &told.json()["extra_logs"]["corver/error"]), (200, &json!(1.0)));
+    let reply = server.post_reward(&rollout("Please wait.", &json!("Ada")));
+    assert_eq!((reply.status, &reply.json()["extra_logs"]["corver/error"]), (200, &json!(1.0)));
     let late = server.score(&completions(&["It is true."]));
     assert!(late.status == 503 && late.error().contains("no answer within 0.3 s"), "{late:?}");
     server.word.send(()).unwrap();

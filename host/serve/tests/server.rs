@@ -1,5 +1,4 @@
-//! The server whatever it answers: monitors, memory, and what a client is told for whom there is no
-//! place.
+//! The server apart from its replies: monitoring, memory, and a client that finds all connections taken.
 
 mod http;
 
@@ -112,8 +111,8 @@ fn health_and_metrics_report_server_state() {
     )
     .unwrap();
     let health = Arc::new(Mutex::new(Health::Ready));
-    let told = health.clone();
-    server.set_health(move || *told.lock().unwrap());
+    let reported = health.clone();
+    server.set_health(move || *reported.lock().unwrap());
     let server = Running::new(server);
     for (state, alive, ready) in [
         (Health::Ready, 200, 200),

@@ -21,7 +21,8 @@ pub const PAPER_TRAINED_SUFFIX: &str = "\nDo not loop or repeat the same point o
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvalSection {
-    /// System prompt; an empty text sends none. Default: the paper's.
+    /// System prompt; an empty text sends none. Default: `policy.system_prompt` if that is set, or
+    /// else the paper's.
     #[default(PAPER_EVALUATION_PROMPT.into())]
     pub system_prompt: String,
     /// Text added to it if an adapter answers. Default: the paper's anti-loop line.

@@ -19,6 +19,9 @@ use crate::schema::{check_names, declared};
 /// Name of the demo's configuration, models, corpus and questions.
 pub const DEMO: &str = "demo";
 
+const TRAINING_PROMPT: &str = "policy.system_prompt";
+const EVALUATION_PROMPT: &str = "eval.system_prompt";
+
 /// Settings of the built-in demo.
 const DEMO_SETTINGS: &str = include_str!("../../../configs/demo.toml");
 
@@ -96,13 +99,7 @@ impl Layers {
     /// Sets an existing setting, for a flag of the command line.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) {
         assert!(declared().iter().any(|declared| declared.key == key), "there is no setting {key}");
-        let mut nested = value.into();
-        for name in key.rsplit('.') {
-            nested = Value::Object(Map::from_iter([(name.to_owned(), nested)]));
-        }
-        if let Value::Object(values) = nested {
-            merge(&mut self.values, values);
-        }
+        merge(&mut self.values, nested(key, value.into()));
     }
 
     /// Records that the command has an input of the user's own that is no setting, such as a file of
@@ -130,6 +127,12 @@ impl Layers {
     pub fn settings(&self) -> Result<Settings> {
         let mut merged = if self.is_demo() { read(Path::new(DEMO))? } else { Map::new() };
         merge(&mut merged, self.values.clone());
+        // A policy that is trained with a prompt of its own is evaluated with the same.
+        if let Some(prompt @ Value::String(_)) = find(&self.values, TRAINING_PROMPT)
+            && find(&self.values, EVALUATION_PROMPT).is_none()
+        {
+            merge(&mut merged, nested(EVALUATION_PROMPT, prompt.clone()));
+        }
         serde_path_to_error::deserialize(Value::Object(merged))
             .map_err(|error| anyhow!("setting `{}`: {}", error.path(), error.inner()))
     }
@@ -142,6 +145,17 @@ fn is_demo(value: &Value) -> bool {
         // A phase of a curriculum takes questions of a file.
         Value::Object(share) => share.get("file").is_some_and(is_demo),
         _ => false,
+    }
+}
+
+/// Returns the settings in which only `key`, written `section.key`, has a value.
+fn nested(key: &str, value: Value) -> Map<String, Value> {
+    let (sections, name) =
+        key.rsplit_once('.').map_or((None, key), |(sections, name)| (Some(sections), name));
+    let values = Map::from_iter([(name.to_owned(), value)]);
+    match sections {
+        None => values,
+        Some(sections) => nested(sections, Value::Object(values)),
     }
 }
 
@@ -288,6 +302,19 @@ mod tests {
             assert!(!prompt.contains("never pronouns"), "{method}: {prompt}");
             assert_eq!(settings.eval, own.eval, "{method}");
         }
+    }
+
+    #[test]
+    fn evaluation_has_prompt_of_training_unless_set() {
+        let own = Settings::default();
+        let prompts = |set: &[&str]| {
+            let settings = load(&[], &[&["policy.model=own"], set].concat()).unwrap();
+            [settings.policy.system_prompt, settings.eval.system_prompt]
+        };
+        assert_eq!(prompts(&[]), [own.policy.system_prompt.clone(), own.eval.system_prompt]);
+        assert_eq!(prompts(&["policy.system_prompt=a"]), ["a", "a"]);
+        assert_eq!(prompts(&["policy.system_prompt=a", "eval.system_prompt=b"]), ["a", "b"]);
+        assert_eq!(prompts(&["eval.system_prompt=b"]), [own.policy.system_prompt.as_str(), "b"]);
     }
 
     #[test]

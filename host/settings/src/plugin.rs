@@ -12,9 +12,12 @@ use anyhow::{Result, bail};
 pub struct WeightedPlugin {
     /// Path of the file, or the name of a shipped rule.
     pub path: PathBuf,
-    /// Factor of the rule's rewards, finite.
+    /// Factor of the rule's rewards, -1e6 to 1e6.
     pub weight: f64,
 }
+
+/// Largest absolute weight, as for `reward.lambda_corver`.
+const MAX_WEIGHT: f64 = 1e6;
 
 impl FromStr for WeightedPlugin {
     type Err = anyhow::Error;
@@ -35,8 +38,8 @@ impl FromStr for WeightedPlugin {
                 Err(_) => {}
             }
         }
-        if !weight.is_finite() {
-            bail!("the weight of {path} is {weight}; it must be a finite number");
+        if !(-MAX_WEIGHT..=MAX_WEIGHT).contains(&weight) {
+            bail!("the weight of {path} is {weight:?}; it must be a number from -1e6 to 1e6");
         }
         Ok(Self { path: path.into(), weight })
     }
@@ -74,7 +77,10 @@ mod tests {
         assert_eq!(parse("first.wasm").unwrap(), ("first.wasm".into(), 1.0));
         assert_eq!(parse("a/b.wasm:-0.3").unwrap(), ("a/b.wasm".into(), -0.3));
         assert_eq!(parse("c:/d.wasm").unwrap(), ("c:/d.wasm".into(), 1.0));
-        assert!(parse("first.wasm:inf").unwrap_err().to_string().contains("finite"));
+        for weight in ["inf", "-1e300", "nan"] {
+            let error = parse(&format!("first.wasm:{weight}")).unwrap_err().to_string();
+            assert!(error.ends_with("it must be a number from -1e6 to 1e6"), "{error}");
+        }
         assert_eq!(
             "first.wasm:0.5".parse::<WeightedPlugin>().unwrap().to_string(),
             "first.wasm:0.5"

@@ -149,17 +149,17 @@ pub const METRICS: &[Metric] = &[
         Some(s.verdicts()?.iter().map(|verdict| verdict.lookups.len()).sum::<usize>() as f64)
     })
     .means("queries that the counts took"),
-    metric("backends/count", "questions", |s| Some(s.report?.backend_stats.count.requests as f64))
+    metric("backends/count", "requests", |s| Some(s.report?.backend_stats.count.requests as f64))
         .means(
             "requests of the rules, by kind, repeated ones included; the last three only if used",
         ),
-    metric("backends/nli", "questions", |s| {
+    metric("backends/nli", "requests", |s| {
         Some(used(s.report?.backend_stats.nli)?.requests as f64)
     }),
-    metric("backends/chat", "questions", |s| {
+    metric("backends/chat", "requests", |s| {
         Some(used(s.report?.backend_stats.chat)?.requests as f64)
     }),
-    metric("backends/passages", "questions", |s| {
+    metric("backends/passages", "requests", |s| {
         Some(used(s.report?.backend_stats.passages)?.requests as f64)
     }),
     metric("backends/prompt_tokens", "tokens", |s| Some(s.usage()?.prompt_tokens as f64))

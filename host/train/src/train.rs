@@ -85,18 +85,18 @@ impl RewardNames {
 pub struct SystemPrompts {
     /// System prompt of the training rollouts.
     pub train: String,
-    /// System prompt of the raw policy's evaluation.
-    pub eval_raw: String,
-    /// System prompt of the trained policy's evaluation.
-    pub eval_trained: String,
+    /// System prompt of the evaluation before training.
+    pub eval_before: String,
+    /// System prompt of the evaluation after training.
+    pub eval_after: String,
 }
 
 /// Receiver of a run's progress events.
 pub trait Observer {
     /// Reports that `done` of `total` evaluation questions are answered.
     fn on_eval_progress(&mut self, done: usize, total: usize);
-    /// Reports the evaluation of the `which` policy, `raw` or `trained`.
-    fn on_eval_end(&mut self, which: &'static str, evaluation: &Evaluation);
+    /// Reports an evaluation; `when` is `before` or `after` training.
+    fn on_eval_end(&mut self, when: &'static str, evaluation: &Evaluation);
     /// Reports a problem of the run, with its remedy.
     fn on_warning(&mut self, warning: &str);
     /// Reports the metrics of a step, named as in [`step_metrics`], and the number of steps.
@@ -124,9 +124,9 @@ pub struct RunSummary {
     pub seed: u64,
     /// Number of steps taken.
     pub steps: usize,
-    /// Evaluation of the raw policy. `None`: there were no evaluation questions.
+    /// Evaluation before training. `None`: there were no evaluation questions.
     pub before: Option<Evaluation>,
-    /// Evaluation of the trained policy. `None`: there were no evaluation questions.
+    /// Evaluation after training. `None`: there were no evaluation questions.
     pub after: Option<Evaluation>,
     /// Time of evaluations and steps without start-up, seconds; includes the processes before a
     /// resume.
@@ -138,7 +138,7 @@ pub struct RunSummary {
     /// Completions per second of the steps. `None`: no step was taken.
     pub samples_per_second: Option<f64>,
     /// Mean number of requests of the rules in a step.
-    pub asked_per_step: QueryCounts,
+    pub queries_per_step: QueryCounts,
     /// Mean cost of these requests in a step, in the currency of the prices.
     pub cost_per_step: f64,
 }
@@ -199,21 +199,31 @@ pub fn train(
     observer: &mut dyn Observer,
 ) -> Result<RunSummary, TrainError> {
     plan.check()?;
+    // A killed process may have left half a line, which cannot be read.
+    run.rewind(METRICS_LOG, usize::MAX)?;
     // Before the logs are rewound: steps that are taken again were charged for the first time, too.
     scorers.backends.add_prior_usage(StepLog::read(run)?.usage());
     run.rewind_logs(steps_done)?;
     let log = StepLog::read(run)?;
     let mut trainer = Trainer { policy, scorers, plan, run, steps_done, observer, log };
 
-    let before = match run.read_json(EvaluatedPolicy::Raw.file())? {
+    let before = match run.read_json(EvaluatedPolicy::Before.file())? {
         Some(saved) => Some(saved),
-        None => trainer.evaluate(EvaluatedPolicy::Raw, steps_done)?,
+        None if steps_done > 0 && !plan.eval.is_empty() => {
+            trainer.observer.on_warning(&format!(
+                "{} is missing, and the policy before training is gone: the run has only the \
+                 evaluation after training",
+                EvaluatedPolicy::Before.file()
+            ));
+            None
+        }
+        None => trainer.evaluate(EvaluatedPolicy::Before, steps_done)?,
     };
     trainer.policy.set_system_prompt(&plan.prompts.train);
     for number in steps_done..plan.steps {
         trainer.take_step(number)?;
     }
-    let after = trainer.evaluate(EvaluatedPolicy::Trained, plan.steps)?;
+    let after = trainer.evaluate(EvaluatedPolicy::After, plan.steps)?;
     let summary = trainer.summary(before, after);
     run.finish(&summary)?;
     Ok(summary)
@@ -223,25 +233,25 @@ pub fn train(
 #[derive(Debug, Clone, Copy)]
 enum EvaluatedPolicy {
     /// The policy before the first step.
-    Raw,
+    Before,
     /// The policy after the last step.
-    Trained,
+    After,
 }
 
 impl EvaluatedPolicy {
     /// Returns the name in messages and in the names of files.
     fn name(self) -> &'static str {
         match self {
-            Self::Raw => "raw",
-            Self::Trained => "trained",
+            Self::Before => "before",
+            Self::After => "after",
         }
     }
 
     /// Returns the file of the evaluation in the run's folder.
     fn file(self) -> &'static str {
         match self {
-            Self::Raw => "evaluation_before.json",
-            Self::Trained => "evaluation_after.json",
+            Self::Before => "evaluation_before.json",
+            Self::After => "evaluation_after.json",
         }
     }
 }
@@ -392,6 +402,7 @@ impl Trainer<'_, '_, '_> {
 
     /// Writes the checkpoint of a step, counted from 1.
     fn save(&mut self, step: usize) -> Result<(), TrainError> {
+        self.run.sync_logs()?;
         let saved = self.policy.save(&self.run.checkpoints(), self.plan.checkpoints_kept);
         saved.map_err(|source| TrainError::Failed {
             action: format!("writing the checkpoint of step {step}"),
@@ -412,8 +423,8 @@ impl Trainer<'_, '_, '_> {
         }
         let start = Instant::now();
         self.policy.set_system_prompt(match which {
-            EvaluatedPolicy::Raw => &plan.prompts.eval_raw,
-            EvaluatedPolicy::Trained => &plan.prompts.eval_trained,
+            EvaluatedPolicy::Before => &plan.prompts.eval_before,
+            EvaluatedPolicy::After => &plan.prompts.eval_after,
         });
         let evaluate_plan = EvaluatePlan {
             settings: plan.evaluate,
@@ -431,7 +442,7 @@ impl Trainer<'_, '_, '_> {
             Err(_) if self.observer.should_stop() => return Err(TrainError::Stopped { step }),
             Err(source) => {
                 return Err(TrainError::Failed {
-                    action: format!("evaluating the {} policy", which.name()),
+                    action: format!("evaluating {} training", which.name()),
                     source: source.into(),
                 });
             }
@@ -469,7 +480,7 @@ impl Trainer<'_, '_, '_> {
             samples_per_second: (seconds > 0.0)
                 .then(|| steps * plan.samples_per_step() as f64 / seconds),
             reward_seconds_per_step: log.sum("seconds/reward") / steps,
-            asked_per_step: queries,
+            queries_per_step: queries,
             cost_per_step: queries.cost(&plan.prices),
         }
     }

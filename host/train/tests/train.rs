@@ -120,7 +120,7 @@ impl SentenceScorer for Nothing {
     }
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Listener {
     steps: Vec<f64>,
     evaluated: Vec<&'static str>,
@@ -133,8 +133,8 @@ impl Observer for Listener {
         assert!(done <= total);
     }
 
-    fn on_eval_end(&mut self, which: &'static str, _: &Evaluation) {
-        self.evaluated.push(which);
+    fn on_eval_end(&mut self, when: &'static str, _: &Evaluation) {
+        self.evaluated.push(when);
     }
 
     fn on_warning(&mut self, warning: &str) {
@@ -170,8 +170,8 @@ fn plan(steps: usize) -> TrainPlan {
         evaluate: Default::default(),
         prompts: SystemPrompts {
             train: "t".into(),
-            eval_raw: "r".into(),
-            eval_trained: "e".into(),
+            eval_before: "r".into(),
+            eval_after: "e".into(),
         },
         checkpoint_every: 2,
         checkpoints_kept: 9,
@@ -216,13 +216,13 @@ fn finished_run_writes_all_outputs() {
     let summary = go(&mut Pupil::default(), &run, 0, &mut listener).unwrap();
 
     assert_eq!(listener.steps, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-    assert_eq!(listener.evaluated, ["raw", "trained"]);
+    assert_eq!(listener.evaluated, ["before", "after"]);
     assert_eq!((summary.steps, summary.rewards.rule.as_str()), (6, "attested"));
     let [before, after] = [&summary.before, &summary.after].map(|one| one.as_ref().unwrap());
     assert!(after.accuracy > before.accuracy, "{summary:?}");
     assert_eq!(after.supported_rate, Some(1.0));
     // Two questions with four completions each; the questions of the evaluations are no step's.
-    assert_eq!(summary.asked_per_step, QueryCounts { nli: 8.0, ..QueryCounts::default() });
+    assert_eq!(summary.queries_per_step, QueryCounts { nli: 8.0, ..QueryCounts::default() });
     assert_eq!(summary.cost_per_step, 0.004);
     let kept: RunSummary = run.read_json("summary.json").unwrap().unwrap();
     assert_eq!(kept, summary);
@@ -261,8 +261,8 @@ fn resume_after_failure_matches_uninterrupted_run() {
     assert_eq!(listener.steps, [3.0, 4.0, 5.0, 6.0]);
     assert_eq!(
         listener.evaluated,
-        ["trained"],
-        "the raw policy was evaluated before the interruption"
+        ["after"],
+        "the evaluation before training was finished before the interruption"
     );
     assert_eq!(
         without_times(&broken.path().join("metrics.jsonl")),
@@ -270,8 +270,8 @@ fn resume_after_failure_matches_uninterrupted_run() {
     );
     assert_eq!((summary.before, summary.after), (expected.before, expected.after));
     assert_eq!(
-        (summary.asked_per_step, summary.cost_per_step),
-        (expected.asked_per_step, expected.cost_per_step)
+        (summary.queries_per_step, summary.cost_per_step),
+        (expected.queries_per_step, expected.cost_per_step)
     );
 }
 
@@ -297,4 +297,43 @@ fn stopped_run_checkpoints_last_step() {
     assert!(matches!(error, TrainError::Stopped { step: 3 }), "{error}");
     assert!(run.checkpoints().join("3").exists(), "step 3 is no multiple of `checkpoint_every`");
     assert!(!folder.path().join("summary.json").exists());
+}
+
+/// The line that a full disk or a kill left can end at any byte.
+#[test]
+fn log_cut_at_any_byte_resumes_identically() {
+    let straight = tempfile::tempdir().unwrap();
+    let run = RunDir::create(straight.path(), "", &RunManifest::default()).unwrap();
+    let expected = go(&mut Pupil::default(), &run, 0, &mut Listener::default()).unwrap();
+    drop(run);
+    let path = straight.path().join("metrics.jsonl");
+    let log = std::fs::read_to_string(&path).unwrap();
+    let end_of_step_2 = log.match_indices('\n').nth(1).unwrap().0 + 1;
+    let end_of_step_3 = log.match_indices('\n').nth(2).unwrap().0 + 1;
+    for length in (end_of_step_2..=end_of_step_3).step_by(97) {
+        std::fs::write(&path, &log[..length]).unwrap();
+        std::fs::remove_file(straight.path().join("summary.json")).unwrap();
+        let run = RunDir::resume(straight.path(), &RunManifest::default()).unwrap();
+        let mut pupil = Pupil { skill: 2, ..Pupil::default() };
+        let summary = go(&mut pupil, &run, 2, &mut Listener::default()).unwrap();
+        assert_eq!((summary.steps, &summary.after), (6, &expected.after), "{length}");
+    }
+    std::fs::write(&path, &log[..end_of_step_2 - 1]).unwrap();
+    let run = RunDir::resume(straight.path(), &RunManifest::default()).unwrap();
+    let mut pupil = Pupil { skill: 2, ..Pupil::default() };
+    let error = go(&mut pupil, &run, 2, &mut Listener::default()).unwrap_err().to_string();
+    assert!(error.contains("ends with step 1, before the checkpoint of step 2"), "{error}");
+}
+
+#[test]
+fn lost_evaluation_before_training_is_not_made_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
+    let mut listener = Listener { stop_after: Some(2), ..Listener::default() };
+    go(&mut Pupil::default(), &run, 0, &mut listener).unwrap_err();
+    std::fs::remove_file(folder.path().join("evaluation_before.json")).unwrap();
+    let mut resumed = Listener::default();
+    let summary = go(&mut Pupil { skill: 2, ..Pupil::default() }, &run, 2, &mut resumed).unwrap();
+    assert!(summary.before.is_none() && summary.after.is_some());
+    assert!(resumed.warnings[0].contains("evaluation_before.json is missing"), "{resumed:?}");
 }

@@ -113,7 +113,7 @@ impl CountBuckets {
         });
         let last = self.0.len() - 1;
         if stopped && count < self.0[last] {
-            return Placement::CutShort;
+            return Placement::Truncated;
         }
         Placement::In(self.0.iter().rposition(|&from| count >= from).unwrap_or(0))
     }
@@ -127,7 +127,7 @@ pub enum Placement {
     /// No count decided the verdict.
     Uncounted,
     /// Counting stopped at the limit of the rule, below the last bucket: the count may be larger.
-    CutShort,
+    Truncated,
 }
 
 #[cfg(test)]
@@ -176,12 +176,12 @@ pub(super) mod tests {
     #[test]
     fn truncated_count_fits_only_last_bucket() {
         let buckets = CountBuckets::default();
-        assert_eq!(buckets.classify(&counted(5, 5)), Placement::CutShort);
+        assert_eq!(buckets.classify(&counted(5, 5)), Placement::Truncated);
         assert_eq!(buckets.classify(&counted(4, 5)), Placement::In(1));
         assert_eq!(buckets.classify(&counted(20, 20)), Placement::In(4));
         assert_eq!(
             CountBuckets::new(&[1, 100]).unwrap().classify(&counted(20, 20)),
-            Placement::CutShort
+            Placement::Truncated
         );
     }
 }

@@ -89,7 +89,7 @@ pub struct LeftOut {
     /// Sentences whose verdict has no count.
     pub uncounted: usize,
     /// Sentences whose counting stopped before the last bucket, so that their bucket is unknown.
-    pub cut_short: usize,
+    pub truncated: usize,
 }
 
 /// Numbers of a draw from one bucket.
@@ -169,7 +169,7 @@ impl SentencePool {
         let verdict = sentence.verdict.unwrap_or_default();
         let index = match self.buckets.classify(&verdict) {
             Placement::In(index) => index,
-            Placement::CutShort => return self.left_out.cut_short += 1,
+            Placement::Truncated => return self.left_out.truncated += 1,
             Placement::Uncounted => return self.left_out.uncounted += 1,
         };
         let triplet = verdict.triplet.and_then(|n| sentence.triplets.get(n as usize));
@@ -325,7 +325,7 @@ mod tests {
         ];
         let drawn = draw(&lines, &[9], 1).unwrap();
         assert_eq!(drawn.rows.iter().map(|row| &row.sentence).collect::<Vec<_>>(), ["d"]);
-        assert_eq!(drawn.left_out, LeftOut { repeated: 0, uncounted: 2, cut_short: 1 });
+        assert_eq!(drawn.left_out, LeftOut { repeated: 0, uncounted: 2, truncated: 1 });
     }
 
     #[test]

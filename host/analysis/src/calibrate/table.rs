@@ -153,7 +153,6 @@ impl Trend {
 #[serde(rename_all = "snake_case")]
 pub enum ShareOrder {
     /// No bucket has a smaller share than the one before.
-    #[serde(rename = "kept")]
     Rising,
     /// Some buckets have a smaller share than the one before, by no more than chance.
     Unclear,

@@ -71,7 +71,7 @@ impl ReplyCache {
         let cached = replies.get_mut(key)?;
         if !cached.is_charged {
             cached.is_charged = true;
-            spending.before.add(cached.reply.usage.unwrap_or_default());
+            spending.cached.add(cached.reply.usage.unwrap_or_default());
         }
         Some(cached.reply.clone())
     }
@@ -97,16 +97,16 @@ impl ReplyCache {
             source,
         })?;
         let mut state = self.lock();
-        state.spending.now.add(line.reply.usage.unwrap_or_default());
+        state.spending.requested.add(line.reply.usage.unwrap_or_default());
         let cached = CachedReply { reply: line.reply, is_charged: true, is_usage_taken: false };
         state.replies.insert(line.key, cached);
         Ok(())
     }
 
     pub(crate) fn add_prior_usage(&self, usage: Usage) {
-        let before = &mut self.lock().spending.before;
-        before.prompt_tokens += usage.prompt_tokens;
-        before.completion_tokens += usage.completion_tokens;
+        let cached = &mut self.lock().spending.cached;
+        cached.prompt_tokens += usage.prompt_tokens;
+        cached.completion_tokens += usage.completion_tokens;
     }
 
     pub(crate) fn spending(&self) -> Spending {

@@ -259,8 +259,8 @@ impl ChatClient {
                 format!("{url} refuses the model {}: {message}", self.model)
             }
             RequestError::RetriesExhausted { attempts, seconds, last_error } => format!(
-                "{url} did not answer in {attempts} attempts and {seconds:.0} s; the last \
-                 failure: {last_error}"
+                "{url} did not answer within {seconds:.0} s (attempts: {attempts}); last error: \
+                 {last_error}"
             ),
         })
     }

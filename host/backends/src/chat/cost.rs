@@ -19,9 +19,9 @@ pub struct ReplyTotals {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Spending {
     /// Replies that this job requested.
-    pub now: ReplyTotals,
+    pub requested: ReplyTotals,
     /// Replies from the cache, and the usage of earlier processes of the same run.
-    pub before: ReplyTotals,
+    pub cached: ReplyTotals,
 }
 
 impl ReplyTotals {
@@ -45,6 +45,6 @@ impl Spending {
     /// Returns the cost of all replies, cached ones included, in the currency of the prices.
     #[must_use]
     pub fn cost(&self, prices: ChatPrices) -> f64 {
-        self.now.cost(prices) + self.before.cost(prices)
+        self.requested.cost(prices) + self.cached.cost(prices)
     }
 }

@@ -23,7 +23,7 @@ pub enum DataCommand {
     ///
     /// Examples:
     ///   corver-host data pool nq_open#train web_questions#train \
-    ///     --not-in nq_open#validation popqa.json --out pool
+    ///     --exclude nq_open#validation popqa.json --out pool
     ///   corver-host data pool nq.jsonl --index wikipedia --out pool
     #[command(verbatim_doc_comment)]
     Pool(PoolArgs),
@@ -76,7 +76,7 @@ pub struct PoolArgs {
     pub files: Vec<PathBuf>,
     /// Evaluation sets, whose questions are dropped from the pool. Repeatable.
     #[arg(long, value_name = "FILE", num_args = 1..)]
-    pub not_in: Vec<PathBuf>,
+    pub exclude: Vec<PathBuf>,
     /// Smallest Jaccard similarity of the word sets of two duplicates; their golds must not
     /// contradict each other.
     #[arg(

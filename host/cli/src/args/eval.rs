@@ -50,7 +50,7 @@ pub struct EvalArgs {
 pub enum EvalCommand {
     /// Compare two policies' answers to the same questions, with significance tests.
     Diff {
-        /// Answers of the first policy: a file of `eval --out`, or answers_raw.jsonl of a run.
+        /// Answers of the first policy: a file of `eval --out`, or answers_before.jsonl of a run.
         first: PathBuf,
         /// Answers of the second policy to the same questions.
         second: PathBuf,

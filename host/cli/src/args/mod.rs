@@ -43,8 +43,8 @@ pub use train::{CompareArgs, FilterArgs, MergeArgs, SftArgs, TrainArgs};
 
 /// Train language models with reward rules that are WebAssembly plugins.
 ///
-/// Without a model, corpus or questions of your own, a command uses the built-in demo:
-/// `corver-host train` alone trains a small model in a few minutes.
+/// Without a model, corpus, questions or demonstrations of your own, a command uses the built-in
+/// demo: `corver-host train` alone trains a small model in a few minutes.
 ///
 /// Exit codes: 0 success; 1 failure, with the reason on standard error; 2 usage error;
 /// 3 `check` found an unsupported sentence; 130 interrupted.
@@ -130,7 +130,7 @@ pub enum CliCommand {
     /// Examples:
     ///   corver-host judge answers/raw.nq.jsonl --questions nq.json --judge my-judge.toml \
     ///     --max-cost 1
-    ///   corver-host judge runs/first-001/answers_trained.jsonl --questions eval.json \
+    ///   corver-host judge runs/first-001/answers_after.jsonl --questions eval.json \
     ///     --endpoint http://localhost:8000/v1 --chat-model Qwen/Qwen3-32B
     ///   corver-host judge sheet.csv --endpoint http://localhost:8000/v1 \
     ///     --chat-model Qwen/Qwen3-32B --out affirmed

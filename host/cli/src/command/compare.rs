@@ -59,7 +59,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     // A run that cannot start, or cannot match the arm's finished ones, fails before any of them
     // starts.
     for arm in &plan.arms {
-        train::check_rules(&train_args(&out, arm, plan.first_seed))?;
+        train::check_inputs(&train_args(&out, arm, plan.first_seed))?;
         let unfinished =
             plan.seeds().find(|&seed| !run_folder(&out, arm, seed).join(folder::SUMMARY).exists());
         if let (Some(first), Some(seed)) = (first_run(&out, arm, &plan), unfinished) {

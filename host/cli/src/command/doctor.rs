@@ -46,6 +46,10 @@ pub fn run(json: bool) -> Result<()> {
         InstallCheck::new("cache", cache(), "set XDG_CACHE_HOME to a folder that you can write to"),
         InstallCheck {
             needed: false,
+            ..InstallCheck::new("cargo", cargo(), "https://rustup.rs, to build rules in Rust")
+        },
+        InstallCheck {
+            needed: false,
             ..InstallCheck::new("GPU", gpu(), "an NVIDIA driver, then `make setup` again")
         },
     ];
@@ -95,6 +99,11 @@ fn cache() -> Result<String> {
     let path = folders::cache()?;
     std::fs::create_dir_all(&path)?;
     Ok(path.display().to_string())
+}
+
+fn cargo() -> Result<String> {
+    let output = Command::new("cargo").arg("--version").output().context("not on the PATH")?;
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 fn gpu() -> Result<String> {

@@ -90,10 +90,14 @@ fn of_run_folder(args: &ExplainArgs) -> Result<ExplainInput> {
 /// Returns one completion of a file, scored as `score` does.
 fn of_file(args: &ExplainArgs) -> Result<ExplainInput> {
     let file = args.subject.display();
-    let Some(line) = args.line else {
-        bail!("{file} may have several completions; choose a line with --line N, from 1")
-    };
     let mut completions = read_completions(&args.subject)?;
+    let line = match (args.line, completions.lines.len()) {
+        (Some(line), _) => line,
+        (None, 1) => 1,
+        (None, number) => {
+            bail!("{file} has {number} completions; choose a line with --line N, from 1")
+        }
+    };
     completions
         .keep_line(line)
         .with_context(|| format!("{file} has no completion in line {line}"))?;

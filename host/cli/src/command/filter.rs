@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use corver_eval::filter::{ANSWERED, KEPT};
+use corver_eval::filter::{ANSWERED, RETAINED};
 use corver_eval::{FilterPlan, FilterSummary, filter};
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
@@ -118,7 +118,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         filtered => filtered.with_context(|| resume)?,
     };
     ensure!(
-        filtered.kept > 0,
+        filtered.retained > 0,
         "none of {} questions has between {} and {} correct answers of {}: nothing is left to \
          train on. {} has the answers; only text in <answer> is graded, so the system prompt must \
          request that format (`policy.system_prompt`)",
@@ -144,10 +144,10 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     show_table(&filtered, &plan.settings);
     output::line(format_args!(
         "{} of {} questions ({}) are selected; train --questions {} trains on them",
-        filtered.kept,
+        filtered.retained,
         filtered.questions,
-        share(filtered.kept, &filtered),
-        path.join(KEPT).display()
+        share(filtered.retained, &filtered),
+        path.join(RETAINED).display()
     ));
     Ok(())
 }

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use corver_core::{
-    Backends, Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers,
-    SentenceScorer, Trace, Verdict, score,
+    Backends, CountPrecision, Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts,
+    Scored, Scorers, SentenceScorer, Trace, Verdict, score,
 };
 use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig};
@@ -117,6 +117,10 @@ pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
 /// Prints a query and its count.
 pub fn show_lookup(Lookup { query, count }: &Lookup) {
     let found = count.occurrences.map_or("no answer".to_owned(), |found| found.to_string());
-    let inexact = if count.is_exact() { "" } else { " (not exact)" };
-    output::line(format_args!("         {query} = {found}{inexact}"));
+    let relation = match count.precision {
+        CountPrecision::Exact => '=',
+        CountPrecision::AtLeast => '≥',
+        CountPrecision::Estimate => '≈',
+    };
+    output::line(format_args!("         {query} {relation} {found}"));
 }

@@ -65,7 +65,7 @@ const SEED: &str = "seed";
 
 pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     if args.dry_run {
-        check_rules(args)?;
+        check_inputs(args)?;
         return show_plan(&PreparedRun::of(args)?, json);
     }
     let Some((summary, run)) = train_once(args, &SweepContext::default())? else { return Ok(()) };
@@ -133,7 +133,17 @@ impl PreparedRun {
             TrainConfig::resolve(&args.recording, settings, problems)
         })?;
         let model = parts::policy_folder(&config.policy)?;
-        let memory = policy::plan_memory(&mut settings, &config.policy, &model)?;
+        let mut fitted = settings.clone();
+        let memory = policy::plan_memory(&mut fitted, &config.policy, &model)?;
+        if !args.resume {
+            settings = fitted;
+        } else if fitted != settings {
+            // Other batches would sum in another order, and end in another adapter.
+            tracing::warn!(
+                "less memory is free than when the run began; it resumes with the same batches, \
+                 which may not fit"
+            );
+        }
         policy::choose_threads(&mut settings)?;
         Ok(Self { config, settings, model, memory })
     }
@@ -184,9 +194,7 @@ impl OpenedRun {
         let device = policy::find_device(settings.run.device)?;
         let loader = Loader::new(&config.scoring.rules)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
-        let plan = plan(config, settings, &rules.name)?;
-        check_credit(&plan.step, rules.credit())?;
-        plan.check()?;
+        let plan = checked_plan(&prepared, &rules)?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;
         parts::check_granted(&backends, &rules, &graders)?;
@@ -312,11 +320,24 @@ fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
     }
 }
 
-/// Fails if the rules of a run cannot be loaded, or their credit is of no use to its algorithm.
-pub fn check_rules(args: &TrainArgs) -> Result<()> {
-    let PreparedRun { config, settings, .. } = PreparedRun::of(args)?;
-    let rules = Loader::new(&config.scoring.rules)?.sentence_rules()?;
-    check_credit(&step_settings(&settings), rules.credit())
+/// Fails if the rules or questions of a run cannot be loaded, or do not fit its settings.
+pub fn check_inputs(args: &TrainArgs) -> Result<()> {
+    let prepared = PreparedRun::of(args)?;
+    let loader = Loader::new(&prepared.config.scoring.rules)?;
+    loader.graders()?;
+    checked_plan(&prepared, &loader.sentence_rules()?).map(drop)
+}
+
+/// Returns the plan of a run.
+///
+/// # Errors
+/// Fails if a question set cannot be read or is too small, or the algorithm cannot use the rules'
+/// credit.
+fn checked_plan(prepared: &PreparedRun, rules: &SentenceRules) -> Result<TrainPlan> {
+    let plan = plan(&prepared.config, &prepared.settings, &rules.name)?;
+    check_credit(&plan.step, rules.credit())?;
+    plan.check()?;
+    Ok(plan)
 }
 
 /// Fails if the algorithm cannot use the rules' credit. A mean over the completion has no token
@@ -331,17 +352,10 @@ fn check_credit(step: &StepSettings, credit: CreditKind) -> Result<()> {
     step.estimator.check_credit(credit).map_err(anyhow::Error::from_boxed)
 }
 
-fn step_settings(settings: &Settings) -> StepSettings {
-    StepSettings {
-        sampling: settings.rollout,
-        rewards: settings.reward,
-        estimator: Estimator::new(&settings.update, settings.advantage),
-    }
-}
-
 fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPlan> {
     let rules = &config.scoring.rules;
-    let eval_prompt = &settings.eval.system_prompt;
+    let prompt_with_adapter =
+        format!("{}{}", settings.eval.system_prompt, settings.eval.trained_suffix);
     let PriceSection { count, nli, passages } = settings.backends.price;
     let ChatPrices { prompt, completion } = settings.backends.chat.prices;
     Ok(TrainPlan {
@@ -350,13 +364,20 @@ fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPl
         steps: settings.run.steps,
         prompts_per_step: settings.question.prompts_per_step,
         seed: settings.run.seed,
-        step: step_settings(settings),
+        step: StepSettings {
+            sampling: settings.rollout,
+            rewards: settings.reward,
+            estimator: Estimator::new(&settings.update, settings.advantage),
+        },
         evaluate: settings.eval.answers,
         facts: config.eval.truth(),
         prompts: SystemPrompts {
             train: settings.policy.system_prompt.clone(),
-            eval_raw: eval_prompt.clone(),
-            eval_trained: format!("{eval_prompt}{}", settings.eval.trained_suffix),
+            eval_before: match &config.policy.adapter {
+                None => settings.eval.system_prompt.clone(),
+                Some(_) => prompt_with_adapter.clone(),
+            },
+            eval_after: prompt_with_adapter,
         },
         checkpoint_every: settings.checkpoint.every,
         checkpoints_kept: settings.checkpoint.keep,
@@ -430,11 +451,11 @@ impl Observer for Screen {
         });
     }
 
-    fn on_eval_end(&mut self, which: &'static str, evaluation: &Evaluation) {
+    fn on_eval_end(&mut self, when: &'static str, evaluation: &Evaluation) {
         let (percent, questions) = (100.0 * evaluation.accuracy, evaluation.grades.total());
         output::note(
             &self.bar,
-            &format!("{which} policy: {percent:.1} % of {questions} questions right"),
+            &format!("{when} training: {percent:.1} % of {questions} questions right"),
         );
     }
 

@@ -272,8 +272,8 @@ impl Remote {
             )),
             RequestError::RetriesExhausted { attempts, seconds, last_error } => {
                 RemoteError::Unavailable(format!(
-                    "{url} did not answer {request} on its index {index} in {attempts} attempts \
-                     and {seconds:.0} s; last error: {last_error}"
+                    "{url} did not answer {request} on its index {index} within {seconds:.0} s \
+                     (attempts: {attempts}); last error: {last_error}"
                 ))
             }
         })

@@ -86,9 +86,8 @@ mod tests {
 
     #[test]
     fn request_kind_is_parsed_from_fields() {
-        let text = ChatTask::parse(
-            "QuestionSplit it.\n<question></question>\n<text><answer>A B</answer></text>",
-        );
+        let text =
+            ChatTask::parse("Split it.\n<question></question>\n<text><answer>A B</answer></text>");
         assert_eq!(text, Some(ChatTask::Statements { question: "", text: "<answer>A B</answer>" }));
         let judged = ChatTask::parse(
             "<question>Who?</question><gold>a</gold><gold> b </gold><answer>c</answer>",

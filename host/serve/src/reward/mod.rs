@@ -15,8 +15,8 @@ mod worker;
 
 use std::ops::Range;
 
-use corver_core::split::split_text;
-use corver_core::{Question, Rollout, SentenceSplitter};
+use corver_core::split::split;
+use corver_core::{Question, RewardSettings, Rollout};
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
@@ -45,8 +45,13 @@ impl SubmittedCompletion {
     }
 
     /// Refuses a completion beyond the limits.
-    fn check(&self, limits: &QueueLimits, splitter: SentenceSplitter) -> Result<(), HttpError> {
-        let sentences = split_text(&self.text, splitter).len();
+    fn check(&self, limits: &QueueLimits, settings: &RewardSettings) -> Result<(), HttpError> {
+        // A longer text is not split.
+        let sentences = if self.text.len() > limits.completion_bytes {
+            0
+        } else {
+            split(&self.text, settings.compatibility, settings.sentences).sentences.len()
+        };
         let tokens = self.tokens.as_ref().map_or(0, Vec::len);
         for (unit, got, limit) in [
             ("bytes", self.text.len(), limits.completion_bytes),

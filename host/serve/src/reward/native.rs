@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::queue::WhenFull;
-use super::{Queue, SubmittedCompletion, parse_request, run_blocking};
+use super::{Queue, QueueLimits, SubmittedCompletion, parse_request, run_blocking};
 use crate::{HttpError, HttpReply, Route};
 
 const FORM: &str = r#"{"completions": [{"question", "answers", "title", "evidence", "completion", "tokens", "triplets"}]}, where "title", "evidence" (a list of texts), "tokens" and "triplets" may be left out; triplets are [[sentence, [[head, relation, tail], …]], …], in place of the extractor's; tokens are the characters of each token, as [[start, end], null, …]"#;
@@ -71,28 +71,15 @@ async fn answer<S: Send + 'static>(
     if request.completions.is_empty() {
         return Err(HttpError::bad_request("there is no completion"));
     }
+    queue.check_number(request.completions.len())?;
     let mut has_tokens = Vec::with_capacity(request.completions.len());
-    let mut completions = Vec::with_capacity(request.completions.len());
-    let settings = queue.settings;
-    let has_triplets = request.completions[0].triplets.is_some();
-    let mut given = GivenTriplets::default();
-    for (index, mut record) in request.completions.into_iter().enumerate() {
-        let invalid =
-            |problem: String| HttpError::bad_request(format!("completions[{index}]: {problem}"));
+    for record in &request.completions {
         has_tokens.push(record.tokens.is_some());
-        let triplets = record.triplets.take();
-        if triplets.is_some() != has_triplets {
-            return Err(invalid(MIXED.to_owned()));
-        }
-        let completion = record.into_completion().map_err(invalid)?;
-        completion.check(&queue.limits, settings.sentences)?;
-        if let Some(triplets) = triplets {
-            check_given(&completion, &triplets, &settings).map_err(invalid)?;
-            given.merge(triplets).map_err(|error| invalid(error.to_string()))?;
-        }
-        completions.push(completion);
     }
-    let scored = queue.score(completions, has_triplets.then_some(given), WhenFull::Refuse).await?;
+    let (limits, settings) = (queue.limits, queue.settings);
+    let (completions, triplets) =
+        run_blocking(move || request.completions(&limits, &settings)).await??;
+    let scored = queue.score(completions, triplets, WhenFull::Refuse).await?;
     run_blocking(move || {
         let mut records = Vec::with_capacity(scored.len());
         for (completion, has_own_tokens) in scored.iter().zip(has_tokens) {
@@ -113,6 +100,36 @@ fn check_given(
         triplets.of(&sentence.text).map_err(|error| error.to_string())?;
     }
     Ok(())
+}
+
+impl ScoreRequest {
+    /// Returns the completions, with their triplets if they have any.
+    fn completions(
+        self,
+        limits: &QueueLimits,
+        settings: &RewardSettings,
+    ) -> Result<(Vec<SubmittedCompletion>, Option<GivenTriplets>), HttpError> {
+        let has_triplets = self.completions[0].triplets.is_some();
+        let mut given = GivenTriplets::default();
+        let mut completions = Vec::with_capacity(self.completions.len());
+        for (index, mut record) in self.completions.into_iter().enumerate() {
+            let invalid = |problem: String| {
+                HttpError::bad_request(format!("completions[{index}]: {problem}"))
+            };
+            let triplets = record.triplets.take();
+            if triplets.is_some() != has_triplets {
+                return Err(invalid(MIXED.to_owned()));
+            }
+            let completion = record.into_completion().map_err(invalid)?;
+            completion.check(limits, settings)?;
+            if let Some(triplets) = triplets {
+                check_given(&completion, &triplets, settings).map_err(invalid)?;
+                given.merge(triplets).map_err(|error| invalid(error.to_string()))?;
+            }
+            completions.push(completion);
+        }
+        Ok((completions, has_triplets.then_some(given)))
+    }
 }
 
 impl<'a> ScoreRecord<'a> {

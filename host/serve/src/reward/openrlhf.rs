@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use corver_core::{Question, ReturnParts, RewardSettings, ScoredCompletion, SentenceSplitter};
+use corver_core::{Question, ReturnParts, RewardSettings, ScoredCompletion};
 use corver_data::golds::{golds, question_in};
 use corver_pretrained::transcript;
 use hyper::body::Bytes;
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::queue::{QueueError, WhenFull};
-use super::{Queue, QueueLimits, SubmittedCompletion, parse_request};
+use super::{Queue, QueueLimits, SubmittedCompletion, parse_request, run_blocking};
 use crate::{HttpError, HttpReply, Route};
 
 const SIGNS_REFUSED: &str = "the rule sets signs of advantages, which OpenRLHF cannot apply; \
@@ -82,21 +82,16 @@ async fn answer<S: Send + 'static>(
 ) -> Result<HttpReply, HttpError> {
     let request: RewardRequest = parse_request(body, FORM).await?;
     request.check_lengths()?;
-    let mut completions = Vec::with_capacity(request.query.len());
-    let mut is_readable = Vec::with_capacity(request.query.len());
-    for index in 0..request.query.len() {
-        match request.completion(index, &queue.limits, queue.settings.sentences) {
-            Ok(completion) => {
-                completions.push(completion);
-                is_readable.push(true);
-            }
-            Err(error) if strict => return Err(error),
-            Err(error) => {
-                let error = error.message;
-                tracing::warn!(error, "a neutral reward, for a query that cannot be scored");
-                is_readable.push(false);
-            }
+    queue.check_number(request.query.len())?;
+    let (limits, settings) = (queue.limits, queue.settings);
+    let readable = run_blocking(move || request.readable(&limits, &settings)).await?;
+    let completions = readable.completions;
+    if let Some(error) = readable.first_error {
+        if strict {
+            return Err(error);
         }
+        let unreadable = readable.is_readable.iter().filter(|readable| !**readable).count();
+        tracing::warn!(unreadable, error = error.message, "neutral rewards for unreadable queries");
     }
 
     let when_full = if strict { WhenFull::Refuse } else { WhenFull::Wait };
@@ -112,9 +107,9 @@ async fn answer<S: Send + 'static>(
         return Err(HttpError::internal(SIGNS_REFUSED));
     }
     let mut scored = scored.into_iter();
-    let mut figures = Vec::with_capacity(is_readable.len());
-    for readable in is_readable {
-        let completion = if readable { scored.next() } else { None };
+    let mut figures = Vec::with_capacity(readable.is_readable.len());
+    for is_readable in readable.is_readable {
+        let completion = if is_readable { scored.next() } else { None };
         figures.push(match completion {
             Some(completion) => Figures::new(&completion, &queue.settings),
             None => Figures { error: 1.0, ..Figures::default() },
@@ -123,7 +118,31 @@ async fn answer<S: Send + 'static>(
     Ok(HttpReply::json(&RewardReply::new(&figures)))
 }
 
+/// Completions of a request that can be scored.
+struct ReadableCompletions {
+    completions: Vec<SubmittedCompletion>,
+    /// By query: true if it has a completion.
+    is_readable: Vec<bool>,
+    /// Error of the first query without one. `None`: all can be scored.
+    first_error: Option<HttpError>,
+}
+
 impl RewardRequest {
+    fn readable(&self, limits: &QueueLimits, settings: &RewardSettings) -> ReadableCompletions {
+        let mut completions = Vec::with_capacity(self.query.len());
+        let mut is_readable = Vec::with_capacity(self.query.len());
+        let mut first_error = None;
+        for index in 0..self.query.len() {
+            let result = self.completion(index, limits, settings);
+            is_readable.push(result.is_ok());
+            match result {
+                Ok(completion) => completions.push(completion),
+                Err(error) => _ = first_error.get_or_insert(error),
+            }
+        }
+        ReadableCompletions { completions, is_readable, first_error }
+    }
+
     fn check_lengths(&self) -> Result<(), HttpError> {
         let num_queries = self.query.len();
         let num_prompts = self.prompts.as_ref().map(Vec::len);
@@ -151,7 +170,7 @@ impl RewardRequest {
         &self,
         index: usize,
         limits: &QueueLimits,
-        splitter: SentenceSplitter,
+        settings: &RewardSettings,
     ) -> Result<SubmittedCompletion, HttpError> {
         let prompt = self.prompts.as_ref().map(|prompts| prompts[index].as_str());
         let label = self.labels.as_ref().map_or(&Value::Null, |labels| &labels[index]);
@@ -169,7 +188,7 @@ impl RewardRequest {
         })?;
         let question = Question { question, golds, ..Question::default() };
         let completion = SubmittedCompletion { question, text, tokens: None };
-        completion.check(limits, splitter)?;
+        completion.check(limits, settings)?;
         Ok(completion)
     }
 }

@@ -186,6 +186,17 @@ impl<S: Send + 'static> Queue<S> {
         Ok(result.await?)
     }
 
+    /// Refuses a request of more completions than a batch. It comes before any work on them.
+    pub(super) fn check_number(&self, completions: usize) -> Result<(), HttpError> {
+        let limit = self.limits.batch;
+        if completions > limit {
+            return Err(HttpError::too_large(format!(
+                "{completions} completions; at most {limit} are accepted at a time"
+            )));
+        }
+        Ok(())
+    }
+
     /// Scores completions with these triplets, or with the extractor's, and returns them in order.
     pub(super) async fn score(
         &self,
@@ -194,13 +205,7 @@ impl<S: Send + 'static> Queue<S> {
         when_full: WhenFull,
     ) -> Result<Vec<ScoredCompletion>, QueueError> {
         let number = completions.len();
-        let limit = self.limits.batch;
-        if number > limit {
-            return Err(HttpError::too_large(format!(
-                "{number} completions; at most {limit} are accepted at a time"
-            ))
-            .into());
-        }
+        self.check_number(number)?;
         let result = self.in_time(async {
             let space = self.reserve(number, when_full).await?;
             let (answer, answered) = oneshot::channel();

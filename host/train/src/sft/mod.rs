@@ -112,6 +112,7 @@ pub fn sft(
         let is_last = number + 1 == steps;
         let stops = !on_step_end(&metrics) && !is_last;
         if is_last || stops || (number + 1).is_multiple_of(plan.checkpoint_every) {
+            run.sync_logs()?;
             let saved = policy.save(&run.checkpoints(), plan.checkpoints_kept);
             saved.map_err(|source| SftError::Failed {
                 action: format!("writing the checkpoint of step {}", number + 1),

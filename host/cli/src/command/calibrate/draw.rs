@@ -44,12 +44,12 @@ fn show(drawn: &Drawn) {
             part.bucket, part.drawn, part.wanted
         ));
     }
-    if drawn.left_out.cut_short > 0 {
+    if drawn.left_out.truncated > 0 {
         output::line(format_args!(
             "skipped: {} sentences whose count is a lower bound below the last bucket, which was \
              enough for the rule. Draw with buckets up to the rule's highest threshold, or score \
              the sentences again with a higher one",
-            drawn.left_out.cut_short
+            drawn.left_out.truncated
         ));
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use corver_data::QuestionRecord;
 use corver_data::pool::FileCounts;
 use corver_data::{Grounding, PoolSettings, PoolSummary, SourceFile, pool};
-use corver_eval::filter::KEPT;
+use corver_eval::filter::RETAINED;
 use corver_reward::config::{self, CorpusConfig, Resolve};
 use corver_reward::parts;
 use corver_runs::{RunManifest, folder, text_fingerprint};
@@ -32,14 +32,14 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
             }
         })?;
     let settings = PoolSettings { near: args.near, max_chars: args.max_chars };
-    let (sources, not_in) = (sources(&args.files)?, sources(&args.not_in)?);
+    let (sources, exclude) = (sources(&args.files)?, sources(&args.exclude)?);
     let mut corpus = config.as_ref().map(parts::open_corpus).transpose()?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
     manifest.set("near", settings.near.to_string());
     manifest.set("max_chars", settings.max_chars.to_string());
-    for (what, set) in [("questions", &sources), ("not in", &not_in)] {
+    for (what, set) in [("questions", &sources), ("not in", &exclude)] {
         for SourceFile { file, questions } in set {
             manifest.set(
                 &format!("{what}: {file}"),
@@ -49,7 +49,7 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     }
     let index =
         corpus.as_ref().map(|(indexes, _)| corver_counts::fingerprint(indexes)).transpose()?;
-    manifest.set("index", index.unwrap_or_else(|| "not asked".to_owned()));
+    manifest.set("index", index.unwrap_or_else(|| "none".to_owned()));
     let resolved =
         toml::to_string_pretty(&resolved).context("writing the resolved configuration")?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "pool"));
@@ -61,11 +61,11 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     let mut grounding = corpus
         .as_mut()
         .map(|(_, counter)| Grounding { counter: counter.as_mut(), progress: &mut progress });
-    let pool = pool(&sources, &not_in, &settings, grounding.as_mut())?;
+    let pool = pool(&sources, &exclude, &settings, grounding.as_mut())?;
     bar.finish_and_clear();
-    let kept: Vec<_> =
+    let retained: Vec<_> =
         pool.retained.iter().map(|entry| QuestionRecord::from(entry.question)).collect();
-    run.write_lines(KEPT, &kept)?;
+    run.write_lines(RETAINED, &retained)?;
     run.write_lines(DROPPED, &pool.dropped)?;
     let summary = pool.summary(&sources);
     run.finish(&summary)?;
@@ -104,8 +104,8 @@ fn show(summary: &PoolSummary, path: &Path) {
         rows.map(|(what, number)| [what.to_owned(), number.to_string(), share(number)]),
     );
     output::line(format_args!(
-        "{} has the reasons; `corver-host filter --questions {}` filters the pool",
+        "{} has the reasons; `corver-host filter --model MODEL --questions {}` filters the pool",
         path.join(DROPPED).display(),
-        path.join(KEPT).display()
+        path.join(RETAINED).display()
     ));
 }

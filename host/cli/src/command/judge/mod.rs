@@ -77,7 +77,7 @@ struct Bill {
     /// Cost of this command's requests, in the currency of the prices.
     cost: f64,
     /// Cost including that of the cached replies.
-    cost_in_all: f64,
+    total_cost: f64,
 }
 
 /// Requests the model's label of every subject; cached replies are not requested again. `built_in`
@@ -121,9 +121,9 @@ fn request_labels<S: JudgeSubject>(
         replies.into_iter().map(|ChatReply { content, .. }| content).collect();
     let unlabelled = replies.iter().filter(|reply| judge.parse_reply(reply).is_none()).count();
     let spent = chat.spending();
-    let cost = spent.now.cost(chat_settings.prices);
-    let cost_in_all = spent.cost(chat_settings.prices);
-    let bill = Bill { model, unlabelled, spent, cost, cost_in_all };
+    let cost = spent.requested.cost(chat_settings.prices);
+    let total_cost = spent.cost(chat_settings.prices);
+    let bill = Bill { model, unlabelled, spent, cost, total_cost };
     Ok(JudgeRun { run, judge, replies, bill })
 }
 
@@ -151,7 +151,7 @@ impl<L: Copy + PartialEq + Display> JudgeRun<L> {
 
     /// Prints usage and cost, and the file of the disputed items.
     fn show(&self, disputed: usize) {
-        let Bill { unlabelled, spent: Spending { now, before }, cost, cost_in_all, .. } =
+        let Bill { unlabelled, spent: Spending { requested, cached }, cost, total_cost, .. } =
             &self.bill;
         if *unlabelled > 0 {
             output::line(format_args!(
@@ -160,8 +160,8 @@ impl<L: Copy + PartialEq + Display> JudgeRun<L> {
         }
         output::line(format_args!(
             "{} replies requested, {} + {} tokens, cost {cost:.4}; {} from the cache; \
-             total cost {cost_in_all:.4}",
-            now.replies, now.prompt_tokens, now.completion_tokens, before.replies
+             total cost {total_cost:.4}",
+            requested.replies, requested.prompt_tokens, requested.completion_tokens, cached.replies
         ));
         if disputed > 0 {
             let path = self.run.path().join(DISPUTED);

@@ -79,8 +79,9 @@ pub fn run(args: &NewArgs, json: bool) -> Result<()> {
     };
     let dir = dir.display();
     output::lines(&format!(
-        "{dir} is a rule that works. Next:\n  edit {edit}\n{test}  \
+        "{dir} has a rule that you can build as it is. Next:\n  edit {edit}\n{test}  \
          corver-host plugin build {dir}\n  \
+         corver-host plugin check {dir}/{name}.wasm\n  \
          corver-host train {flag} {dir}/{name}.wasm"
     ));
     Ok(())
