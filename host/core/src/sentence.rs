@@ -189,7 +189,7 @@ mod tests {
             ends in proptest::collection::vec((0usize..40, 0usize..6), 0..30),
             compatibility in prop_oneof![Just(Compatibility::Paper), Just(Compatibility::Reference)],
         ) {
-            let split = split(&text, compatibility);
+            let split = split(&text, compatibility, SentenceSplitter::Paper);
             let spans: Vec<Option<Range<usize>>> =
                 ends.into_iter().map(|(start, length)| Some(start..start + length)).collect();
             let alignment = align(&split, &spans);
@@ -213,7 +213,7 @@ mod tests {
     fn long_completion_is_aligned_in_linear_time() {
         for unit in ["x<think>", "A b. "] {
             let text = unit.repeat(200_000);
-            let split = split(&text, Compatibility::Paper);
+            let split = split(&text, Compatibility::Paper, SentenceSplitter::Paper);
             let spans: Vec<_> = (0..text.len()).map(|at| Some(at..at + 1)).collect();
             let alignment = align(&split, &spans);
             assert!(split.sentences.len() >= 199_999);
