@@ -14,7 +14,8 @@ use corver_core::split::split;
 use corver_core::{
     AdvantageSettings, Alignment, Backends, BoxError, Compatibility, CorpusSize, Count, Counter,
     Estimator, Extractor, Grade, Graders, Granularity, Query, Question, ResponseGrades,
-    RewardSettings, Rollout, Scorers, SentenceMean, Signal, Trace, Triplet, question, score,
+    RewardSettings, Rollout, Scorers, SentenceMean, SentenceSplitter, Signal, Trace, Triplet,
+    question, score,
 };
 use corver_rules::{LoadOptions, Rule};
 use golden::{check_all, close, numbers, same, shared, strings, token_map};
@@ -125,6 +126,7 @@ const REFERENCE: RewardSettings = RewardSettings {
     granularity: Granularity::Token,
     sentence_mean: SentenceMean::OverSentences,
     compatibility: Compatibility::Reference,
+    sentences: SentenceSplitter::Paper,
 };
 
 fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, String> {
@@ -192,8 +194,10 @@ fn completion_returns_match_reference() {
         let tokenizer = &tokenizers.iter().find(|(name, _)| row["tokenizer"] == *name).unwrap().1;
         let clean = row["clean_up_tokenization_spaces"].as_bool().unwrap();
         let rollout = rollout(tokenizer, &row["ids"], &row["mask"], clean);
-        let alignment =
-            align(&split(&rollout.text, Compatibility::Reference), &rollout.token_spans);
+        let alignment = align(
+            &split(&rollout.text, Compatibility::Reference, SentenceSplitter::Paper),
+            &rollout.token_spans,
+        );
         let kept = numbers(&row["mask"]);
         let map = token_map(&row["map"]).into_iter().zip(&kept).filter(|(_, mask)| **mask != 0.0);
         same("map", alignment.sentence_of.clone(), map.map(|(sentence, _)| sentence).collect())?;

@@ -34,7 +34,8 @@ fn token_returns_match_python_fixture() {
         }
     };
     let rollouts: Vec<Rollout> = rows.iter().enumerate().map(rollout).collect();
-    let scored = Scorer::open(&config, &settings).unwrap().score(&rollouts, &questions).unwrap();
+    let scored =
+        Scorer::open(&config, &settings).unwrap().score(&rollouts, &questions, None).unwrap();
     let returns: Vec<Vec<f64>> = scored.completions.into_iter().map(|one| one.returns).collect();
     let advantages = advantage::normalize(&returns, 4, &settings.advantage);
 

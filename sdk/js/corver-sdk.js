@@ -82,7 +82,7 @@ export class Corpus {
     return this.countAll([query])[0];
   }
 
-  /** Returns one count per query. Missing replies are requested together, in one round. */
+  /** Returns one count per query. Missing replies are requested together, in one round; equal queries are one request. */
   countAll(queries) {
     return this.#all('count', queries).map(({ occurrences }) => fromU64(occurrences));
   }
@@ -103,7 +103,15 @@ export class Corpus {
   }
 
   #all(tag, values) {
-    const requests = values.map((val) => ({ tag, val }));
+    // Equal requests are sent once: an extractor repeats facts, and a sentence has a limit.
+    const keys = values.map((val) => JSON.stringify(val));
+    const positions = new Map();
+    const requests = [];
+    keys.forEach((key, i) => {
+      if (positions.has(key)) return;
+      positions.set(key, requests.length);
+      requests.push({ tag, val: values[i] });
+    });
     const replies = this.#replies.slice(this.#used, this.#used + requests.length);
     replies.forEach((reply, i) => {
       if (reply.tag !== tag) throw new Error('run again, the rule sends another request than before');
@@ -111,7 +119,7 @@ export class Corpus {
     });
     if (replies.length < requests.length) throw new Pending(requests.slice(replies.length));
     this.#used += replies.length;
-    return replies.map(({ val }) => val);
+    return keys.map((key) => replies[positions.get(key)].val);
   }
 }
 

@@ -54,6 +54,17 @@ test('corpus exposes its size', () => {
   assert.equal(run(rule, film, counts({})).note, 'unknown');
 });
 
+test('equal requests of a call are one request', () => {
+  const score = (_, { triplets }, corpus) => {
+    const found = corpus.countAll(triplets.map(({ head }) => ({ allOf: [[head]] })));
+    return verdict(found.reduce((sum, count) => sum + count, 0));
+  };
+  const rule = sentenceRule({ name: 'sum', version: '0.1.0', summary: 'adds the counts of all heads', score });
+  const facts = Array.from({ length: 80 }, (_, i) => [i % 2 ? 'Peru' : 'Rome', '', '']);
+  const scored = run(rule, sentence('Well.', facts), counts({ Rome: 3, Peru: 2 }));
+  assert.deepEqual([scored.reward, scored.requests], [200, ['Rome', 'Peru']]);
+});
+
 test('first valid triplet decides reward', () => {
   const scored = run(first, film, counts({ [query]: 50 }));
   assert.deepEqual(scored, { reward: 0.1, count: 50, triplet: 1, requests: [query] });
@@ -84,7 +95,8 @@ const about = { name: 'tested', version: '0.1.0', summary: 'a rule of a test' };
 test('counts of the contract become numbers', () => {
   const reply = (occurrences) => ({ tag: 'count', val: { occurrences, precision: 'exact' } });
   const corpus = new Corpus({ tokens: 7n }, [reply(3n), reply(2n ** 64n - 1n), reply(undefined)]);
-  assert.deepEqual(corpus.countAll([{}, {}, {}]), [3, Number.MAX_SAFE_INTEGER, undefined]);
+  const queries = ['a', 'b', 'c'].map((word) => ({ allOf: [[word]] }));
+  assert.deepEqual(corpus.countAll(queries), [3, Number.MAX_SAFE_INTEGER, undefined]);
   assert.deepEqual([corpus.tokens, corpus.documents], [7, undefined]);
 });
 

@@ -300,7 +300,7 @@ class Corpus:
         return self.count_all([query])[0]
 
     def count_all(self, queries: Iterable[Query]) -> list[int | None]:
-        """Returns one count per query. Missing replies are requested together, in one round."""
+        """Returns one count per query. Missing replies are requested together, in one round; equal queries are one request."""
         return [count.occurrences for count in self._answers(queries)]
 
     def entailments(self, pairs: Iterable[NliPair]) -> list[Entailment]:
@@ -317,12 +317,17 @@ class Corpus:
 
     def _answers(self, requests: Iterable[Any]) -> list[Any]:
         requests = list(requests)
-        answered = list(islice(self._answered, len(requests)))
-        if any(earlier != request for (earlier, _), request in zip(answered, requests)):
+        # Equal requests are sent once: an extractor repeats facts, and a sentence has a limit.
+        distinct: list[Any] = []
+        for request in requests:
+            if request not in distinct:
+                distinct.append(request)
+        answered = list(islice(self._answered, len(distinct)))
+        if any(earlier != request for (earlier, _), request in zip(answered, distinct)):
             raise RuntimeError("run again, the rule sends another request than before")
-        if len(answered) < len(requests):
-            raise Pending(requests[len(answered) :])
-        return [reply for _, reply in answered]
+        if len(answered) < len(distinct):
+            raise Pending(distinct[len(answered) :])
+        return [answered[distinct.index(request)][1] for request in requests]
 
 
 class Batch:

@@ -1,6 +1,9 @@
+import re
 import unittest
 from dataclasses import dataclass
+from pathlib import Path
 
+import corver_sdk
 from corver_sdk import (
     AdvantageSign,
     Batch,
@@ -35,15 +38,29 @@ def shown(outcomes: list) -> list:
     return [[f"{len(o.requests)} pending" if isinstance(o, Pending) else o.reward for o in completion] for completion in outcomes]
 
 
+class TestPage(unittest.TestCase):
+    def test_names_of_the_guide_exist(self):
+        page = (Path(__file__).parents[2] / "docs/write-a-rule.md").read_text()
+        rows = page.split("| Rust | Python | JavaScript |")[1].split("\n\n")[0].splitlines()[2:]
+        names = [name for row in rows for name in re.findall(r"`@?([\w.]+)", row.split(" | ")[1])]
+        self.assertGreater(len(names), 15)
+        known = {**vars(corver_sdk), "corpus": corver_sdk.Corpus}
+        for name in names:
+            first, *rest = name.split(".")
+            self.assertIn(first, known)
+            for part in rest:
+                self.assertTrue(hasattr(known[first], part), name)
+
+
 class TestBatch(unittest.TestCase):
     def test_completion_stays_in_batch_until_settled(self):
         class Rule:
             def score(self, sentence, corpus):
                 if sentence.text == "twice":
                     return Verdict(sum(corpus.count(Query([[word]])) for word in "ab"))
-                return Verdict(sum(corpus.count_all([Query([["c"]])] * len(sentence.text))))
+                return Verdict(sum(corpus.count_all([Query([[word]]) for word in sentence.text])))
 
-        batch = Batch(Rule().score, [[body("cc")], [], [body(""), body("twice")], [body("cc")]], CorpusSize())
+        batch = Batch(Rule().score, [[body("cd")], [], [body(""), body("twice")], [body("cd")]], CorpusSize())
         self.assertEqual(shown(batch.run()), [["2 pending"], [], [0, "1 pending"], ["2 pending"]])
         batch.reply([Count(10), Count(20), Count(30), Count(40), Count(50)])
         self.assertEqual(shown(batch.run()), [[30], [0, "1 pending"], [90]])
@@ -52,6 +69,18 @@ class TestBatch(unittest.TestCase):
 
 
 class TestRule(unittest.TestCase):
+    def test_equal_requests_of_a_call_are_one_request(self):
+        @dataclass
+        class Sum:
+            """Adds the counts of all heads."""
+
+            def score(self, sentence, corpus):
+                return Verdict(sum(corpus.count_all([Query([[triplet.head]]) for triplet in sentence.triplets])))
+
+        facts = [("Rome", "", ""), ("Peru", "", "")] * 40
+        scored = run(sentence_rule(Sum, "sum", "0.1.0"), sentence("Well.", facts), counts({"Rome": 3, "Peru": 2}))
+        self.assertEqual((scored.reward, scored.requests), (200, ["Rome", "Peru"]))
+
     def test_corpus_exposes_its_size(self):
         @dataclass
         class Size:

@@ -67,7 +67,8 @@ impl<'a> Corpus<'a> {
         self.reply(Request::Count(query), occurrences).map_err(|request| Pending(vec![request]))
     }
 
-    /// Returns one count per query, in order. Missing replies are requested together, in one round.
+    /// Returns one count per query, in order. Missing replies are requested together, in one round;
+    /// equal queries are one request.
     ///
     /// # Errors
     /// [`Pending`] if a reply is missing.
@@ -144,20 +145,33 @@ impl<'a> Corpus<'a> {
         })
     }
 
-    fn all_replies<T>(
+    fn all_replies<T: Clone>(
         &self,
         requests: impl Iterator<Item = Request>,
         read: impl Fn(&Reply) -> Option<T>,
     ) -> Result<Vec<T>, Pending> {
-        let mut replies = Vec::new();
-        let mut missing = Vec::new();
+        // Equal requests are sent once: an extractor repeats facts, and a sentence has a limit.
+        let mut distinct: Vec<Request> = Vec::new();
+        let mut indices = Vec::new();
         for request in requests {
+            let known = distinct.iter().position(|earlier| *earlier == request);
+            indices.push(known.unwrap_or(distinct.len()));
+            if known.is_none() {
+                distinct.push(request);
+            }
+        }
+        let mut replies = Vec::with_capacity(distinct.len());
+        let mut missing = Vec::new();
+        for request in distinct {
             match self.reply(request, &read) {
                 Ok(reply) => replies.push(reply),
                 Err(request) => missing.push(request),
             }
         }
-        if missing.is_empty() { Ok(replies) } else { Err(Pending(missing)) }
+        if !missing.is_empty() {
+            return Err(Pending(missing));
+        }
+        Ok(indices.into_iter().map(|index| replies[index].clone()).collect())
     }
 
     /// Returns the next reply, which answers `request`, or the request if there is none.
@@ -229,6 +243,23 @@ mod tests {
             corpus.passages([search.clone()]),
             Err(Pending(vec![Request::Passages(search)]))
         );
+    }
+
+    #[test]
+    fn equal_requests_of_a_call_are_one_request() {
+        let [rome, peru] = ["Rome", "Peru"].map(|word| Query::all_of([word]));
+        let queries = || [rome.clone(), peru.clone(), rome.clone(), rome.clone().limit(1)];
+        let requests =
+            [rome.clone(), peru.clone(), rome.clone().limit(1)].map(Request::Count).to_vec();
+        let pending = Corpus::new(NOWHERE, &[]).count_all(queries());
+        assert_eq!(pending, Err(Pending(requests)));
+        let replies = [count(Some(7)), count(None), count(Some(1)), count(Some(9))];
+        let corpus = Corpus::new(NOWHERE, &replies);
+        assert_eq!(corpus.count_all(queries()), Ok(vec![Some(7), None, Some(7), Some(1)]));
+        assert_eq!(corpus.count(peru.clone()), Ok(Some(9)), "the next reply is that of a new call");
+        let prompts = [ChatPrompt::user("Is it?"), ChatPrompt::user("Is it?")];
+        let pending = Corpus::new(NOWHERE, &[]).chats(prompts).unwrap_err();
+        assert_eq!(pending.0.len(), 1);
     }
 
     #[test]

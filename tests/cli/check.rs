@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::host::{EXTRACTOR, Server, host, lines};
+use crate::host::{EXTRACTOR, Server, host, lines, small_index};
 use crate::transcript::Transcript;
 
 /// Some sentence is unsupported.
@@ -121,5 +121,78 @@ fn empty_check_text_is_rejected() {
     transcript.add_failure(&host(&["check", "nowhere.txt"]));
     transcript.add_failure(&host(&["check", "--text", "A.", "--set", "check.pair=-1"]));
     transcript.add_usage_error(&host(&["check", "--text", "A.", "--by", "chance"]));
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn lines_and_list_items_are_checked_by_themselves() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sentence, _, place) = fact(folder.path());
+    let fact = sentence.trim_end_matches('.');
+    let strange = format!("{place} is the birthplace of Nobody Known");
+    for text in [
+        format!("- {fact}\n- {strange}"),
+        format!("1. {sentence}\n2. {strange}."),
+        format!("{fact}\n{strange}"),
+        format!("{sentence}[1] {strange}."),
+        format!("{sentence}{strange}."),
+    ] {
+        let checked = host(&["check", "--json", "--text", &text]).found(UNSUPPORTED).json();
+        assert_eq!(statuses(&checked), ["supported", "unsupported"], "{text}");
+    }
+    let joined = format!("{sentence}[1] {strange}.");
+    let paper =
+        host(&["check", "--json", "--text", &joined, "--set", "check.sentences=paper"]).json();
+    assert_eq!(paper["sentences"].as_array().unwrap().len(), 1, "the paper's splitter");
+}
+
+#[test]
+fn check_takes_triplets_in_place_of_extractor() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index");
+    small_index(&index);
+    let line = |tail: &str| {
+        let sentence = format!("Paris is the capital of {tail}.");
+        json!({"text": sentence, "triplets": [[sentence, [["Paris", "capital of", tail]]]]})
+            .to_string()
+    };
+    let file = folder.path().join("texts.jsonl");
+    fs::write(&file, format!("\u{feff}{}\n{}\n", line("France"), line("Peru"))).unwrap();
+    let set = format!("corpus.index={}", index.display());
+    let args = ["check", "--json", file.to_str().unwrap(), "--set", &set];
+    let run = host(&args).found(UNSUPPORTED);
+    let checked: Vec<Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        checked.iter().map(|text| statuses(text)[0]).collect::<Vec<_>>(),
+        ["supported", "unsupported"]
+    );
+
+    let mut transcript = Transcript::default();
+    fs::write(&file, json!({"text": "Paris is old.", "triplets": []}).to_string()).unwrap();
+    transcript.add_failure(&host(&args));
+    fs::write(&file, "{\"txt\": \"Paris is old.\"}\n").unwrap();
+    transcript.add_failure(&host(&args));
+    insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn check_skips_byte_order_mark() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sentence, ..) = fact(folder.path());
+    let file = folder.path().join("answer.txt");
+    fs::write(&file, format!("\u{feff}{sentence}")).unwrap();
+    let checked = host(&["check", "--json", file.to_str().unwrap()]).good().json();
+    assert_eq!(
+        (statuses(&checked), &checked["sentences"][0]["text"]),
+        (vec!["supported"], &json!(sentence))
+    );
+}
+
+#[test]
+fn demo_extractor_refuses_text_about_the_real_world() {
+    let mut transcript = Transcript::default();
+    let text = "Napoleon was born in Corsica. He died in 1821.";
+    transcript.add_failure(&host(&["check", "--text", text]));
     insta::assert_snapshot!(transcript);
 }

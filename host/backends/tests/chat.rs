@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corver_backends::chat::{ChatClient, ChatError, ChatPrices, ChatSettings};
+use corver_backends::chat::{ChatClient, ChatError, ChatPrices, ChatSettings, LengthField};
 use corver_core::{ChatModel, ChatPrompt, ChatReply, ChatRole, Message, Usage};
 use serde_json::json;
 
@@ -442,4 +442,59 @@ fn invalid_settings_are_rejected_on_open() {
         error.contains("must not hold a user or password") && !error.contains("hidden"),
         "{error}"
     );
+}
+
+/// A completion of a thinking model that ends for `reason`.
+fn thinks(content: &str, reason: &str) -> Response {
+    let mut body: serde_json::Value = serde_json::from_str(&completion(content)).unwrap();
+    body["choices"][0]["finish_reason"] = reason.into();
+    Response::Answer(200, "", body.to_string())
+}
+
+#[test]
+fn reasoning_before_answer_is_skipped() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint =
+        Endpoint::new(vec![thinks("<think>Is it? INCORRECT.</think>\n\nCORRECT", "stop")]);
+    let settings = ChatSettings { reasoning_tokens: 1_000, ..endpoint.settings() };
+    assert_eq!(request(&open(settings, folder.path()), 1).unwrap(), ["CORRECT"]);
+    assert_eq!(endpoint.num_requests(), 1);
+    assert_eq!(endpoint.0.requests().remove(0).body["max_tokens"], 1_016);
+}
+
+#[test]
+fn cut_reply_is_not_requested_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![thinks("<think>Well, let me see", "length")]);
+    let chat = open(endpoint.settings(), folder.path());
+    assert_eq!(request(&chat, 3).unwrap(), ["", "", ""]);
+    assert_eq!(endpoint.num_requests(), 3);
+    // From the cache, too.
+    let again = open(endpoint.settings(), folder.path());
+    assert_eq!(request(&again, 3).unwrap(), ["", "", ""]);
+    assert_eq!(endpoint.num_requests(), 3);
+}
+
+#[test]
+fn extra_fields_are_in_each_request() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("CORRECT")]);
+    let extra = json!({"temperature": 1, "reasoning_effort": "low", "top_k": 5});
+    let settings = ChatSettings {
+        length_field: LengthField::MaxCompletionTokens,
+        extra: extra.as_object().unwrap().clone(),
+        ..endpoint.settings()
+    };
+    request(&open(settings, folder.path()), 1).unwrap();
+    let messages = json!([{"role": "user", "content": "Is 0 even?"}]);
+    let expected = json!({
+        "model": "judge", "messages": messages, "temperature": 1, "max_completion_tokens": 16,
+        "reasoning_effort": "low", "top_k": 5,
+    });
+    assert_eq!(endpoint.0.requests().remove(0).body, expected);
+    let extra = json!({"max_tokens": 5}).as_object().unwrap().clone();
+    let settings = ChatSettings { extra, ..endpoint.settings() };
+    let cache = folder.path().join("other.jsonl");
+    let error = ChatClient::open(settings, "backends.chat", &cache).unwrap_err().to_string();
+    assert!(error.contains("backends.chat.extra.max_tokens"), "{error}");
 }

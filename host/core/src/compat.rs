@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
-use crate::sentence::{Section, Sentence, Split, split_sentences};
+use crate::SentenceSplitter;
+use crate::sentence::{Section, Sentence, Split};
+use crate::split::split_text;
 use crate::template::{ANSWER, MIN_REASONING, THINK, Tags, answer_block};
 use crate::text::{CharOffsets, is_space, strip};
 
@@ -71,11 +73,11 @@ fn prefix_within<'a>(least: &str, text: &'a str) -> Option<&'a str> {
 
 /// Splits a completion: sections are the first closed blocks, located by searching for their trimmed
 /// text.
-pub(crate) fn split(completion: &str) -> Split {
+pub(crate) fn split(completion: &str, splitter: SentenceSplitter) -> Split {
     if strip(completion).is_empty() {
         return Split::default();
     }
-    let offsets = CharOffsets::new(completion);
+    let search = SentenceSearch { completion, offsets: CharOffsets::new(completion), splitter };
     let mut split = Split::default();
     let think = closed_block(completion, THINK);
     let answer = closed_block(completion, ANSWER);
@@ -86,20 +88,14 @@ pub(crate) fn split(completion: &str) -> Split {
         let Some((text, _)) = tagged.filter(|(text, _)| !text.is_empty()) else { continue };
         let start = completion[from..].find(text).map(|at| from + at);
         if let Some(start) = start {
-            split.sections.push(offsets.at(start)..offsets.at(start + text.len()));
+            let end = start + text.len();
+            split.sections.push(search.offsets.at(start)..search.offsets.at(end));
         }
-        search_sentences(completion, text, section, start, &offsets, &mut split.sentences);
+        search.add_sentences(text, section, start, &mut split.sentences);
     }
     if [think, answer].iter().flatten().all(|(text, _)| text.is_empty()) {
         split.sections.push(0..completion.chars().count());
-        search_sentences(
-            completion,
-            completion,
-            Section::Body,
-            Some(0),
-            &offsets,
-            &mut split.sentences,
-        );
+        search.add_sentences(completion, Section::Body, Some(0), &mut split.sentences);
     }
     split
 }
@@ -111,25 +107,33 @@ fn closed_block(completion: &str, tags: Tags) -> Option<(&str, usize)> {
     Some((strip(&completion[start..start + length]), start + length + tags.close.len()))
 }
 
-/// Adds the sentences of a section. Each is searched from the end of the one before. A section that
-/// is not found starts at −1, which Python reads as the last character.
-fn search_sentences(
-    completion: &str,
-    section_text: &str,
-    section: Section,
-    start: Option<usize>,
-    offsets: &CharOffsets<'_>,
-    sentences: &mut Vec<Sentence>,
-) {
-    let last = completion.char_indices().next_back().map_or(0, |(at, _)| at);
-    let mut from = start.unwrap_or(last);
-    for text in split_sentences(section_text) {
-        let span = completion[from..].find(text).map(|at| {
-            let begin = from + at;
-            from = begin + text.len();
-            offsets.at(begin)..offsets.at(from)
-        });
-        sentences.push(Sentence { text: text.to_owned(), section, span, triplets: Vec::new() });
+/// A completion whose sentences are searched in it.
+struct SentenceSearch<'a> {
+    completion: &'a str,
+    offsets: CharOffsets<'a>,
+    splitter: SentenceSplitter,
+}
+
+impl SentenceSearch<'_> {
+    /// Adds the sentences of a section. Each is searched from the end of the one before. A section
+    /// that is not found starts at −1, which Python reads as the last character.
+    fn add_sentences(
+        &self,
+        section_text: &str,
+        section: Section,
+        start: Option<usize>,
+        sentences: &mut Vec<Sentence>,
+    ) {
+        let last = self.completion.char_indices().next_back().map_or(0, |(at, _)| at);
+        let mut from = start.unwrap_or(last);
+        for text in split_text(section_text, self.splitter) {
+            let span = self.completion[from..].find(text).map(|at| {
+                let begin = from + at;
+                from = begin + text.len();
+                self.offsets.at(begin)..self.offsets.at(from)
+            });
+            sentences.push(Sentence { text: text.to_owned(), section, span, triplets: Vec::new() });
+        }
     }
 }
 

@@ -19,7 +19,10 @@ pub mod capability;
 pub mod compat;
 pub mod completion;
 pub mod count;
+pub mod given;
+pub mod prose;
 pub mod question;
+pub mod reply;
 pub mod response;
 pub mod returns;
 pub mod rollout;
@@ -39,8 +42,8 @@ pub mod verdict;
 pub use corver_settings::{
     AdamWSettings, AdvantageSettings, Algorithm, Compatibility, Device, DpoSettings, Granularity,
     ImportanceLevel, InvalidSetting, LearnSettings, LongPrompts, LoraSettings, LossSettings,
-    LossType, MomentPrecision, OldLogProbs, PpoSettings, Precision, RewardSettings, Sampling,
-    ScaleRewards, SentenceMean,
+    LossType, MomentPrecision, OldLogProbs, PpoSettings, Precision, ReplyGrammar, RewardSettings,
+    Sampling, ScaleRewards, SentenceMean, SentenceSplitter,
 };
 
 pub use advantage::{Advantages, Baseline, Estimator, ReturnStats, Signal, baselines};
@@ -51,6 +54,7 @@ pub use capability::{
 };
 pub use completion::Completion;
 pub use count::{CorpusSize, Count, CountPrecision, Counter, Lookup, Query};
+pub use given::GivenTriplets;
 pub use question::Question;
 pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};
 pub use returns::{Explained, ReturnParts, TracedReturns, traced_returns};
@@ -60,7 +64,7 @@ pub use sentence::{Alignment, Section, Sentence};
 pub use stage::{StageSeconds, StepError};
 pub use step::{StepReport, StepSettings, step};
 pub use trace::{SentenceTrace, Trace};
-pub use triplet::{Claim, ExtractionBatch, Extractor, Triplet};
+pub use triplet::{Claim, Extracted, ExtractionBatch, Extractor, Triplet};
 pub use update::{Demonstration, Learner, Mismatch, TrainingBatch, UpdateReport};
 pub use verdict::{
     Blend, Channel, Credit, CreditKind, SentenceScorer, TokenReward, Verdict, Weighted,

@@ -9,7 +9,7 @@ use crate::sentence::{Split, align};
 use crate::split::split;
 use crate::stage::{Stage, StageSeconds, StageTimer, StepError};
 use crate::trace::SentenceTrace;
-use crate::triplet::ExtractionBatch;
+use crate::triplet::{Extracted, ExtractionBatch};
 use crate::verdict::check_shape;
 use crate::{
     Alignment, BackendStats, Backends, BoxError, Completion, Extractor, Graders, Question,
@@ -47,6 +47,8 @@ pub struct Scored {
     pub completions: Vec<ScoredCompletion>,
     /// Requests of the rules.
     pub backend_stats: BackendStats,
+    /// Number of sentences whose extractor reply was not understood.
+    pub not_understood: usize,
     /// Time of the stages of the reward.
     pub seconds: StageSeconds,
 }
@@ -62,7 +64,7 @@ pub fn score(
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
     let timer = StageTimer::default();
-    let splits = timer.time(Stage::Extract, || {
+    let ExtractedCompletions { splits, not_understood } = timer.time(Stage::Extract, || {
         let mut extraction = Extraction::start(scorers, settings);
         for (index, rollout) in rollouts.iter().enumerate() {
             extraction.push(index, rollout);
@@ -73,7 +75,7 @@ pub fn score(
         compute_returns(rollouts, splits, questions, scorers, settings, &timer)
     })?;
     let seconds = timer.seconds(backend_stats.seconds());
-    Ok(Scored { completions, backend_stats, seconds })
+    Ok(Scored { completions, backend_stats, not_understood, seconds })
 }
 
 /// A completion split into sentences, which are aligned to its tokens.
@@ -87,13 +89,21 @@ pub(crate) struct SplitCompletion {
 
 impl SplitCompletion {
     fn new(rollout: &Rollout, settings: &RewardSettings) -> Self {
-        let split = split(&rollout.text, settings.compatibility);
+        let split = split(&rollout.text, settings.compatibility, settings.sentences);
         let alignment = align(&split, &rollout.token_spans);
         let scores_sentences = settings.sentence_rewards_enabled()
             && !split.sentences.is_empty()
             && alignment.rate >= settings.min_alignment;
         Self { split, alignment, scores_sentences }
     }
+}
+
+/// Split completions with the triplets of their sentences.
+pub(crate) struct ExtractedCompletions {
+    /// Completions in the order of the rollouts.
+    pub(crate) splits: Vec<SplitCompletion>,
+    /// Number of sentences whose extractor reply was not understood.
+    pub(crate) not_understood: usize,
 }
 
 /// Rollouts that are split as they finish, and their sentences on the way through the extractor.
@@ -138,8 +148,9 @@ impl<'a> Extraction<'a> {
     ///
     /// # Errors
     /// If the extractor fails, or a rollout was never pushed.
-    pub(crate) fn finish(self, num_rollouts: usize) -> Result<Vec<SplitCompletion>, StepError> {
-        let triplets = self.batch.finish().map_err(StepError::Extract)?;
+    pub(crate) fn finish(self, num_rollouts: usize) -> Result<ExtractedCompletions, StepError> {
+        let Extracted { triplets, not_understood } =
+            self.batch.finish().map_err(StepError::Extract)?;
         if triplets.len() != self.owners.len() {
             let problem = format!(
                 "the extractor returned the triplets of {} of {} sentences",
@@ -157,7 +168,7 @@ impl<'a> Extraction<'a> {
         for ((rollout, sentence), own_triplets) in self.owners.into_iter().zip(triplets) {
             splits[rollout].split.sentences[sentence].triplets = own_triplets;
         }
-        Ok(splits)
+        Ok(ExtractedCompletions { splits, not_understood })
     }
 }
 

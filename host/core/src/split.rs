@@ -4,25 +4,37 @@
 //! written: sections are where their tags are, and tokens have exact character spans.
 //! [`Compatibility::Reference`] reproduces the code ([`compat`]): it searches for the text of a
 //! section, and its offsets drift. The golden vectors pin it.
+//!
+//! A block is split into sentences by one of two splitters: the paper's, or that of real text
+//! ([`prose`]).
 
 use std::ops::Range;
 
 use crate::sentence::{Section, Sentence, Split, split_sentences};
 use crate::template::{ALL_TAGS, ANSWER, THINK};
 use crate::text::{CharOffsets, strip};
-use crate::{Compatibility, compat};
+use crate::{Compatibility, SentenceSplitter, compat, prose};
 
 /// Splits a completion into the sentences of its think and answer blocks.
 #[must_use]
-pub fn split(completion: &str, compatibility: Compatibility) -> Split {
+pub fn split(completion: &str, compatibility: Compatibility, splitter: SentenceSplitter) -> Split {
     match compatibility {
-        Compatibility::Paper => split_by_position(completion),
-        Compatibility::Reference => compat::split(completion),
+        Compatibility::Paper => split_by_position(completion, splitter),
+        Compatibility::Reference => compat::split(completion, splitter),
+    }
+}
+
+/// Splits a text without tags into sentences.
+#[must_use]
+pub fn split_text(text: &str, splitter: SentenceSplitter) -> Vec<&str> {
+    match splitter {
+        SentenceSplitter::Paper => split_sentences(text).collect(),
+        SentenceSplitter::Prose => prose::split_prose(text),
     }
 }
 
 /// Splits a completion whose sections are where their tags are.
-fn split_by_position(completion: &str) -> Split {
+fn split_by_position(completion: &str, splitter: SentenceSplitter) -> Split {
     let think = think_range(completion);
     let answer = answer_range(completion, think.as_ref());
     let mut blocks: Vec<(Section, Range<usize>)> = Vec::new();
@@ -42,7 +54,7 @@ fn split_by_position(completion: &str) -> Split {
         split.sections.push(offsets.of(block));
         // A stray tag inside a block is markup, not text: it ends a sentence.
         for piece in split_at_tags(block) {
-            for text in split_sentences(piece) {
+            for text in split_text(piece, splitter) {
                 split.sentences.push(Sentence {
                     text: text.to_owned(),
                     section,
@@ -124,7 +136,7 @@ mod tests {
     use super::*;
 
     fn sentences(text: &str, compatibility: Compatibility) -> Vec<(Section, String)> {
-        split(text, compatibility)
+        split(text, compatibility, SentenceSplitter::Paper)
             .sentences
             .into_iter()
             .map(|sentence| (sentence.section, sentence.text))
@@ -170,18 +182,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn paper_sentence_spans_match_their_text(text in "([a-zé\u{1c}.!? ]|<think>|</think>|<answer>|</answer>){0,30}") {
+        fn paper_sentence_spans_match_their_text(text in "([a-zé\u{1c}.!? \n]|- |。|<think>|</think>|<answer>|</answer>){0,30}") {
             let chars: Vec<char> = text.chars().collect();
-            for sentence in split(&text, Compatibility::Paper).sentences {
-                let span = sentence.span.expect("the place is always known");
-                prop_assert_eq!(chars[span].iter().collect::<String>(), sentence.text);
+            for splitter in [SentenceSplitter::Paper, SentenceSplitter::Prose] {
+                for sentence in split(&text, Compatibility::Paper, splitter).sentences {
+                    let span = sentence.span.expect("the place is always known");
+                    prop_assert_eq!(chars[span].iter().collect::<String>(), sentence.text);
+                }
             }
         }
 
         #[test]
         fn paper_and_reference_splits_agree_on_closed_blocks(think in "[a-c]{1,5}(\\. [a-c]{1,5}){0,3}", answer in "[x-z]{1,6}") {
             let text = format!("<think>{think}</think><answer>{answer}</answer>");
-            prop_assert_eq!(split(&text, Compatibility::Paper), split(&text, Compatibility::Reference));
+            prop_assert_eq!(
+                split(&text, Compatibility::Paper, SentenceSplitter::Paper),
+                split(&text, Compatibility::Reference, SentenceSplitter::Paper)
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 
 use tracing::Span;
 
-use crate::score::{Extraction, compute_returns};
+use crate::score::{ExtractedCompletions, Extraction, compute_returns};
 use crate::stage::{Stage, StageSeconds, StageTimer, StepError};
 use crate::{
     BackendStats, Estimator, Learner, Question, ReturnStats, RewardSettings, Rollout, Sampling,
@@ -33,6 +33,8 @@ pub struct StepReport {
     pub returns: ReturnStats,
     /// Requests of the rules.
     pub backend_stats: BackendStats,
+    /// Number of sentences whose extractor reply was not understood.
+    pub not_understood: usize,
     /// Report of the optimiser.
     pub update: UpdateReport,
     /// Duration of each stage.
@@ -64,7 +66,8 @@ pub fn step<P: Learner + ?Sized>(
             })
         })
         .map_err(StepError::Rollout)?;
-    let splits = timer.time(Stage::Extract, || extraction.finish(rollouts.len()))?;
+    let ExtractedCompletions { splits, not_understood } =
+        timer.time(Stage::Extract, || extraction.finish(rollouts.len()))?;
 
     let batch = TrainingBatch { questions, sampling, rollouts: &rollouts };
     let (scored, prepared) = join(
@@ -86,7 +89,15 @@ pub fn step<P: Learner + ?Sized>(
 
     let returns = estimator.return_stats(&completions, sampling.num_generations);
     let seconds = timer.seconds(backend_stats.seconds());
-    Ok(StepReport { rollouts, completions, returns, backend_stats, update, seconds })
+    Ok(StepReport {
+        rollouts,
+        completions,
+        returns,
+        backend_stats,
+        not_understood,
+        update,
+        seconds,
+    })
 }
 
 /// Runs `background` in another thread while `foreground` runs in this one, and returns the results

@@ -1,4 +1,5 @@
-//! Stage 4: sentences → triplets. The parser of the extractor's replies is tolerant.
+//! Stage 4: sentences → triplets, and the published grammar of an extractor's replies
+//! ([`crate::reply`] has another one, too).
 //!
 //! A reply is a list of lists: `[["head", "relation", "tail"], …]`, or `[]`. Language models write
 //! such lists almost right, so the grammar is the published parser's, which accepts nearly
@@ -47,11 +48,20 @@ pub trait ExtractionBatch {
     /// Adds a sentence without waiting for its triplets.
     fn push(&mut self, sentence: &str);
 
-    /// Returns the triplets of every pushed sentence, in order.
+    /// Returns the triplets of every pushed sentence.
     ///
     /// # Errors
     /// Fails if the model cannot run.
-    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, BoxError>;
+    fn finish(self: Box<Self>) -> Result<Extracted, BoxError>;
+}
+
+/// Result of a batch.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Extracted {
+    /// Triplets of each sentence, in order.
+    pub triplets: Vec<Vec<Triplet>>,
+    /// Number of sentences whose reply was not understood; they have no triplets.
+    pub not_understood: usize,
 }
 
 /// A batch that is extracted at the end.
@@ -65,9 +75,9 @@ impl<E: Extractor + ?Sized> ExtractionBatch for CollectedBatch<'_, E> {
         self.sentences.push(sentence.to_owned());
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, BoxError> {
+    fn finish(self: Box<Self>) -> Result<Extracted, BoxError> {
         let sentences: Vec<&str> = self.sentences.iter().map(String::as_str).collect();
-        self.extractor.extract(&sentences)
+        Ok(Extracted { triplets: self.extractor.extract(&sentences)?, not_understood: 0 })
     }
 }
 

@@ -11,7 +11,8 @@ use corver_core::sentence::{align, split_sentences};
 use corver_core::split::split;
 use corver_core::{
     AdvantageSettings, Alignment, Compatibility, Estimator, Grade, Granularity, Label,
-    ResponseGrades, RewardSettings, ScaleRewards, ScoredCompletion, SentenceMean, question,
+    ResponseGrades, RewardSettings, ScaleRewards, ScoredCompletion, SentenceMean, SentenceSplitter,
+    question,
 };
 use golden::{check_all, close, numbers, same, strings, token_map};
 use serde_json::Value;
@@ -78,7 +79,7 @@ fn token_alignment_matches_reference() {
         // be skipped alike.
         let kept: Vec<usize> = (0..pieces.len()).filter(|at| mask[*at] != 0.0).collect();
         let spans = spans_of_pieces(&kept.iter().map(|at| pieces[*at]).collect::<Vec<_>>());
-        let split = split(text(row, "decoded"), Compatibility::Reference);
+        let split = split(text(row, "decoded"), Compatibility::Reference, SentenceSplitter::Paper);
         let alignment = align(&split, &spans);
         let expected_map = token_map(&row["map"]);
         same("map", alignment.sentence_of, kept.iter().map(|at| expected_map[*at]).collect())?;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use corver_core::advantage::{GaeSettings, Pair, whiten};
 use corver_core::{
     AdvantageSettings, Backends, BoxError, Completion, CorpusSize, Count, Counter, Credit,
-    Demonstration, Estimator, ExtractionBatch, Extractor, Graders, Granularity, Learner, Lookup,
-    Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer,
-    Signal, StepError, StepReport, StepSettings, TrainingBatch, Triplet, UpdateReport, Verdict,
-    baselines, step, traced_returns,
+    Demonstration, Estimator, Extracted, ExtractionBatch, Extractor, Graders, Granularity, Learner,
+    Lookup, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence,
+    SentenceScorer, Signal, StepError, StepReport, StepSettings, TrainingBatch, Triplet,
+    UpdateReport, Verdict, baselines, step, traced_returns,
 };
 
 /// Answers from a script; one character is one token.
@@ -450,8 +450,8 @@ impl ExtractionBatch for EagerBatch<'_> {
         self.1.extend(self.0.extract(&[sentence]).unwrap());
     }
 
-    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        Ok(self.1)
+    fn finish(self: Box<Self>) -> Result<Extracted, BoxError> {
+        Ok(Extracted { triplets: self.1, not_understood: 0 })
     }
 }
 

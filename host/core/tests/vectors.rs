@@ -14,7 +14,7 @@ use corver_core::split::split;
 use corver_core::triplet::{Element, Triplet, read_reply, triplets_from_reply};
 use corver_core::{
     AdvantageSettings, Alignment, Compatibility, Grade, Granularity, Label, ResponseGrades,
-    RewardSettings, ScaleRewards, Section, SentenceMean, question,
+    RewardSettings, ScaleRewards, Section, SentenceMean, SentenceSplitter, question,
 };
 use serde::Deserialize;
 use vectors::{cases, close};
@@ -66,7 +66,7 @@ fn token_alignment_matches_vectors() {
             [(Compatibility::Paper, paper), (Compatibility::Reference, reference)]
         {
             let context = format!("{compatibility:?}: {completion:?}");
-            let split = split(&completion, compatibility);
+            let split = split(&completion, compatibility, SentenceSplitter::Paper);
             let tokens: Vec<Option<Range<usize>>> =
                 expected.tokens.iter().map(|token| token.map(|(start, end)| start..end)).collect();
             let alignment = align(&split, &tokens);

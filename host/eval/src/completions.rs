@@ -1,10 +1,9 @@
 //! Files of completions from other programs, for `corver-host score`.
 
-use std::collections::HashMap;
 use std::io::BufRead;
 use std::path::Path;
 
-use corver_core::{BoxError, Extractor, Question, Rollout, Triplet};
+use corver_core::{GivenTriplets, Question, Rollout};
 use corver_data::GoldsField;
 use serde::Deserialize;
 
@@ -30,15 +29,8 @@ struct CompletionLine {
     #[serde(default)]
     evidence: Vec<String>,
     completion: String,
-    triplets: Option<Vec<(String, Vec<Parts>)>>,
+    triplets: Option<GivenTriplets>,
 }
-
-/// Head, relation and tail of a triplet.
-type Parts = (String, String, String);
-
-/// Triplets that come with the completions, in place of an extractor.
-#[derive(Debug, Default)]
-pub struct GivenTriplets(HashMap<String, Vec<Triplet>>);
 
 /// CompletionSet of a file, with their questions.
 pub struct CompletionSet {
@@ -93,10 +85,8 @@ pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> 
         if line.triplets.is_none() {
             first_without.get_or_insert(number);
         }
-        for (sentence, triplets) in line.triplets.into_iter().flatten() {
-            given.add(sentence, triplets).map_err(|sentence| {
-                invalid(format!("other triplets were given before for the sentence {sentence:?}"))
-            })?;
+        if let Some(triplets) = line.triplets {
+            given.merge(triplets).map_err(|error| invalid(error.to_string()))?;
         }
         let GoldsField(golds) = line.answers;
         completions.lines.push(number);
@@ -116,7 +106,7 @@ pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> 
     }
     match first_without {
         None => completions.triplets = Some(given),
-        Some(line) if !given.0.is_empty() => {
+        Some(line) if !given.is_empty() => {
             return Err(CompletionsError(format!(
                 "{}:{line}: this line has no \"triplets\", others have; give them in every line or \
                  in none",
@@ -128,40 +118,11 @@ pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> 
     Ok(completions)
 }
 
-impl GivenTriplets {
-    /// Adds the triplets of a sentence; fails with the sentence if it has others already.
-    fn add(&mut self, sentence: String, triplets: Vec<Parts>) -> Result<(), String> {
-        let mut own = Vec::with_capacity(triplets.len());
-        for (head, relation, tail) in triplets {
-            own.push(Triplet { head, relation, tail });
-        }
-        if self.0.get(&sentence).is_some_and(|known| *known != own) {
-            return Err(sentence);
-        }
-        self.0.insert(sentence, own);
-        Ok(())
-    }
-}
-
-impl Extractor for GivenTriplets {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        let mut triplets = Vec::with_capacity(sentences.len());
-        for sentence in sentences {
-            let own = self.0.get(*sentence).ok_or_else(|| {
-                format!(
-                    "no triplets are given for the sentence {sentence:?}; if it states no fact, \
-                     give [{sentence:?}, []]"
-                )
-            })?;
-            triplets.push(own.clone());
-        }
-        Ok(triplets)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+
+    use corver_core::Extractor as _;
 
     use super::*;
 

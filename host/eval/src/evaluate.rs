@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use corver_core::response::AnswerRule;
+use corver_core::split::split;
 use corver_core::{
     BoxError, Compatibility, Graders, Label, Question, RewardSettings, Rollout, Sampler, Scorers,
-    SentenceTrace, StepError, score,
+    SentenceSplitter, SentenceTrace, StepError, score,
 };
 use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub struct EvaluatePlan<'a> {
     pub settings: EvaluateSettings,
     /// Authority if the graders of the paper and its published code differ.
     pub compatibility: Compatibility,
+    /// Splitter of answers into sentences.
+    pub splitter: SentenceSplitter,
     /// Facts of the questions' world. `None`: they are not known.
     pub facts: Option<&'a dyn FactChecker>,
     /// Seed of the samples.
@@ -116,7 +119,7 @@ pub fn evaluate(
     plan: &EvaluatePlan<'_>,
     progress: &mut dyn FnMut(usize),
 ) -> Result<(Evaluation, Vec<GradedAnswer>), EvaluateError> {
-    let EvaluatePlan { settings, compatibility, facts, seed } = *plan;
+    let EvaluatePlan { settings, compatibility, splitter, facts, seed } = *plan;
     let rule = AnswerRule::of_evaluation(compatibility);
     let samples = settings.samples.max(1);
     let mut answers = Vec::with_capacity(questions.len() * samples);
@@ -126,7 +129,12 @@ pub fn evaluate(
             .map_err(|source| EvaluateError { action: "answering the questions", source })?;
         let all_sentences = match scorers.as_deref_mut() {
             Some(scorers) if scorers.sentence_scorer.required_capabilities().is_empty() => {
-                score_sentences(&rollouts, batch, scorers, compatibility).map_err(|error| {
+                let rewards = RewardSettings {
+                    compatibility,
+                    sentences: splitter,
+                    ..RewardSettings::default()
+                };
+                score_sentences(&rollouts, batch, scorers, &rewards).map_err(|error| {
                     EvaluateError { action: "scoring the answers", source: error.into() }
                 })?
             }
@@ -137,6 +145,9 @@ pub fn evaluate(
             let grade = rule.grade(&rollout.text, golds);
             let missing = (grade == Label::NotAttempted)
                 .then(|| missing_answer(&rollout.text, rollout.finished, rule));
+            let fact_check = facts.map(|facts| {
+                FactCheck::new(&split(&rollout.text, compatibility, splitter).sentences, facts)
+            });
             answers.push(GradedAnswer {
                 grade,
                 missing,
@@ -144,7 +155,7 @@ pub fn evaluate(
                 question: question.clone(),
                 sample: (samples > 1).then_some(index % samples),
                 popularity: *popularity,
-                fact_check: facts.map(|facts| FactCheck::new(&rollout.text, facts, compatibility)),
+                fact_check,
                 completion: rollout.text,
                 sentences,
             });
@@ -160,7 +171,7 @@ fn score_sentences(
     rollouts: &[Rollout],
     questions: &[Question],
     scorers: &mut Scorers<'_, '_>,
-    compatibility: Compatibility,
+    rewards: &RewardSettings,
 ) -> Result<Vec<Vec<SentenceTrace>>, StepError> {
     let mut graders = Graders::default();
     let Scorers { extractor, backends, sentence_scorer, .. } = scorers;
@@ -170,8 +181,7 @@ fn score_sentences(
         sentence_scorer: &mut **sentence_scorer,
         graders: &mut graders,
     };
-    let rewards = RewardSettings { compatibility, ..RewardSettings::default() };
-    let scored = score(rollouts, questions, &mut sentence_scorers, &rewards)?;
+    let scored = score(rollouts, questions, &mut sentence_scorers, rewards)?;
     Ok(scored.completions.into_iter().map(|completion| completion.trace.sentences).collect())
 }
 
@@ -308,8 +318,13 @@ mod tests {
             ..Question::default()
         };
         let settings = EvaluateSettings { samples: 4, batch: 8, ..EvaluateSettings::default() };
-        let plan =
-            EvaluatePlan { settings, compatibility: Compatibility::Paper, facts: None, seed: 1 };
+        let plan = EvaluatePlan {
+            settings,
+            compatibility: Compatibility::Paper,
+            splitter: SentenceSplitter::Paper,
+            facts: None,
+            seed: 1,
+        };
         let questions = [question("Rome"), question("Paris"), question("Oslo")];
         let mut seen = Vec::new();
         let (evaluation, answers) =

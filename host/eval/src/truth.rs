@@ -2,8 +2,7 @@
 
 use std::fmt::Debug;
 
-use corver_core::Compatibility;
-use corver_core::split::split;
+use corver_core::Sentence;
 use serde::{Deserialize, Serialize};
 
 /// Source of facts about a world that is completely known, such as the demo's.
@@ -25,9 +24,9 @@ pub struct FactCheck {
 impl FactCheck {
     /// Checks the sentences of a completion, reasoning and answer.
     #[must_use]
-    pub fn new(completion: &str, facts: &dyn FactChecker, compatibility: Compatibility) -> Self {
+    pub fn new(sentences: &[Sentence], facts: &dyn FactChecker) -> Self {
         let mut check = Self::default();
-        for sentence in split(completion, compatibility).sentences {
+        for sentence in sentences {
             match facts.is_true(&sentence.text) {
                 Some(true) => check.truths += 1,
                 Some(false) => check.falsehoods += 1,
@@ -40,6 +39,9 @@ impl FactCheck {
 
 #[cfg(test)]
 mod tests {
+    use corver_core::split::split;
+    use corver_core::{Compatibility, SentenceSplitter};
+
     use super::*;
 
     #[derive(Debug)]
@@ -54,9 +56,8 @@ mod tests {
     #[test]
     fn truth_counts_think_and_answer_sentences() {
         let text = "<think>Rome is big. Hm, hm. Paris is bigger than Rome.</think><answer>London.</answer>";
-        assert_eq!(
-            FactCheck::new(text, &Short, Compatibility::Paper),
-            FactCheck { truths: 1, falsehoods: 2 }
-        );
+        let sentences = split(text, Compatibility::Paper, SentenceSplitter::Paper).sentences;
+        let expected = FactCheck { truths: 1, falsehoods: 2 };
+        assert_eq!(FactCheck::new(&sentences, &Short), expected);
     }
 }

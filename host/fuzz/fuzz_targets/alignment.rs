@@ -2,10 +2,10 @@
 //! gives: every span is within the tokens.
 #![no_main]
 
-use corver_core::Compatibility;
 use corver_core::compat::spans_of_pieces;
 use corver_core::sentence::align;
 use corver_core::split::split;
+use corver_core::{Compatibility, SentenceSplitter};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &[u8])| {
@@ -24,8 +24,12 @@ fuzz_target!(|input: (&str, &[u8])| {
         rest = after;
     }
     let spans = spans_of_pieces(&pieces);
-    for compatibility in [Compatibility::Paper, Compatibility::Reference] {
-        let split = split(text, compatibility);
+    for (compatibility, splitter) in [
+        (Compatibility::Paper, SentenceSplitter::Paper),
+        (Compatibility::Paper, SentenceSplitter::Prose),
+        (Compatibility::Reference, SentenceSplitter::Paper),
+    ] {
+        let split = split(text, compatibility, splitter);
         let alignment = align(&split, &spans);
         for tokens in alignment.token_spans(split.sentences.len()).into_iter().flatten() {
             assert!(tokens.end <= spans.len(), "{tokens:?} of {} tokens", spans.len());

@@ -231,7 +231,7 @@ fn score_rollouts(
     let mut scorer = shared.lock().map_err(|_| {
         anyhow!("an earlier call of this Scorer ended in a panic; open another one")
     })?;
-    let scored = scorer.score(&rollouts, questions).context("scoring the completions")?;
+    let scored = scorer.score(&rollouts, questions, None).context("scoring the completions")?;
     let settings = scorer.settings();
     let mut scores = Vec::with_capacity(scored.completions.len());
     for ScoredCompletion { returns, advantage_signs, trace, .. } in scored.completions {

@@ -1,7 +1,7 @@
 //! A completion's text, with every sentence coloured by its reward.
 
 use corver_core::split::split;
-use corver_core::{Compatibility, SentenceTrace, Trace};
+use corver_core::{RewardSettings, SentenceTrace, Trace};
 use maud::{Markup, html};
 
 use crate::number;
@@ -16,10 +16,10 @@ const LEAST: f64 = 1e-9;
 
 /// Returns the completion with coloured sentences.
 #[must_use]
-pub fn coloured(trace: &Trace, compatibility: Compatibility) -> Markup {
+pub fn coloured(trace: &Trace, settings: &RewardSettings) -> Markup {
     html! {
         div.text {
-            @for (text, sentence) in pieces(trace, compatibility) {
+            @for (text, sentence) in pieces(trace, settings) {
                 @match sentence {
                     Some(sentence) => (marked(text, sentence)),
                     // Text outside sentences, mostly tags.
@@ -59,10 +59,13 @@ pub fn scale() -> Markup {
 
 /// Splits the text into sentences and the text between them. A sentence whose text differs from the
 /// trace's counts as text between others.
-fn pieces(trace: &Trace, compatibility: Compatibility) -> Vec<(&str, Option<&SentenceTrace>)> {
+fn pieces<'a>(
+    trace: &'a Trace,
+    settings: &RewardSettings,
+) -> Vec<(&'a str, Option<&'a SentenceTrace>)> {
     let text = trace.completion.as_str();
     let bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
-    let cut = split(text, compatibility).sentences;
+    let cut = split(text, settings.compatibility, settings.sentences).sentences;
     let same =
         cut.into_iter().zip(&trace.sentences).filter(|(cut, traced)| cut.text == traced.text);
     let mut spans: Vec<_> = same
@@ -111,7 +114,7 @@ mod tests {
         for (sentence, reward) in trace.sentences.iter_mut().zip([Some(-0.3), None, Some(0.0)]) {
             sentence.verdict.as_mut().unwrap().reward = reward;
         }
-        let shown = coloured(&trace, Compatibility::Paper).0;
+        let shown = coloured(&trace, &RewardSettings::default()).0;
         for part in [
             "<span class=\"tag\">&lt;think&gt;</span>",
             "<mark class=\"minus-3\">Größe is &lt;b&gt;.<small>−0.30</small></mark>",
@@ -126,7 +129,7 @@ mod tests {
     fn coloured_completion_allows_answer_before_think() {
         let shown = coloured(
             &trace("q", "<answer>B.</answer><think>A.</think>", 1.0),
-            Compatibility::Paper,
+            &RewardSettings::default(),
         )
         .0;
         assert!(shown.find("B.").unwrap() < shown.find("A.").unwrap(), "{shown}");

@@ -201,7 +201,7 @@ fn section(
     html! {
         h2 { (trace.question) }
         @if is_one_of_several { p.soft { (origin) } }
-        (completion::coloured(trace, settings.compatibility))
+        (completion::coloured(trace, settings))
         (completion::scale())
         h3 { "Return" }
         (parts(trace, settings))

@@ -118,7 +118,6 @@ fn unknown() -> Markup {
 
 fn best_and_worst(reported: &Reported, is_named: bool) -> Markup {
     let Reported { run, name, tally, .. } = reported;
-    let compatibility = run.settings.reward.compatibility;
     let one = |shown: &Shown| {
         let ResponseGrades { judge, format } = &shown.trace.response;
         html! {
@@ -130,7 +129,7 @@ fn best_and_worst(reported: &Reported, is_named: bool) -> Markup {
                     li { span { "format " } (format.label) " " (number::with_sign(format.reward)) }
                     li { span { "step " } (shown.step) span { ", completion " } (shown.place) }
                 }
-                (completion::coloured(&shown.trace, compatibility))
+                (completion::coloured(&shown.trace, &run.settings.reward))
             }
         }
     };

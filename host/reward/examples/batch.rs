@@ -45,6 +45,9 @@ fn main() -> Result<()> {
         rows.push(tokens);
     }
     std::fs::write(ids, serde_json::to_string(&rows)?)?;
-    println!("{}", Scorer::open(&config, &settings)?.score(&rollouts, &questions)?.seconds.reward);
+    println!(
+        "{}",
+        Scorer::open(&config, &settings)?.score(&rollouts, &questions, None)?.seconds.reward
+    );
     Ok(())
 }

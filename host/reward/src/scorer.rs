@@ -2,19 +2,23 @@
 
 use anyhow::Result;
 use corver_core::{
-    Backends, CreditKind, Graders, Question, RewardSettings, Rollout, Scored, Scorers,
-    SentenceScorer as _, StepError, score,
+    Backends, CreditKind, Extractor, GivenTriplets, Graders, Question, RewardSettings, Rollout,
+    Scored, Scorers, SentenceScorer as _, SentenceSplitter, StepError, score,
 };
 use corver_inference::extract::OnnxExtractor;
 use corver_settings::{CheckSettings, Settings};
 
+use crate::config::{BackendsConfig, CorpusConfig, DemoOr, RulesConfig};
 use crate::parts::{self, Loader, SentenceRules};
 use crate::{CorpusPassages, RewardConfig};
 
 /// Extractor, corpus, rules and graders of a configuration. It scores completions, and checks texts
 /// (see [`crate::check`]).
 pub struct Scorer {
-    pub(crate) extractor: OnnxExtractor,
+    /// `None`: every text comes with its triplets.
+    pub(crate) extractor: Option<OnnxExtractor>,
+    /// True if the extractor reads sentences of the demo's world alone.
+    pub(crate) is_demo_extractor: bool,
     pub(crate) backends: Backends<'static>,
     pub(crate) rules: SentenceRules,
     pub(crate) passages: CorpusPassages,
@@ -29,39 +33,69 @@ impl Scorer {
     /// # Errors
     /// If a part is not usable.
     pub fn open(config: &RewardConfig, settings: &Settings) -> Result<Self> {
-        let loader = Loader::new(&config.rules)?;
+        let RewardConfig { extractor, corpus, backends, rules } = config;
+        let (_, opened) = parts::open_extractor(extractor)?;
+        let is_demo_extractor = extractor.model == DemoOr::Demo;
+        let scorer = Self::open_without_extractor(corpus, backends, rules, settings)?;
+        Ok(Self { extractor: Some(opened), is_demo_extractor, ..scorer })
+    }
+
+    /// Opens all parts but the extractor, for texts that come with their triplets.
+    ///
+    /// # Errors
+    /// If a part is not usable.
+    pub fn open_without_extractor(
+        corpus: &CorpusConfig,
+        backends: &BackendsConfig,
+        rules: &RulesConfig,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let loader = Loader::new(rules)?;
         let rules = loader.sentence_rules()?;
         let graders = loader.graders()?;
-        let (_, backends) = parts::open_backends(&config.corpus, &config.backends)?;
+        let (_, backends) = parts::open_backends(corpus, backends)?;
         parts::check_granted(&backends, &rules, &graders)?;
-        let (_, extractor) = parts::open_extractor(&config.extractor)?;
         Ok(Self {
-            extractor,
+            extractor: None,
+            is_demo_extractor: false,
             backends,
             rules,
-            passages: CorpusPassages::new(&config.corpus)?,
+            passages: CorpusPassages::new(corpus)?,
             check: settings.check,
             graders,
             settings: settings.reward,
         })
     }
 
-    /// Scores completions; `question` of each rollout is an index into `questions`.
+    /// Scores completions with the triplets `given`, or with the extractor's; `question` of each
+    /// rollout is an index into `questions`.
     ///
     /// # Errors
-    /// If a part fails.
+    /// If a part fails, or a sentence has neither given triplets nor an extractor.
     pub fn score(
         &mut self,
         rollouts: &[Rollout],
         questions: &[Question],
+        given: Option<&GivenTriplets>,
     ) -> Result<Scored, StepError> {
+        let mut triplets = given.cloned().unwrap_or_default();
+        let extractor: &mut dyn Extractor = match &mut self.extractor {
+            Some(extractor) if given.is_none() => extractor,
+            _ => &mut triplets,
+        };
         let mut scorers = Scorers {
-            extractor: &mut self.extractor,
+            extractor,
             backends: &mut self.backends,
             sentence_scorer: &mut self.rules,
             graders: &mut self.graders,
         };
         score(rollouts, questions, &mut scorers, &self.settings)
+    }
+
+    /// Returns the splitter of texts that are checked.
+    #[must_use]
+    pub fn check_splitter(&self) -> SentenceSplitter {
+        self.check.sentences
     }
 
     /// True if an index is on this machine, so that passages can be shown.

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Backends, BoxError, Completion, Credit, Extractor, Graders, Question, RewardSettings, Rollout,
-    Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict,
+    Backends, BoxError, Completion, Credit, Extractor, GivenTriplets, Graders, Question,
+    RewardSettings, Rollout, Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict,
 };
 use corver_serve::{
     Health, HttpError, HttpServer, Metrics, Queue, QueueLimits, ServerLimits, reward_route,
@@ -69,11 +69,16 @@ fn score_words(
     words: &mut Words,
     rollouts: &[Rollout],
     questions: &[Question],
+    given: Option<&GivenTriplets>,
 ) -> Result<Scored, StepError> {
     let mut graders = Graders::default();
     let mut backends = Backends::default();
+    let mut extractor: Box<dyn Extractor> = match given {
+        Some(triplets) => Box::new(triplets.clone()),
+        None => Box::new(Nothing),
+    };
     let mut scorers = Scorers {
-        extractor: &mut Nothing,
+        extractor: extractor.as_mut(),
         backends: &mut backends,
         sentence_scorer: words,
         graders: &mut graders,
@@ -546,6 +551,26 @@ fn panic_marks_server_broken() {
         (500, 500)
     );
     assert!(matches!(server.queue.health(), Health::Broken(_)));
+}
+
+#[test]
+fn given_triplets_replace_the_extractor() {
+    let server = lenient();
+    let sentence = "It is true.";
+    let given = json!({
+        "answers": [], "completion": sentence, "triplets": [[sentence, [["It", "is", "true"]]]],
+    });
+    let scored = server.score(&json!({"completions": [given]})).json();
+    let triplets = &scored["completions"][0]["sentences"][0]["triplets"];
+    assert_eq!(*triplets, json!([{"head": "It", "relation": "is", "tail": "true"}]));
+
+    let without = json!({"answers": [], "completion": sentence});
+    let mixed = server.score(&json!({"completions": [given, without]}));
+    assert_eq!(mixed.status, 400);
+    let missing = json!({"answers": [], "completion": "It is false.", "triplets": []});
+    let refused = server.score(&json!({"completions": [missing]}));
+    assert_eq!(refused.status, 400);
+    assert!(refused.error().contains("no triplets are given"), "{}", refused.error());
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use smart_default::SmartDefault;
 
 use crate::run::Device;
@@ -84,12 +85,32 @@ pub struct ChatSettings {
     #[default = 180.0]
     #[schemars(range(min = 0.001, max = 8_640_000.0))]
     pub retry_timeout_s: f64,
+    /// Tokens for the reasoning of a thinking model, in addition to those of a prompt's reply.
+    #[schemars(range(min = 0, max = 1_000_000))]
+    pub reasoning_tokens: u32,
+    /// Field of a request that has the largest length of a reply. OpenAI's reasoning models take
+    /// `max_completion_tokens` alone.
+    pub length_field: LengthField,
+    /// Further fields of each request, such as `reasoning_effort = "low"` or `temperature = 1`. They
+    /// replace those of a prompt, but not `model`, `messages` and the length.
+    pub extra: Map<String, Value>,
     /// Prices of the tokens.
     pub prices: ChatPrices,
     /// Budget in the currency of `prices`, cached replies included: no request starts beyond it.
     /// Needs `prices`. Not set: no budget.
     #[schemars(range(min = 0.0, max = 1e12))]
     pub max_cost: Option<f64>,
+}
+
+/// Field of a request that has the largest length of a reply.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LengthField {
+    /// The older name, which all endpoints but OpenAI's newest know.
+    #[default]
+    MaxTokens,
+    /// The newer name.
+    MaxCompletionTokens,
 }
 
 /// Prices of a million tokens, in any currency.

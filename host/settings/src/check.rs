@@ -4,6 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
+use crate::reward::SentenceSplitter;
+
 /// Counts below which `check` reports something as unsupported; the defaults are those of QuCo-RAG's
 /// published settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, SmartDefault, Serialize, Deserialize, JsonSchema)]
@@ -24,6 +26,9 @@ pub struct CheckSettings {
     pub entity: u64,
     /// Authority on what is unsupported.
     pub by: DecidedBy,
+    /// Splitter of texts into sentences.
+    #[default(SentenceSplitter::Prose)]
+    pub sentences: SentenceSplitter,
 }
 
 /// Authority on what is unsupported.

@@ -16,13 +16,15 @@ pub struct ExtractSection {
     /// graph, or `demo`.
     #[schemars(length(min = 1))]
     pub model: Option<String>,
-    /// Text file with the prompt, which has `{sentence}` in place of the sentence. Not set: the
-    /// folder's own.
+    /// Text file with the prompt, which has `{sentence}` in place of the sentence. A line break at
+    /// its end is left out. Not set: the folder's own.
     #[schemars(length(min = 1))]
     pub prompt: Option<PathBuf>,
     /// Sends the prompt as a user message through the model's chat template, if it has one.
     #[default = true]
     pub chat: bool,
+    /// Grammar of the extractor's replies.
+    pub grammar: ReplyGrammar,
     /// Tokens that end a reply, as the tokenizer spells them. Not set: the model's own.
     #[schemars(length(min = 1))]
     pub stop: Option<Vec<String>>,
@@ -40,4 +42,15 @@ pub struct ExtractSection {
     /// `cuda:N`.
     #[schemars(with = "String")]
     pub device: Device,
+}
+
+/// Grammar of an extractor's replies.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplyGrammar {
+    /// Finds the list in text around it, with any quotes, as lists, tuples or objects.
+    #[default]
+    Tolerant,
+    /// The published code's: one list, and nothing around it.
+    Reference,
 }

@@ -40,21 +40,21 @@ use serde::{Deserialize, Serialize};
 
 pub use advantage::{AdvantageSettings, ScaleRewards};
 pub use backends::{
-    BackendsSection, ChatPrices, ChatSettings, DemoSection, NliSettings, PassageSettings,
-    PriceSection,
+    BackendsSection, ChatPrices, ChatSettings, DemoSection, LengthField, NliSettings,
+    PassageSettings, PriceSection,
 };
 pub use check::{CheckSettings, DecidedBy};
 pub use checkpoint::CheckpointSection;
 pub use corpus::{CorpusSection, CountMode, RemoteSettings};
 pub use engine::{EngineKind, EngineSection};
 pub use eval::{EvalSection, EvaluateSettings};
-pub use extract::ExtractSection;
+pub use extract::{ExtractSection, ReplyGrammar};
 pub use filter::FilterSettings;
 pub use load::{DEMO, Layers};
 pub use plugin::WeightedPlugin;
 pub use policy::{PolicySection, Precision};
 pub use question::{PhaseShare, QuestionSection, TrainQuestions};
-pub use reward::{Compatibility, Granularity, RewardSettings, SentenceMean};
+pub use reward::{Compatibility, Granularity, RewardSettings, SentenceMean, SentenceSplitter};
 pub use rollout::{LongPrompts, MAX_TEMPERATURE, MIN_TOP_P, Sampling, is_temperature, is_top_p};
 pub use rule::{GraderSection, Limits, RuleSection, limits};
 pub use run::{Device, RunSection, UnknownDevice};

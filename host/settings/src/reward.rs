@@ -30,6 +30,8 @@ pub struct RewardSettings {
     pub sentence_mean: SentenceMean,
     /// Authority if the paper and its published code differ.
     pub compatibility: Compatibility,
+    /// Splitter of completions into sentences.
+    pub sentences: SentenceSplitter,
 }
 
 impl RewardSettings {
@@ -65,6 +67,18 @@ pub enum SentenceMean {
     TokenWeighted,
     /// Sum over all sentences.
     Total,
+}
+
+/// Splitter of a text into sentences.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SentenceSplitter {
+    /// The paper's: at white space after `.`, `!` or `?`.
+    #[default]
+    Paper,
+    /// For real text: also at lines, list items and the terminators of other scripts, but not in
+    /// abbreviations.
+    Prose,
 }
 
 /// Authority if the paper and the authors' published code differ.

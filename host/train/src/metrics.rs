@@ -129,6 +129,8 @@ pub const METRICS: &[Metric] = &[
     .means("completions whose sentences were not scored because too few had tokens"),
     metric("corver/sentences", "sentences", |s| Some(s.sentences()?.len() as f64))
         .means("sentences of the step"),
+    metric("corver/replies_not_understood", "sentences", |s| Some(s.report?.not_understood as f64))
+        .means("sentences without triplets because the extractor's reply was not understood"),
     metric("corver/abstention_rate", SHARE, |s| {
         let verdicts = s.verdicts().filter(|verdicts| !verdicts.is_empty())?;
         Some(share(&verdicts, |verdict| verdict.reward.is_none()))
@@ -326,6 +328,7 @@ mod tests {
             completions: Vec::new(),
             returns: ReturnStats::default(),
             backend_stats: BackendStats { chat, ..BackendStats::default() },
+            not_understood: 0,
             update: UpdateReport::default(),
             seconds: StageSeconds::default(),
         };

@@ -429,6 +429,7 @@ impl Trainer<'_, '_, '_> {
         let evaluate_plan = EvaluatePlan {
             settings: plan.evaluate,
             compatibility: plan.step.rewards.compatibility,
+            splitter: plan.step.rewards.sentences,
             facts: plan.facts.as_deref(),
             seed: plan.seed,
         };

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use corver_core::split::split;
 use corver_core::{
     Backends, BoxError, Compatibility, Completion, Extractor, Question, Sampler, Sampling, Section,
-    Sentence, SentenceScorer, Verdict,
+    Sentence, SentenceScorer, SentenceSplitter, Verdict,
 };
 
 use super::annotated::Annotated;
@@ -41,6 +41,8 @@ pub struct SamplePlan<'a> {
     pub batch: usize,
     /// Version of the split into sentences.
     pub compatibility: Compatibility,
+    /// Splitter of completions into sentences.
+    pub splitter: SentenceSplitter,
     /// Source of the truth of sentences.
     pub truth: &'a dyn FactChecker,
     /// Seed of the sampling.
@@ -111,7 +113,7 @@ impl Sampled {
                 .sample(batch, &plan.sampling, seed_of_step(plan.seed, n), &mut |_, _| ())
                 .map_err(SampleError::Sample)?;
             for rollout in rollouts {
-                let sentences = split(&rollout.text, plan.compatibility).sentences;
+                let sentences = split(&rollout.text, plan.compatibility, plan.splitter).sentences;
                 let truths =
                     sentences.iter().map(|sentence| plan.truth.is_true(&sentence.text)).collect();
                 completions.push(AuditCompletion {

@@ -22,6 +22,9 @@ struct ReplyLine {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct EndpointReply {
     pub(crate) content: String,
+    /// True if the largest length cut it off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_cut: bool,
     /// Tokens of prompt and reply. `None` if the endpoint does not count them.
     pub(crate) usage: Option<Usage>,
 }

@@ -28,9 +28,24 @@ pub struct ChatClient {
     cache: ReplyCache,
 }
 
+/// A reply without the reasoning of a thinking model.
+struct Answer {
+    content: String,
+    /// True if the largest length cut it off.
+    is_cut: bool,
+}
+
+impl Answer {
+    /// True if the request is not sent once more.
+    fn is_final(&self, accepts: impl Fn(&str) -> bool) -> bool {
+        self.is_cut || accepts(&self.content)
+    }
+}
+
 /// The replies of a batch, by prompt.
 struct ReplyBatch {
     finished: usize,
+    num_cut: usize,
     replies: Vec<Option<ChatReply>>,
 }
 
@@ -86,17 +101,22 @@ impl ChatClient {
         // Charge all cached replies before the first request, so that the ceiling takes them into
         // account wherever they are among the prompts.
         for (request, _) in &distinct {
-            if self.cached(request, 0)?.is_some_and(|first| !accepts(&first)) {
+            if self.cached(request, 0)?.is_some_and(|first| !first.is_final(&accepts)) {
                 self.cached(request, 1)?;
             }
         }
-        let batch = Mutex::new(ReplyBatch { finished: 0, replies: vec![None; prompts.len()] });
+        let batch =
+            Mutex::new(ReplyBatch { finished: 0, num_cut: 0, replies: vec![None; prompts.len()] });
         for_each_concurrent(distinct, self.settings.connections, |(request, indices), failure| {
-            let Some(mut reply) = self.accepted_reply(&request, &accepts, failure)? else {
+            let Some((answer, usage)) = self.accepted_reply(&request, &accepts, failure)? else {
                 return Ok(());
             };
             let mut batch = batch.lock().expect("no thread panics with it");
             batch.finished += indices.len();
+            if answer.is_cut && !accepts(&answer.content) {
+                batch.num_cut += indices.len();
+            }
+            let mut reply = ChatReply { content: answer.content, usage };
             for index in indices {
                 batch.replies[index] = Some(reply.clone());
                 reply.usage = Usage::default();
@@ -105,6 +125,17 @@ impl ChatClient {
             Ok(())
         })?;
         let batch = batch.into_inner().expect("no thread panics with it");
+        if batch.num_cut > 0 {
+            tracing::warn!(
+                "{} of {} replies of {} were cut off before their answer ended (finish_reason \
+                 \"length\"); raise {}.reasoning_tokens, now {}, if the model thinks first",
+                batch.num_cut,
+                prompts.len(),
+                self.model,
+                self.section,
+                self.settings.reasoning_tokens
+            );
+        }
         Ok(batch
             .replies
             .into_iter()
@@ -126,7 +157,7 @@ impl ChatClient {
         let mut distinct: Vec<(CompletionRequest<'_>, Vec<usize>)> = Vec::new();
         let mut numbers: HashMap<String, usize> = HashMap::new();
         for (index, prompt) in prompts.iter().enumerate() {
-            let request = CompletionRequest::new(&self.model, prompt);
+            let request = CompletionRequest::new(&self.model, prompt, &self.settings);
             let number = *numbers.entry(self.key(&request, 0)).or_insert(distinct.len());
             if number == distinct.len() {
                 distinct.push((request, Vec::new()));
@@ -144,28 +175,30 @@ impl ChatClient {
         &self,
         request: &CompletionRequest<'_>,
         attempt: u32,
-    ) -> Result<Option<String>, ChatError> {
+    ) -> Result<Option<Answer>, ChatError> {
         match self.cache.get(&self.key(request, attempt)) {
-            Some(reply) => self.content(reply).map(Some),
+            Some(reply) => self.answer(reply).map(Some),
             None => Ok(None),
         }
     }
 
-    /// Returns the first reply, or the second if `accepts` rejects the first. `None`: another
+    /// Returns the first answer, or the second if `accepts` rejects the first, and what they used. A
+    /// reply that was cut off is not requested again: the next one would be, too. `None`: another
     /// request of the batch failed.
     fn accepted_reply(
         &self,
         request: &CompletionRequest<'_>,
         accepts: impl Fn(&str) -> bool,
         failure: &FirstFailure<ChatError>,
-    ) -> Result<Option<ChatReply>, ChatError> {
-        let Some(first) = self.reply_to(request, 0, failure)? else { return Ok(None) };
-        if accepts(&first.content) {
-            return Ok(Some(first));
+    ) -> Result<Option<(Answer, Usage)>, ChatError> {
+        let Some((first, usage)) = self.reply_to(request, 0, failure)? else { return Ok(None) };
+        if first.is_final(&accepts) {
+            return Ok(Some((first, usage)));
         }
-        let Some(second) = self.reply_to(request, 1, failure)? else { return Ok(None) };
-        let usage = sum(first.usage, second.usage);
-        Ok(Some(ChatReply { usage, ..second }))
+        let Some((second, own_usage)) = self.reply_to(request, 1, failure)? else {
+            return Ok(None);
+        };
+        Ok(Some((second, sum(usage, own_usage))))
     }
 
     fn reply_to(
@@ -173,9 +206,9 @@ impl ChatClient {
         request: &CompletionRequest<'_>,
         attempt: u32,
         failure: &FirstFailure<ChatError>,
-    ) -> Result<Option<ChatReply>, ChatError> {
-        let content = match self.cached(request, attempt)? {
-            Some(content) => content,
+    ) -> Result<Option<(Answer, Usage)>, ChatError> {
+        let answer = match self.cached(request, attempt)? {
+            Some(answer) => answer,
             None => {
                 self.check_ceiling()?;
                 let reply = self
@@ -185,16 +218,16 @@ impl ChatClient {
                     return Ok(None);
                 };
                 self.cache.insert(self.key(request, attempt), reply.clone())?;
-                self.content(reply)?
+                self.answer(reply)?
             }
         };
         let usage = self.cache.take_usage(&self.key(request, attempt));
-        Ok(Some(ChatReply { content, usage }))
+        Ok(Some((answer, usage)))
     }
 
-    /// Returns the content of a reply. With prices, a reply without token counts is an error: it
+    /// Returns the answer of a reply. With prices, a reply without token counts is an error: it
     /// would escape the ceiling.
-    fn content(&self, reply: EndpointReply) -> Result<String, ChatError> {
+    fn answer(&self, reply: EndpointReply) -> Result<Answer, ChatError> {
         match reply.usage {
             None if settings::has_prices(&self.settings) => Err(ChatError::NoReply(format!(
                 "{} does not say how many tokens it used, so they cannot be counted at the \
@@ -202,7 +235,10 @@ impl ChatClient {
                 self.client.url(),
                 self.section
             ))),
-            _ => Ok(reply.content),
+            _ => Ok(Answer {
+                content: after_thinking(&reply.content).to_owned(),
+                is_cut: reply.is_cut,
+            }),
         }
     }
 
@@ -259,6 +295,15 @@ fn check(prompt: &ChatPrompt) -> Result<(), ChatError> {
     Ok(())
 }
 
+/// Returns what follows a reply's think block; nothing if the block does not end.
+fn after_thinking(content: &str) -> &str {
+    match content.rsplit_once("</think>") {
+        Some((_, answer)) => answer.trim_start(),
+        None if content.trim_start().starts_with("<think>") => "",
+        None => content,
+    }
+}
+
 fn sum(one: Usage, other: Usage) -> Usage {
     Usage {
         prompt_tokens: one.prompt_tokens + other.prompt_tokens,
@@ -284,7 +329,11 @@ fn exchange(
     if let Some(CompletionResponse { mut choices, usage }) = response
         && let Some(choice) = choices.pop()
     {
-        return Ok(EndpointReply { content: choice.message.content.unwrap_or_default(), usage });
+        return Ok(EndpointReply {
+            content: choice.message.content.unwrap_or_default(),
+            is_cut: choice.finish_reason.as_deref() == Some("length"),
+            usage,
+        });
     }
     let problem = format!("this is not a chat completion: {}", excerpt(&answer.body));
     Err(AttemptError::transient(problem))

@@ -12,6 +12,6 @@ mod settings;
 mod wire;
 
 pub use client::ChatClient;
-pub use corver_settings::{ChatPrices, ChatSettings};
+pub use corver_settings::{ChatPrices, ChatSettings, LengthField};
 pub use cost::{ReplyTotals, Spending};
 pub use error::ChatError;

@@ -4,6 +4,7 @@ use corver_http::{Host, Token};
 use corver_settings::{ChatSettings, InvalidSetting};
 
 use crate::chat::ChatError;
+use crate::chat::wire::OWN_FIELDS;
 
 /// The host whose key is in `OPENAI_API_KEY`.
 const OPENAI: &str = "api.openai.com";
@@ -23,6 +24,16 @@ pub(crate) fn has_prices(settings: &ChatSettings) -> bool {
 pub(crate) fn check(settings: &ChatSettings, section: &str) -> Result<EndpointModel, ChatError> {
     if let Some(problem) = corver_settings::check(section, settings).into_iter().next() {
         return Err(problem.into());
+    }
+    if let Some(field) = OWN_FIELDS.into_iter().find(|field| settings.extra.contains_key(*field)) {
+        return Err(InvalidSetting {
+            key: format!("{section}.extra.{field}"),
+            got: "set".to_owned(),
+            expected:
+                "left out: `model`, `length_field`, `reasoning_tokens` and the prompts set it"
+                    .to_owned(),
+        }
+        .into());
     }
     let not_set = |name: &str, expected: &str| InvalidSetting {
         key: format!("{section}.{name}"),

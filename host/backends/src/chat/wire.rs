@@ -1,33 +1,50 @@
 //! The part of the chat completions API's JSON that this crate uses.
 
 use corver_core::{ChatPrompt, Message, Usage};
+use corver_settings::{ChatSettings, LengthField};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct CompletionRequest<'a> {
     model: &'a str,
     messages: &'a [Message],
-    temperature: f32,
+    /// Omitted if `extra` has it, as are `top_p` and `seed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f32>,
     /// Omitted if it has no effect: not every endpoint knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     top_p: Option<f32>,
-    max_tokens: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_tokens: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_completion_tokens: Option<u32>,
     /// Omitted if not set: not every endpoint knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u32>,
+    #[serde(flatten)]
+    extra: &'a Map<String, Value>,
 }
 
+/// Fields of a request that `extra` may not replace.
+pub(crate) const OWN_FIELDS: [&str; 4] =
+    ["model", "messages", "max_tokens", "max_completion_tokens"];
+
 impl<'a> CompletionRequest<'a> {
-    pub(crate) fn new(model: &'a str, prompt: &'a ChatPrompt) -> Self {
+    pub(crate) fn new(model: &'a str, prompt: &'a ChatPrompt, settings: &'a ChatSettings) -> Self {
         let ChatPrompt { messages, temperature, top_p, max_tokens, seed } = prompt;
-        let top_p = Some(*top_p).filter(|&mass| mass < 1.0);
+        let extra = &settings.extra;
+        let length = Some(max_tokens.saturating_add(settings.reasoning_tokens));
+        let is_newer = settings.length_field == LengthField::MaxCompletionTokens;
         Self {
             model,
             messages,
-            temperature: *temperature,
-            top_p,
-            max_tokens: *max_tokens,
-            seed: *seed,
+            temperature: Some(*temperature).filter(|_| !extra.contains_key("temperature")),
+            top_p: Some(*top_p).filter(|&mass| mass < 1.0 && !extra.contains_key("top_p")),
+            max_tokens: length.filter(|_| !is_newer),
+            max_completion_tokens: length.filter(|_| is_newer),
+            seed: seed.filter(|_| !extra.contains_key("seed")),
+            extra,
         }
     }
 }
@@ -41,6 +58,8 @@ pub(crate) struct CompletionResponse {
 #[derive(Debug, Deserialize)]
 pub(crate) struct CompletionChoice {
     pub(crate) message: ChoiceMessage,
+    /// `length` if the reply was cut off.
+    pub(crate) finish_reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

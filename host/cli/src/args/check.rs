@@ -9,7 +9,8 @@ use super::{RewardArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Text files, each checked as one text. Default: standard input.
+    /// Text files, each checked as one text, or files of JSON lines, `{"text", "question",
+    /// "triplets"}`. Default: standard input.
     #[arg(value_name = "FILE", conflicts_with = "text")]
     pub files: Vec<PathBuf>,
     /// Text to check, instead of a file.

@@ -8,7 +8,9 @@ use corver_reward::Scorer;
 use corver_reward::check::{
     CheckedClaim, CheckedSentence, CheckedText, QuestionCheck, Status, Text,
 };
-use corver_reward::config::{self, RewardConfig};
+use corver_reward::config::{self, BackendsConfig, CorpusConfig, RewardConfig, RulesConfig};
+use corver_settings::Settings;
+use serde_json::{Map, Value};
 
 use super::index::count::origin;
 use super::score::show_lookup;
@@ -22,9 +24,8 @@ const UNSUPPORTED: u8 = 3;
 pub fn run(args: &CheckArgs, json: bool) -> Result<ExitCode> {
     let mut settings = settings::load(&args.settings, &[&args.reward])?;
     settings.check.by = args.by.map_or(settings.check.by, Into::into);
-    let (settings, reward) = config::resolve::<RewardConfig>(settings)?;
     let texts = texts(args)?;
-    let mut scorer = Scorer::open(&reward, &settings)?;
+    let mut scorer = open(&texts, settings)?;
     let passages = args.passages.unwrap_or(usize::from(scorer.has_passages()));
     let checked = scorer.check(&texts, passages)?;
     for text in &checked {
@@ -32,6 +33,18 @@ pub fn run(args: &CheckArgs, json: bool) -> Result<ExitCode> {
     }
     let is_clean = checked.iter().all(|text| text.unsupported == 0);
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::from(UNSUPPORTED) })
+}
+
+/// Opens what the texts need: no extractor if all of them have triplets.
+fn open(texts: &[Text], settings: Settings) -> Result<Scorer> {
+    if texts.iter().all(|text| text.triplets.is_some()) {
+        type Parts = ((CorpusConfig, BackendsConfig), RulesConfig);
+        let (settings, parts) = config::resolve::<Parts>(settings)?;
+        let ((corpus, backends), rules) = parts;
+        return Scorer::open_without_extractor(&corpus, &backends, &rules, &settings);
+    }
+    let (settings, reward) = config::resolve::<RewardConfig>(settings)?;
+    Scorer::open(&reward, &settings)
 }
 
 fn texts(args: &CheckArgs) -> Result<Vec<Text>> {
@@ -52,12 +65,46 @@ fn texts(args: &CheckArgs) -> Result<Vec<Text>> {
     }
     let question = args.question.clone().unwrap_or_default();
     let mut texts = Vec::new();
-    for (name, text) in sources {
-        ensure!(!text.trim().is_empty(), "{name} holds no text to check");
-        texts.push(Text { text, question: question.clone() });
+    for (name, source) in sources {
+        // Spreadsheets and Windows write a byte-order mark.
+        let source = source.strip_prefix('\u{feff}').unwrap_or(&source);
+        let first = texts.len();
+        if is_json_lines(&name, source) {
+            read_json_lines(&name, source, &mut texts)?;
+        } else {
+            texts.push(Text { text: source.to_owned(), ..Text::default() });
+        }
+        let has_text =
+            texts.len() > first && texts[first..].iter().all(|text| !text.text.trim().is_empty());
+        ensure!(has_text, "{name} holds no text to check");
+    }
+    for text in &mut texts {
+        if text.question.is_empty() {
+            text.question.clone_from(&question);
+        }
     }
     Ok(texts)
 }
+
+/// True for a file of JSON, by its name or its first line.
+fn is_json_lines(name: &str, source: &str) -> bool {
+    let is_object = |line: &str| serde_json::from_str::<Map<String, Value>>(line).is_ok();
+    [".jsonl", ".ndjson", ".json"].iter().any(|ending| name.ends_with(ending))
+        || source.trim_start().lines().next().is_some_and(is_object)
+}
+
+/// Adds the texts of a file with one JSON object each.
+fn read_json_lines(name: &str, source: &str, texts: &mut Vec<Text>) -> Result<()> {
+    for text in serde_json::Deserializer::from_str(source).into_iter::<Text>() {
+        texts.push(text.with_context(|| format!("failed to read {name}; {FORM}"))?);
+    }
+    Ok(())
+}
+
+const FORM: &str = concat!(
+    r#"a text is {"text", "question", "triplets"}, where "question" and "triplets" may be left "#,
+    r#"out; triplets are [[sentence, [[head, relation, tail], …]], …], in place of the extractor's"#,
+);
 
 fn show(checked: &CheckedText) {
     checked.question.iter().for_each(show_question);

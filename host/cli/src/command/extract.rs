@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use corver_core::Triplet;
-use corver_core::triplet::triplets_from_reply;
 use corver_eval::{ExtractionQuality, MatchCounts, compare_triplets, read_gold};
 use corver_inference::extract::Stats;
 use corver_reward::config::{self, ExtractorConfig};
@@ -31,7 +30,7 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
     let replies = extractor.replies(&sentences).context("extracting triplets")?;
     let seconds = start.elapsed().as_secs_f64();
     let triplets: Vec<Vec<Triplet>> =
-        replies.iter().map(|reply| triplets_from_reply(reply)).collect();
+        replies.iter().map(|reply| extractor.triplets(reply)).collect();
     for ((sentence, reply), own_triplets) in sentences.iter().zip(&replies).zip(&triplets) {
         if json {
             let mut line = json!({"sentence": sentence, "triplets": own_triplets});
@@ -115,18 +114,18 @@ fn compare(quality: &ExtractionQuality, json: bool) -> Result<()> {
 }
 
 fn report(stats: Stats, seconds: f64, json: bool) -> Result<()> {
-    let Stats { sentences, hits, decoded, tokens, rows, .. } = stats;
+    let Stats { sentences, hits, decoded, not_understood, tokens, rows, .. } = stats;
     if json {
         return output::json(&json!({
-            "sentences": sentences, "hits": hits, "decoded": decoded, "tokens": tokens,
-            "rows": rows, "seconds": seconds,
+            "sentences": sentences, "hits": hits, "decoded": decoded,
+            "not_understood": not_understood, "tokens": tokens, "rows": rows, "seconds": seconds,
         }));
     }
     let per_second = sentences as f64 / seconds;
     let tokens_per_second = tokens as f64 / seconds;
     output::line(format_args!(
         "{sentences} sentences in {seconds:.1} s ({per_second:.1}/s): {decoded} decoded, \
-         {hits} from the cache; {tokens} tokens ({tokens_per_second:.0}/s), \
+         {hits} from the cache, {not_understood} not understood; {tokens} tokens ({tokens_per_second:.0}/s), \
          largest batch {rows}"
     ));
     Ok(())

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use corver_core::error_chain;
-use corver_core::sentence::split_sentences;
+use corver_core::split::split_text;
 use corver_corpus::OpenOptions;
 use corver_counts::CorpusSource;
 use corver_reward::check::{CheckedText, Text};
@@ -81,8 +81,10 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-const CHECK: &str = "{\"texts\": [{\"text\", \"question\"}], \"passages\"}, \
-                     where \"question\" and \"passages\" are optional";
+const CHECK: &str = concat!(
+    r#"{"texts": [{"text", "question", "triplets"}], "passages"}, where "question", "passages" "#,
+    r#"and "triplets" ([[sentence, [[head, relation, tail], …]], …]) are optional"#,
+);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -105,7 +107,8 @@ fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, HttpE
             "\"passages\" is {passages}; at most {MAX_PASSAGES} are shown"
         )));
     }
-    let sentences = texts.iter().map(|text| split_sentences(&text.text).count()).sum::<usize>();
+    let splitter = scorer.check_splitter();
+    let sentences: usize = texts.iter().map(|text| split_text(&text.text, splitter).len()).sum();
     if sentences > MAX_SENTENCES {
         return Err(HttpError::too_large(format!(
             "{sentences} sentences; at most {MAX_SENTENCES} are checked at a time"

@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use corver_core::triplet::triplets_from_reply;
-use corver_core::{BoxError, ExtractionBatch, Extractor, Triplet};
+use corver_core::reply;
+use corver_core::{BoxError, Claim, Extracted, ExtractionBatch, Extractor, ReplyGrammar, Triplet};
 
 use crate::extract::folder::{self, ExtractOptions};
 use crate::extract::scheduler::{QUEUE, ReplyResult, Scheduler, SentenceRequest, Stats};
@@ -26,6 +26,7 @@ pub struct OnnxExtractor {
     requests: Option<SyncSender<SentenceRequest>>,
     thread: Option<JoinHandle<()>>,
     stats: Arc<Mutex<Stats>>,
+    grammar: ReplyGrammar,
 }
 
 impl OnnxExtractor {
@@ -40,6 +41,7 @@ impl OnnxExtractor {
         device: Device,
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
+        let grammar = options.grammar;
         let model = folder::open(folder, options, device, runtime)?;
         let (sender, requests) = sync_channel(QUEUE);
         let stats = Arc::default();
@@ -50,7 +52,7 @@ impl OnnxExtractor {
             .map_err(|error| {
                 ExtractError::Thread(format!("failed to start the extractor's thread: {error}"))
             })?;
-        Ok(Self { requests: Some(sender), thread: Some(thread), stats })
+        Ok(Self { requests: Some(sender), thread: Some(thread), stats, grammar })
     }
 
     /// Returns a new client. The sentences of concurrent clients are decoded together.
@@ -72,6 +74,21 @@ impl OnnxExtractor {
             stream.submit(id, sentence)?;
         }
         stream.finish(sentences.len())
+    }
+
+    /// Returns the claims of each sentence.
+    ///
+    /// # Errors
+    /// Fails if the tokenizer or the graph fails.
+    pub fn claims(&self, sentences: &[&str]) -> Result<Vec<Vec<Claim>>> {
+        let replies = self.replies(sentences)?;
+        Ok(replies.iter().map(|reply| reply::read(reply, self.grammar).claims).collect())
+    }
+
+    /// Returns the triplets in a reply.
+    #[must_use]
+    pub fn triplets(&self, reply: &str) -> Vec<Triplet> {
+        reply::read(reply, self.grammar).into_triplets()
     }
 
     /// Returns the totals so far.
@@ -154,17 +171,23 @@ impl ReplyStream {
 
 impl Extractor for OnnxExtractor {
     fn extract(&mut self, sentences: &[&str]) -> std::result::Result<Vec<Vec<Triplet>>, BoxError> {
-        Ok(self.replies(sentences)?.iter().map(|reply| triplets_from_reply(reply)).collect())
+        Ok(self.replies(sentences)?.iter().map(|reply| self.triplets(reply)).collect())
     }
 
     fn start(&mut self) -> Box<dyn ExtractionBatch + '_> {
-        Box::new(StreamedBatch { stream: self.stream(), sentences: Vec::new(), num_submitted: 0 })
+        Box::new(StreamedBatch {
+            stream: self.stream(),
+            grammar: self.grammar,
+            sentences: Vec::new(),
+            num_submitted: 0,
+        })
     }
 }
 
 /// A batch whose first sentences are decoded while others are still pushed.
 struct StreamedBatch {
     stream: ReplyStream,
+    grammar: ReplyGrammar,
     sentences: Vec<String>,
     /// Number of sentences submitted so far.
     num_submitted: usize,
@@ -182,11 +205,17 @@ impl ExtractionBatch for StreamedBatch {
         }
     }
 
-    fn finish(mut self: Box<Self>) -> std::result::Result<Vec<Vec<Triplet>>, BoxError> {
+    fn finish(mut self: Box<Self>) -> std::result::Result<Extracted, BoxError> {
         for (id, sentence) in self.sentences.iter().enumerate().skip(self.num_submitted) {
             self.stream.submit(id, sentence)?;
         }
         let replies = self.stream.finish(self.sentences.len())?;
-        Ok(replies.iter().map(|reply| triplets_from_reply(reply)).collect())
+        let mut extracted = Extracted::default();
+        for reply in &replies {
+            let reading = reply::read(reply, self.grammar);
+            extracted.not_understood += usize::from(!reading.is_understood);
+            extracted.triplets.push(reading.into_triplets());
+        }
+        Ok(extracted)
     }
 }

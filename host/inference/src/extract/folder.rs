@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use corver_core::ReplyGrammar;
 use corver_pretrained::{
     ChatTemplate, ModelConfig, PretrainedError, StopTokens, Switches, check_vocabulary,
     read_tokenizer,
@@ -26,6 +27,8 @@ pub struct ExtractOptions {
     pub prompt: Option<String>,
     /// True if `prompt` is a user message: the folder's chat template, if any, is applied to it.
     pub chat: bool,
+    /// Grammar of the replies.
+    pub grammar: ReplyGrammar,
     /// Command of the process that renders the chat template, by
     /// [`corver_pretrained::render_as_child`]. `None`: this process renders it.
     pub renderer: Option<Command>,
@@ -33,7 +36,13 @@ pub struct ExtractOptions {
 
 impl Default for ExtractOptions {
     fn default() -> Self {
-        Self { settings: ExtractorSettings::default(), prompt: None, chat: true, renderer: None }
+        Self {
+            settings: ExtractorSettings::default(),
+            prompt: None,
+            chat: true,
+            grammar: ReplyGrammar::default(),
+            renderer: None,
+        }
     }
 }
 
@@ -44,6 +53,8 @@ pub(crate) struct LoadedExtractor {
     /// Token ids that end a reply.
     pub(crate) stop: Vec<u32>,
     pub(crate) limits: DecodeLimits,
+    /// Grammar of the replies.
+    pub(crate) grammar: ReplyGrammar,
 }
 
 pub(crate) fn open(
@@ -69,6 +80,7 @@ pub(crate) fn open(
     }
     let tokenizer = read_tokenizer(&folder.join("tokenizer.json"))?;
     let stop = stop_ids(&tokenizer, &settings, folder)?;
+    let grammar = options.grammar;
     let (before, after) = prompt_parts(folder, options, &settings)?;
     let vocabulary = tokenizer.get_vocab_size(true);
     let prompt = ExtractPrompt::new(tokenizer, &before, after, folder)?;
@@ -93,7 +105,7 @@ pub(crate) fn open(
         (Box::new(decoder), limits)
     };
     tracing::info!(device = %gpu.map_or(Device::Cpu, Device::Cuda), "the extractor is loaded");
-    Ok(LoadedExtractor { decoder, prompt, stop, limits })
+    Ok(LoadedExtractor { decoder, prompt, stop, limits, grammar })
 }
 
 /// Returns the ids of the tokens that end a reply: those of the settings, or of the model's folder.

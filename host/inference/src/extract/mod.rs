@@ -2,7 +2,7 @@
 //!
 //! The model is a Hugging Face folder, for which this crate writes the graph (`graph`), or a graph
 //! that Optimum exported. [`OnnxExtractor`] appends each sentence to a prompt, decodes greedily,
-//! and reads the replies with [`corver_core::triplet::triplets_from_reply`].
+//! and reads the replies with [`corver_core::reply`].
 //!
 //! ```text
 //! folder, settings, prompt    the model's folder and its input

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use corver_core::triplet::closes_a_list;
+use corver_core::reply;
 
 use crate::extract::folder::LoadedExtractor;
 use crate::extract::memo::ReplyMemo;
@@ -36,6 +36,8 @@ pub struct Stats {
     pub hits: usize,
     /// Number of sentences decoded to their end.
     pub decoded: usize,
+    /// Number of decoded sentences whose reply was not understood.
+    pub not_understood: usize,
     /// Tokens of the decoded replies.
     pub tokens: usize,
     /// Largest number of rows decoded together.
@@ -47,7 +49,7 @@ pub struct Stats {
 /// Most sentences that wait for a row; clients with more wait too.
 pub(crate) const QUEUE: usize = 1024;
 
-/// Number of first replies without a list after which a wrong prompt is suspected.
+/// Number of first replies that are not understood after which a wrong prompt is suspected.
 const PROBATION: usize = 32;
 
 /// A sentence to be decoded, once for all its requests.
@@ -78,9 +80,9 @@ pub(crate) struct Scheduler {
     max_rows: usize,
     /// By token id, true if the token contains a `]`.
     has_bracket: Vec<bool>,
-    /// Number of replies so far, while all were without a list. `None` after the first list or the
+    /// Number of replies so far, while none was understood. `None` after the first that was, or the
     /// warning.
-    replies_without_list: Option<usize>,
+    not_understood_so_far: Option<usize>,
 }
 
 impl Scheduler {
@@ -106,7 +108,7 @@ impl Scheduler {
             pending: HashMap::new(),
             queue: VecDeque::new(),
             rows: Vec::new(),
-            replies_without_list: Some(0),
+            not_understood_so_far: Some(0),
         }
     }
 
@@ -129,8 +131,24 @@ impl Scheduler {
             self.schedule()?;
             self.update_stats(|stats| stats.busy += start.elapsed());
         }
-        self.update_stats(|Stats { sentences, hits, decoded, tokens, rows, busy }| {
-            tracing::info!(sentences, hits, decoded, tokens, rows, ?busy, "closed the extractor");
+        self.update_stats(|stats| {
+            let &mut Stats { sentences, hits, decoded, not_understood, tokens, rows, busy } = stats;
+            tracing::info!(
+                sentences,
+                hits,
+                decoded,
+                not_understood,
+                tokens,
+                rows,
+                ?busy,
+                "closed the extractor"
+            );
+            if not_understood > 0 {
+                tracing::warn!(
+                    "{not_understood} of {decoded} replies of the extractor were not understood; \
+                     their sentences have no triplets"
+                );
+            }
         });
         Ok(())
     }
@@ -280,7 +298,7 @@ impl Scheduler {
             stats.decoded += 1;
             stats.tokens += row.reply.len();
         });
-        self.check_for_list(&reply);
+        self.check_reading(&reply);
         for request in requests {
             respond(request, Ok(reply.clone()));
         }
@@ -288,18 +306,32 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Warns once if none of the first replies has a list.
-    fn check_for_list(&mut self, reply: &str) {
-        let Some(earlier) = self.replies_without_list else { return };
-        if closes_a_list(reply) {
-            self.replies_without_list = None;
-        } else if earlier + 1 < PROBATION {
-            self.replies_without_list = Some(earlier + 1);
-        } else {
-            self.replies_without_list = None;
+    /// Counts a reply that is not understood, and warns of the first one, or if none of the first
+    /// replies is.
+    fn check_reading(&mut self, reply: &str) {
+        if reply::read(reply, self.model.grammar).is_understood {
+            self.not_understood_so_far = None;
+            return;
+        }
+        let mut is_first = false;
+        self.update_stats(|stats| {
+            stats.not_understood += 1;
+            is_first = stats.not_understood == 1;
+        });
+        if is_first {
             tracing::warn!(
                 %reply,
-                "none of the first {PROBATION} replies of the extractor holds a list: its prompt \
+                "a reply of the extractor is not understood, and its sentence has no triplets; \
+                 `corver-host extract --raw` shows replies"
+            );
+        }
+        let Some(earlier) = self.not_understood_so_far else { return };
+        self.not_understood_so_far = Some(earlier + 1);
+        if earlier + 1 == PROBATION {
+            self.not_understood_so_far = None;
+            tracing::warn!(
+                %reply,
+                "none of the first {PROBATION} replies of the extractor is understood: its prompt \
                  may be wrong"
             );
         }
@@ -340,7 +372,11 @@ impl LoadedExtractor {
         let longest = self.limits.max_new_tokens.min(self.limits.max_own_tokens - job.ids.len());
         // Decoding the reply after every token would be quadratic: only a `]` can close a list.
         let may_close = has_bracket.get(token as usize).is_some_and(|has_bracket| *has_bracket);
-        Ok(reply.len() == longest || (may_close && closes_a_list(&self.prompt.decode(reply)?)))
+        Ok(reply.len() == longest || (may_close && self.is_complete(reply)?))
+    }
+
+    fn is_complete(&self, reply: &[u32]) -> Result<bool> {
+        Ok(reply::is_complete(&self.prompt.decode(reply)?, self.grammar))
     }
 }
 

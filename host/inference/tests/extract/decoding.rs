@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use corver_core::triplet::closes_a_list;
+use corver_core::ReplyGrammar;
+use corver_core::reply::is_complete;
 use corver_inference::extract::{
     Device, ExtractOptions, ExtractorSettings, OnnxExtractor, RuntimeLibrary,
 };
@@ -71,7 +72,7 @@ fn expected(decoder: &Decoder, prompt: &str, most: usize) -> String {
         }
         reply.push(if best == 95 { '\n' } else { char::from(b' ' + best as u8) });
         tokens.push(best as i64);
-        if closes_a_list(&reply) {
+        if is_complete(&reply, ReplyGrammar::Tolerant) {
             break;
         }
     }

@@ -179,7 +179,7 @@ fn streamed_sentences_give_batch_replies() {
     for sentence in &texts {
         batch.push(sentence);
     }
-    assert_eq!(batch.finish().unwrap(), whole);
+    assert_eq!(batch.finish().unwrap().triplets, whole);
 
     // Two concurrent clients, one of which leaves.
     let mut patient = extractor.stream();

@@ -7,10 +7,11 @@
 
 mod support;
 
-use anyhow::{Context, Result};
-use corver_core::sentence::split_sentences;
-use corver_core::triplet::claims_from_reply;
-use corver_core::{Claim, Completion, Lookup, Query, Section, Sentence, SentenceScorer, Verdict};
+use anyhow::{Context, Result, bail};
+use corver_core::split::split_text;
+use corver_core::{
+    Claim, Completion, GivenTriplets, Lookup, Query, Section, Sentence, SentenceScorer, Verdict,
+};
 use corver_corpus::MatchPassage;
 use serde::{Deserialize, Serialize};
 
@@ -27,6 +28,8 @@ pub struct Text {
     /// Question that the text answers; empty if there is none.
     #[serde(default)]
     pub question: String,
+    /// Triplets of every sentence, and of the question. `None`: the extractor reads them.
+    pub triplets: Option<GivenTriplets>,
 }
 
 /// Text after the check.
@@ -125,16 +128,8 @@ impl Scorer {
     /// Splits texts into sentences, and extracts the claims of sentences and questions.
     fn split_and_extract(&self, texts: &[Text]) -> Result<Vec<SplitText>> {
         let sentences: Vec<Vec<&str>> =
-            texts.iter().map(|text| split_sentences(&text.text).collect()).collect();
-        let mut inputs = Vec::new();
-        for (text, sentences_of_text) in texts.iter().zip(&sentences) {
-            if !text.question.is_empty() {
-                inputs.push(text.question.as_str());
-            }
-            inputs.extend(sentences_of_text);
-        }
-        let replies = self.extractor.replies(&inputs).context("extracting what the text states")?;
-        let mut claims = replies.iter().map(|reply| claims_from_reply(reply));
+            texts.iter().map(|text| split_text(&text.text, self.check.sentences)).collect();
+        let mut claims = self.claims(texts, &sentences)?.into_iter();
         let mut split_texts = Vec::with_capacity(texts.len());
         for (text, sentences_of_text) in texts.iter().zip(&sentences) {
             let mut entities = None;
@@ -158,6 +153,48 @@ impl Scorer {
         Ok(split_texts)
     }
 
+    /// Returns the claims of each text: those of its question, if it has one, and those of its
+    /// sentences.
+    fn claims(&self, texts: &[Text], sentences: &[Vec<&str>]) -> Result<Vec<Vec<Claim>>> {
+        let mut inputs = Vec::new();
+        for (text, sentences_of_text) in texts.iter().zip(sentences) {
+            let start = inputs.len();
+            if !text.question.is_empty() {
+                inputs.push((text.question.as_str(), text.triplets.as_ref()));
+            }
+            for sentence in sentences_of_text {
+                inputs.push((sentence, text.triplets.as_ref()));
+            }
+            if self.is_demo_extractor && text.triplets.is_none() {
+                check_demo_names(inputs[start..].iter().map(|(input, _)| *input))?;
+            }
+        }
+        let to_extract: Vec<&str> = inputs
+            .iter()
+            .filter(|(_, triplets)| triplets.is_none())
+            .map(|(input, _)| *input)
+            .collect();
+        let mut replies = Vec::new().into_iter();
+        if !to_extract.is_empty() {
+            let Some(extractor) = &self.extractor else {
+                bail!(
+                    "a text has no triplets, and no extractor is named; --extractor DIR|NAME \
+                     names one"
+                );
+            };
+            let extracted = extractor.claims(&to_extract);
+            replies = extracted.context("extracting what the text states")?.into_iter();
+        }
+        let mut claims = Vec::with_capacity(inputs.len());
+        for (input, triplets) in inputs {
+            claims.push(match triplets {
+                Some(given) => given.of(input)?.iter().cloned().map(Claim::Fact).collect(),
+                None => replies.next().expect(ONE_REPLY_EACH),
+            });
+        }
+        Ok(claims)
+    }
+
     /// Returns the rule's verdict on every sentence of every text.
     fn score_sentences(
         &mut self,
@@ -167,7 +204,7 @@ impl Scorer {
         let sentences: Vec<Vec<Sentence>> =
             split_texts.iter().map(SplitText::to_sentences).collect();
         let mut completions = Vec::new();
-        for (Text { text, question }, sentences_of_text) in texts.iter().zip(&sentences) {
+        for (Text { text, question, .. }, sentences_of_text) in texts.iter().zip(&sentences) {
             // A rule receives no completion without sentences.
             if !sentences_of_text.is_empty() {
                 completions.push(Completion {
@@ -218,6 +255,22 @@ impl Scorer {
         claim.passages = self.passages.find(words, limit)?;
         Ok(())
     }
+}
+
+/// Refuses a text without a name of the demo's world: the demo's extractor knows no others, and its
+/// claims about them would be wrong.
+fn check_demo_names<'a>(mut inputs: impl Iterator<Item = &'a str>) -> Result<()> {
+    let world = corver_demo::demo_world();
+    let names_world =
+        |input: &str| world.entities().iter().any(|entity| input.contains(&entity.name));
+    if !inputs.any(names_world) {
+        bail!(
+            "failed to check the text: it names nothing of the demo's fictional world, and the \
+             demo's extractor and corpus know nothing else; --index DIR and --extractor DIR|NAME \
+             name your own"
+        );
+    }
+    Ok(())
 }
 
 const ONE_REPLY_EACH: &str = "the extractor returns one reply for each input";

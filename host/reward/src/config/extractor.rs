@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use corver_data::hub;
-use corver_settings::{Device, Settings};
+use corver_settings::{Device, ReplyGrammar, Settings};
 
 use super::{CorpusConfig, DemoOr, DemoOrPath, Problems, Resolve, resolve_hub_path};
 
@@ -16,6 +16,8 @@ pub struct ExtractorConfig {
     pub prompt: Option<PathBuf>,
     /// True if the prompt is rendered with the model's chat template.
     pub chat: bool,
+    /// Grammar of the replies.
+    pub grammar: ReplyGrammar,
     /// Settings that override those in the model's folder.
     pub settings: corver_inference::extract::ExtractorSettings,
     /// Device that the model runs on.
@@ -38,6 +40,7 @@ impl Resolve for ExtractorConfig {
             model,
             prompt: section.prompt.clone(),
             chat: section.chat,
+            grammar: section.grammar,
             settings: corver_inference::extract::ExtractorSettings {
                 stop: section.stop.clone(),
                 max_new_tokens: section.max_new_tokens,

@@ -33,12 +33,15 @@ pub fn open_extractor(config: &ExtractorConfig) -> Result<(PathBuf, OnnxExtracto
     if let Some(path) = &config.prompt {
         let text = corver_files::read_text(path)
             .with_context(|| format!("cannot read the prompt {}", path.display()))?;
-        prompt = Some(text);
+        // Editors end a file with a line break, which few prompts mean.
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        prompt = Some(text.strip_suffix('\r').unwrap_or(text).to_owned());
     }
     let options = corver_inference::extract::ExtractOptions {
         settings: config.settings.clone(),
         prompt,
         chat: config.chat,
+        grammar: config.grammar,
         renderer: Some(renderer()?),
     };
     let runtime = runtime_library()?;

@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use corver_core::{Explained, Question, RewardSettings, ScoredCompletion};
+use corver_core::split::split;
+use corver_core::{Explained, GivenTriplets, Question, RewardSettings, ScoredCompletion};
 use corver_data::GoldsField;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,10 @@ use super::queue::WhenFull;
 use super::{Queue, QueueLimits, SubmittedCompletion, parse_request, run_blocking};
 use crate::{HttpError, HttpReply, Route};
 
-const FORM: &str = r#"{"completions": [{"question", "answers", "title", "evidence", "completion", "tokens"}]}, where "title", "evidence" (a list of texts) and "tokens" may be left out; tokens are the characters of each token, as [[start, end], null, …]"#;
+const FORM: &str = r#"{"completions": [{"question", "answers", "title", "evidence", "completion", "tokens", "triplets"}]}, where "title", "evidence" (a list of texts), "tokens" and "triplets" may be left out; triplets are [[sentence, [[head, relation, tail], …]], …], in place of the extractor's; tokens are the characters of each token, as [[start, end], null, …]"#;
+
+const MIXED: &str =
+    "some completions have \"triplets\", others have none; give them with every one or with none";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +35,7 @@ struct CompletionRecord {
     evidence: Vec<String>,
     completion: String,
     tokens: Option<Vec<Option<(usize, usize)>>>,
+    triplets: Option<GivenTriplets>,
 }
 
 #[derive(Serialize)]
@@ -72,8 +77,9 @@ async fn answer<S: Send + 'static>(
         has_tokens.push(record.tokens.is_some());
     }
     let (limits, settings) = (queue.limits, queue.settings);
-    let completions = run_blocking(move || request.completions(&limits, &settings)).await??;
-    let scored = queue.score(completions, WhenFull::Refuse).await?;
+    let (completions, triplets) =
+        run_blocking(move || request.completions(&limits, &settings)).await??;
+    let scored = queue.score(completions, triplets, WhenFull::Refuse).await?;
     run_blocking(move || {
         let mut records = Vec::with_capacity(scored.len());
         for (completion, has_own_tokens) in scored.iter().zip(has_tokens) {
@@ -84,21 +90,45 @@ async fn answer<S: Send + 'static>(
     .await
 }
 
+/// Checks that every sentence of a completion has triplets.
+fn check_given(
+    completion: &SubmittedCompletion,
+    triplets: &GivenTriplets,
+    settings: &RewardSettings,
+) -> Result<(), String> {
+    for sentence in split(&completion.text, settings.compatibility, settings.sentences).sentences {
+        triplets.of(&sentence.text).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
 impl ScoreRequest {
+    /// Returns the completions, with their triplets if they have any.
     fn completions(
         self,
         limits: &QueueLimits,
         settings: &RewardSettings,
-    ) -> Result<Vec<SubmittedCompletion>, HttpError> {
+    ) -> Result<(Vec<SubmittedCompletion>, Option<GivenTriplets>), HttpError> {
+        let has_triplets = self.completions[0].triplets.is_some();
+        let mut given = GivenTriplets::default();
         let mut completions = Vec::with_capacity(self.completions.len());
-        for (index, record) in self.completions.into_iter().enumerate() {
-            let completion = record.into_completion().map_err(|problem| {
+        for (index, mut record) in self.completions.into_iter().enumerate() {
+            let invalid = |problem: String| {
                 HttpError::bad_request(format!("completions[{index}]: {problem}"))
-            })?;
+            };
+            let triplets = record.triplets.take();
+            if triplets.is_some() != has_triplets {
+                return Err(invalid(MIXED.to_owned()));
+            }
+            let completion = record.into_completion().map_err(invalid)?;
             completion.check(limits, settings)?;
+            if let Some(triplets) = triplets {
+                check_given(&completion, &triplets, settings).map_err(invalid)?;
+                given.merge(triplets).map_err(|error| invalid(error.to_string()))?;
+            }
             completions.push(completion);
         }
-        Ok(completions)
+        Ok((completions, has_triplets.then_some(given)))
     }
 }
 

@@ -95,7 +95,7 @@ async fn answer<S: Send + 'static>(
     }
 
     let when_full = if strict { WhenFull::Refuse } else { WhenFull::Wait };
-    let scored = match queue.score(completions, when_full).await {
+    let scored = match queue.score(completions, None, when_full).await {
         // Not if the thread has ended: endless neutral rewards would be worse than an error.
         Err(QueueError::Request(error)) if !strict && error.status.is_server_error() => {
             tracing::warn!(error = error.message, "a neutral reward, because of an error");

@@ -4,7 +4,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use corver_core::{RewardSettings, ScoredCompletion};
+use corver_core::{GivenTriplets, RewardSettings, ScoredCompletion};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -197,10 +197,11 @@ impl<S: Send + 'static> Queue<S> {
         Ok(())
     }
 
-    /// Scores completions, and returns them in order.
+    /// Scores completions with these triplets, or with the extractor's, and returns them in order.
     pub(super) async fn score(
         &self,
         completions: Vec<SubmittedCompletion>,
+        triplets: Option<GivenTriplets>,
         when_full: WhenFull,
     ) -> Result<Vec<ScoredCompletion>, QueueError> {
         let number = completions.len();
@@ -209,7 +210,8 @@ impl<S: Send + 'static> Queue<S> {
             let space = self.reserve(number, when_full).await?;
             let (answer, answered) = oneshot::channel();
             let queued = Some(self.metrics.enqueue(number));
-            self.send(Task::Score(ScoreJob { completions, answer, queued, _space: space }))?;
+            let job = ScoreJob { completions, triplets, answer, queued, _space: space };
+            self.send(Task::Score(job))?;
             let scored = answered.await.map_err(|_| QueueError::Ended)?;
             Ok(scored.map_err(HttpError::internal)?)
         });

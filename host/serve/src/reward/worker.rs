@@ -1,6 +1,8 @@
 //! The thread that scores: it takes all queued requests, up to a batch, and never waits for more.
 
-use corver_core::{Question, Rollout, Scored, ScoredCompletion, StepError, error_chain};
+use corver_core::{
+    GivenTriplets, Question, Rollout, Scored, ScoredCompletion, StepError, error_chain,
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -10,8 +12,10 @@ use super::metrics::{QueuedGuard, ScoreMetrics};
 /// Bytes and tokens of a batch of several requests; each takes 24 bytes while it is scored.
 const BATCH_SIZE: usize = 8 << 20;
 
-/// Scores completions with `S`; `question` of each is an index into the questions.
-pub type ScoreFn<S> = fn(&mut S, &[Rollout], &[Question]) -> Result<Scored, StepError>;
+/// Scores completions with `S`, and with these triplets or the extractor's; `question` of each is an
+/// index into the questions.
+pub type ScoreFn<S> =
+    fn(&mut S, &[Rollout], &[Question], Option<&GivenTriplets>) -> Result<Scored, StepError>;
 
 pub(super) enum Task<S> {
     /// Scores a request, in a batch with others.
@@ -25,6 +29,8 @@ pub(super) enum Task<S> {
 /// Completions of one request, to be scored.
 pub(super) struct ScoreJob {
     pub(super) completions: Vec<SubmittedCompletion>,
+    /// Triplets of all sentences. `None`: the extractor reads them.
+    pub(super) triplets: Option<GivenTriplets>,
     pub(super) answer: oneshot::Sender<Result<Vec<ScoredCompletion>, String>>,
     /// `None` after the job has left the queue.
     pub(super) queued: Option<QueuedGuard>,
@@ -65,6 +71,10 @@ impl<S> ScoreWorker<S> {
     }
 
     fn fits(&self, batch: &[ScoreJob], job: &ScoreJob) -> bool {
+        // The triplets of a request are those of its own sentences only.
+        if batch.iter().chain([job]).any(|job| job.triplets.is_some()) {
+            return false;
+        }
         let mut number = 0;
         let mut size = 0;
         for completion in batch.iter().chain([job]).flat_map(|job| &job.completions) {
@@ -116,7 +126,8 @@ impl<S> ScoreWorker<S> {
         if rollouts.is_empty() {
             return Ok(jobs.iter().map(|_| Vec::new()).collect());
         }
-        let scored = (self.score)(&mut self.scorer, &rollouts, &questions)
+        let given = jobs.iter().find_map(|job| job.triplets.as_ref());
+        let scored = (self.score)(&mut self.scorer, &rollouts, &questions, given)
             .map_err(|error| error_chain(&error))?;
         for completion in &scored.completions {
             if completion.returns.iter().any(|value| !value.is_finite()) {

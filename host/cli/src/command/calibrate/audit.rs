@@ -171,6 +171,7 @@ fn sample(
         sampling,
         batch: settings.eval.answers.batch,
         compatibility: settings.reward.compatibility,
+        splitter: settings.reward.sentences,
         truth,
         seed: settings.run.seed,
     };

@@ -153,6 +153,7 @@ fn answers_of(
     let plan = EvaluatePlan {
         settings: settings.eval.answers,
         compatibility: settings.reward.compatibility,
+        splitter: settings.reward.sentences,
         facts: truth.as_deref(),
         seed: settings.run.seed,
     };

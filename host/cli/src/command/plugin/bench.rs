@@ -9,7 +9,7 @@ use corver_core::split::split;
 use corver_core::{
     Backends, BoxError, ChatModel, ChatPrompt, ChatReply, Compatibility, Completion, CorpusSize,
     Count, Counter, Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Sentence,
-    Triplet, Usage,
+    SentenceSplitter, Triplet, Usage,
 };
 use corver_reward::config::{self, RulesConfig};
 use corver_reward::parts::{AnyRule, Loader};
@@ -103,8 +103,10 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
         cache_dir: Some(Loader::cache()?),
     };
     let texts: Vec<String> = (0..COMPLETIONS).map(completion).collect();
-    let splits: Vec<Split> =
-        texts.iter().map(|text| with_facts(split(text, Compatibility::Paper))).collect();
+    let splits: Vec<Split> = texts
+        .iter()
+        .map(|text| with_facts(split(text, Compatibility::Paper, SentenceSplitter::Paper)))
+        .collect();
     let golds = ["Mario Camerini".to_owned()];
     let completions: Vec<Completion<'_>> = texts
         .iter()

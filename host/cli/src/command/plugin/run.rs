@@ -11,7 +11,7 @@ use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig, RulesConfig};
 use corver_reward::parts::{self, AnyRule, Loader};
 use corver_rules::ResponseRule;
-use corver_settings::Compatibility;
+use corver_settings::RewardSettings;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -45,7 +45,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let mut rule = match rule {
         AnyRule::Sentence(rule) => rule,
         AnyRule::Response(rule) => {
-            return grade(&rule, &args.file, settings.reward.compatibility, &mut backends, json);
+            return grade(&rule, &args.file, &settings.reward, &mut backends, json);
         }
     };
     let extractor = config.extractor.as_ref();
@@ -92,13 +92,15 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
 fn grade(
     rule: &ResponseRule,
     path: &Path,
-    compatibility: Compatibility,
+    settings: &RewardSettings,
     backends: &mut Backends<'_>,
     json: bool,
 ) -> Result<()> {
     let CompletionSet { questions, rollouts, .. } = read_completions(path)?;
-    let splits: Vec<Split> =
-        rollouts.iter().map(|rollout| split(&rollout.text, compatibility)).collect();
+    let mut splits: Vec<Split> = Vec::with_capacity(rollouts.len());
+    for rollout in &rollouts {
+        splits.push(split(&rollout.text, settings.compatibility, settings.sentences));
+    }
     let completions: Vec<Completion<'_>> = rollouts
         .iter()
         .zip(&splits)
