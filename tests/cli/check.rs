@@ -128,12 +128,11 @@ fn empty_check_text_is_rejected() {
 fn lines_and_list_items_are_checked_by_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let (sentence, _, place) = fact(folder.path());
-    let fact = sentence.trim_end_matches('.');
     let strange = format!("{place} is the birthplace of Nobody Known");
     for text in [
-        format!("- {fact}\n- {strange}"),
+        format!("- {sentence}\n- {strange}."),
         format!("1. {sentence}\n2. {strange}."),
-        format!("{fact}\n{strange}"),
+        format!("{sentence}\n{strange}."),
         format!("{sentence}[1] {strange}."),
         format!("{sentence}{strange}."),
     ] {

@@ -78,7 +78,7 @@ fn doctor_fails_when_required_part_fails() {
     let findings = host(&["doctor", "--json"]).good().json();
     let names: Vec<&str> =
         findings.as_array().unwrap().iter().map(|f| f["what"].as_str().unwrap()).collect();
-    assert_eq!(names, ["libtorch", "ONNX Runtime", "rules", "cache", "GPU"]);
+    assert_eq!(names, ["libtorch", "ONNX Runtime", "rules", "cache", "cargo", "GPU"]);
     let mut doctor = host_with_runtime("/nowhere/libonnxruntime.so", &["doctor"]);
     // The other parts are as they are on this machine.
     doctor.stdout =

@@ -92,14 +92,14 @@ fn short_documents_lose_no_count() {
     // A pool retains the question, which the paper's mode drops.
     let question = r#"[{"question": "Where does the Heron wait?", "answers": ["Canal"]}]"#;
     fs::write(path("questions.json"), question).unwrap();
-    let kept = |mode: &str| {
-        let (questions, index, out) = (path("questions.json"), path("1"), path(mode));
-        let set = format!("corpus.mode={mode}");
+    let pool = |out: &str, more: &[&str]| {
+        let (questions, index, out) = (path("questions.json"), path("1"), path(out));
         let command = ["data", "pool", &questions, "--index", &index, "--out", &out, "--json"];
-        let more: &[&str] = if mode == "default" { &[] } else { &["--set", &set] };
-        host(&[&command[..], more].concat()).good().json()["kept"].clone()
+        host(&[&command[..], more].concat())
     };
-    assert_eq!((kept("default"), kept("compatible")), (1.into(), 0.into()));
+    assert_eq!(pool("exact", &[]).good().json()["retained"], 1);
+    let empty = pool("compatible", &["--set", "corpus.mode=compatible"]).found(1);
+    assert!(empty.stderr.contains("none of 1 questions is left"), "{empty}");
 }
 
 #[test]

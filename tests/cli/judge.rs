@@ -91,7 +91,7 @@ fn chat_judge_regrades_string_match_answers() {
     let expected = (40.0 * 30.0 + 15.0 * 25.0 + 1.0) / (56.0 * 56.0);
     let kappa = (46.0 / 56.0 - expected) / (1.0 - expected);
     assert!((judged["kappa"]["value"].as_f64().unwrap() - kappa).abs() < 1e-12, "{judged}");
-    assert!(judged["spent"]["before"]["replies"].as_u64().unwrap() >= 1, "{judged}");
+    assert!(judged["spent"]["cached"]["replies"].as_u64().unwrap() >= 1, "{judged}");
     let disputed = lines(&out.join("judge/disputed.jsonl"));
     assert_eq!(
         (disputed.len(), &disputed[0]["string_match"], &disputed[0]["model"]),

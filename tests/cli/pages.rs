@@ -264,6 +264,9 @@ fn explain_page_escapes_quoted_content() {
     let page = texts.first().unwrap().replace('\u{202e}', "[U+202E]");
     transcript.add_text("explain.html", &page);
     transcript.add_failure(&host(&["explain", text(&file), "--line", "1", "--set", &set]));
+    let only = host(&["explain", text(&file), "--set", &set]).good();
+    assert!(only.stdout.starts_with("line 2 of completions.jsonl"), "{only}");
+    fs::write(&file, format!("{line}\n{line}\n")).unwrap();
     transcript.add_failure(&host(&["explain", text(&file)]));
     insta::assert_snapshot!(transcript);
 }

@@ -141,9 +141,16 @@ def extract_answer(completion, rule):
     return answer.strip()
 
 
+def alike(text):
+    return unicodedata.normalize("NFKD", text).lower().strip()
+
+
 def judge(completion, golds, rule):
-    """The label. Golds are separated by `;`; one of which normalising leaves nothing matches nothing."""
+    """The label. Golds are separated by `;`. A gold of which normalising leaves nothing, such as `A+`, matches nothing in the published
+    rules, and otherwise the same text in any case."""
     answer = extract_answer(completion, rule)
+    if rule == "paper" and any(not normalize(gold) and alike(gold) == alike(answer) for gold in golds.split(";") if gold.strip()):
+        return "GOOD"
     spoken, answer = answer.lower().strip(), normalize(answer)
     if rule == "published_training":
         spoken = spoken.replace("\u2019", "'")

@@ -140,7 +140,7 @@ impl Prose {
                 end += CLOSING.find(&block[end..]).map_or(0, |closing| closing.len());
                 end += closing_guillemet(&block[end..]);
             }
-            let candidate = Candidate {
+            let candidate = BoundaryCandidate {
                 before: &block[start..found.start()],
                 terminator: found.as_str(),
                 closing: &block[found.end().min(end)..end],
@@ -157,8 +157,8 @@ impl Prose {
         push_sentence(&block[start.min(block.len())..], sentences);
     }
 
-    fn is_boundary(&self, candidate: &Candidate<'_>) -> bool {
-        let &Candidate { before, terminator, closing, after } = candidate;
+    fn is_boundary(&self, candidate: &BoundaryCandidate<'_>) -> bool {
+        let &BoundaryCandidate { before, terminator, closing, after } = candidate;
         let next = after.trim_start();
         let has_blank = next.len() < after.len();
         let next_word = first_word(next);
@@ -189,7 +189,7 @@ impl Prose {
 }
 
 /// A place where a sentence may end.
-struct Candidate<'a> {
+struct BoundaryCandidate<'a> {
     /// The sentence up to the terminator.
     before: &'a str,
     terminator: &'a str,
@@ -290,8 +290,8 @@ fn is_list_number(before: &str) -> bool {
 
 /// Returns true if a sentence ends where a blank is missing: `in 1990.He died`, but not `example.Com`
 /// in an address or `St.Louis`.
-fn is_boundary_without_blank(candidate: &Candidate<'_>, next_word: &str) -> bool {
-    let &Candidate { before, terminator, closing, after } = candidate;
+fn is_boundary_without_blank(candidate: &BoundaryCandidate<'_>, next_word: &str) -> bool {
+    let &BoundaryCandidate { before, terminator, closing, after } = candidate;
     let mut next = next_word.chars();
     let Some(first) = next.next() else { return false };
     if !first.is_uppercase() {

@@ -16,14 +16,14 @@ use crate::triplet::{Claim, Triplet, claims_from_reply, closes_a_list, read_repl
 
 /// A reply as read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct ParsedReply {
     /// Claims of the reply, in order. The entities are not checked.
     pub claims: Vec<Claim>,
     /// True if the reply has claims, or states that there are none.
     pub is_understood: bool,
 }
 
-impl Reading {
+impl ParsedReply {
     /// Returns the triplets among the claims.
     #[must_use]
     pub fn into_triplets(self) -> Vec<Triplet> {
@@ -39,13 +39,13 @@ impl Reading {
 
 /// Reads a reply.
 #[must_use]
-pub fn read(reply: &str, grammar: ReplyGrammar) -> Reading {
+pub fn read(reply: &str, grammar: ReplyGrammar) -> ParsedReply {
     match grammar {
         ReplyGrammar::Tolerant => read_tolerantly(reply),
         ReplyGrammar::Reference => {
             let claims = claims_from_reply(reply);
             let is_empty_list = read_reply(reply).is_empty() && closes_a_list(reply);
-            Reading { is_understood: !claims.is_empty() || is_empty_list, claims }
+            ParsedReply { is_understood: !claims.is_empty() || is_empty_list, claims }
         }
     }
 }
@@ -62,19 +62,19 @@ pub fn is_complete(reply: &str, grammar: ReplyGrammar) -> bool {
     }
 }
 
-fn read_tolerantly(reply: &str) -> Reading {
+fn read_tolerantly(reply: &str) -> ParsedReply {
     let candidates = candidates(after_thinking(reply));
-    let is_list = |found: &&Candidate| found.kind == CandidateKind::Claims;
+    let is_list = |found: &&ReplyCandidate| found.kind == CandidateKind::Claims;
     let last_closed = candidates.iter().rfind(|found| is_list(found) && found.is_closed);
     if let Some(list) = last_closed.or_else(|| candidates.iter().rfind(is_list)) {
         let claims = list.value.claims();
-        return Reading { is_understood: !claims.is_empty() || list.value.is_empty(), claims };
+        return ParsedReply { is_understood: !claims.is_empty() || list.value.is_empty(), claims };
     }
     let mut claims = Vec::new();
     for candidate in &candidates {
         claims.extend(candidate.value.claim());
     }
-    Reading { is_understood: !claims.is_empty(), claims }
+    ParsedReply { is_understood: !claims.is_empty(), claims }
 }
 
 /// Returns the reply after the reasoning of a thinking model.
@@ -88,8 +88,8 @@ fn after_thinking(reply: &str) -> &str {
 
 /// Part of a reply that may be its list, or one of its claims.
 #[derive(Debug)]
-struct Candidate {
-    value: Value,
+struct ReplyCandidate {
+    value: ReplyValue,
     kind: CandidateKind,
     /// False if the end of the reply cuts it off.
     is_closed: bool,
@@ -105,16 +105,16 @@ enum CandidateKind {
 
 /// Part of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Value {
+enum ReplyValue {
     Text {
         text: String,
         is_quoted: bool,
     },
     /// The end of the reply is inside this string.
     CutText,
-    List(Vec<Value>),
+    List(Vec<ReplyValue>),
     /// Keys in lower case, with their values.
-    Object(Vec<(String, Value)>),
+    Object(Vec<(String, ReplyValue)>),
 }
 
 /// Greatest depth of nested values, against the exhaustion of the stack.
@@ -141,7 +141,7 @@ const TAIL: &[&str] =
     &["tail", "object", "obj", "target", "value", "t", "o", "entity2", "tail_entity"];
 
 /// Returns the parts of a reply that hold claims, in order.
-fn candidates(reply: &str) -> Vec<Candidate> {
+fn candidates(reply: &str) -> Vec<ReplyCandidate> {
     let chars: Vec<char> = reply.chars().collect();
     let mut candidates = Vec::new();
     let mut num_unclosed = 0;
@@ -173,7 +173,7 @@ fn candidates(reply: &str) -> Vec<Candidate> {
         if let Some(value) = value
             && let Some(kind) = value.kind(is_line)
         {
-            candidates.push(Candidate { value, kind, is_closed: !parser.is_cut });
+            candidates.push(ReplyCandidate { value, kind, is_closed: !parser.is_cut });
             at = end;
         }
     }
@@ -190,7 +190,7 @@ fn ends_line(rest: &[char]) -> bool {
     (end < LINE_END) && !near[..end].iter().any(|c| c.is_alphanumeric())
 }
 
-impl Value {
+impl ReplyValue {
     /// Returns what the value is at the top of a reply; `None` if it is no claim and no list of
     /// them, such as the footnote `[1]`. `is_line` is true if it is alone on its lines.
     fn kind(&self, is_line: bool) -> Option<CandidateKind> {
@@ -307,7 +307,7 @@ impl Value {
 }
 
 /// Converts a list of two or more texts. More than three are a tail with commas.
-fn claim_of_list(list: &[Value]) -> Option<Claim> {
+fn claim_of_list(list: &[ReplyValue]) -> Option<Claim> {
     let (head, rest) = list.split_first()?;
     let (relation, tails) = rest.split_first()?;
     let mut tail_parts = Vec::with_capacity(tails.len());
@@ -348,7 +348,7 @@ impl Parser<'_> {
 
     /// Reads the value at the current position, in a value that `close` closes; `None` if it is nested
     /// too deep.
-    fn value(&mut self, depth: usize, close: char) -> Option<Value> {
+    fn value(&mut self, depth: usize, close: char) -> Option<ReplyValue> {
         if depth > MAX_DEPTH {
             return None;
         }
@@ -363,7 +363,7 @@ impl Parser<'_> {
         }
     }
 
-    fn list(&mut self, close: char, depth: usize) -> Option<Value> {
+    fn list(&mut self, close: char, depth: usize) -> Option<ReplyValue> {
         self.at += 1;
         let mut list = Vec::new();
         loop {
@@ -371,11 +371,11 @@ impl Parser<'_> {
             match self.peek() {
                 None => {
                     self.is_cut = true;
-                    return Some(Value::List(list));
+                    return Some(ReplyValue::List(list));
                 }
                 Some(c) if c == close => {
                     self.at += 1;
-                    return Some(Value::List(list));
+                    return Some(ReplyValue::List(list));
                 }
                 Some(',' | ';') => self.at += 1,
                 // A bracket of another kind closes nothing here.
@@ -392,7 +392,7 @@ impl Parser<'_> {
         rest.next().is_some_and(|c| closing_quote(*c).is_some())
     }
 
-    fn object(&mut self, depth: usize) -> Option<Value> {
+    fn object(&mut self, depth: usize) -> Option<ReplyValue> {
         self.at += 1;
         let mut fields = Vec::new();
         loop {
@@ -400,11 +400,11 @@ impl Parser<'_> {
             let key = match self.peek() {
                 None => {
                     self.is_cut = true;
-                    return Some(Value::Object(fields));
+                    return Some(ReplyValue::Object(fields));
                 }
                 Some('}') => {
                     self.at += 1;
-                    return Some(Value::Object(fields));
+                    return Some(ReplyValue::Object(fields));
                 }
                 Some(',' | ';' | ':' | ']' | ')') => {
                     self.at += 1;
@@ -427,7 +427,7 @@ impl Parser<'_> {
             self.skip_blanks();
             if self.peek().is_some_and(|c| c != '}' && c != ',') {
                 let value = self.value(depth + 1, '}')?;
-                if let Value::Text { text, .. } = key {
+                if let ReplyValue::Text { text, .. } = key {
                     fields.push((text.to_lowercase(), value));
                 }
             }
@@ -436,7 +436,7 @@ impl Parser<'_> {
 
     /// Reads a string. A quote closes it only before the end of an element, because names have
     /// apostrophes, and models forget to escape quotes.
-    fn string(&mut self, quotes: &[char]) -> Value {
+    fn string(&mut self, quotes: &[char]) -> ReplyValue {
         self.at += 1;
         let mut text = String::new();
         while let Some(c) = self.peek() {
@@ -444,13 +444,13 @@ impl Parser<'_> {
             if c == '\\' {
                 text.extend(self.escaped());
             } else if quotes.contains(&c) && self.ends_element() {
-                return Value::Text { text: trimmed(&text), is_quoted: true };
+                return ReplyValue::Text { text: trimmed(&text), is_quoted: true };
             } else {
                 text.push(c);
             }
         }
         self.is_cut = true;
-        Value::CutText
+        ReplyValue::CutText
     }
 
     /// Returns true if an element of a list or an object ends here.
@@ -489,20 +489,20 @@ impl Parser<'_> {
     }
 
     /// Reads text without quotes.
-    fn bare(&mut self, ends: &[char]) -> Value {
+    fn bare(&mut self, ends: &[char]) -> ReplyValue {
         let start = self.at;
         while self.peek().is_some_and(|c| !ends.contains(&c)) {
             self.at += 1;
         }
         if self.at == self.chars.len() {
             self.is_cut = true;
-            return Value::CutText;
+            return ReplyValue::CutText;
         }
         if self.at == start {
             self.at += 1; // a bracket where no value starts
         }
         let text: String = self.chars[start..self.at].iter().collect();
-        Value::Text { text: trimmed(&text), is_quoted: false }
+        ReplyValue::Text { text: trimmed(&text), is_quoted: false }
     }
 }
 

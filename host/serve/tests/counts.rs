@@ -470,8 +470,8 @@ fn server_requires_matching_token() {
 #[test]
 fn server_accepts_largest_allowed_query() {
     let server = Counting::new(ServerLimits::default());
-    // 256 words of 120 bytes; each is one unknown token, and together they are no more than a
-    // request may have.
+    // 256 words of 120 bytes: as much as a request may have. None is in the vocabulary, so the answer
+    // is that they have no tokens.
     let words: Vec<String> = (0..256).map(|number| format!("{number:0>120}")).collect();
     let all_of: Vec<Vec<String>> = words.chunks(64).map(<[String]>::to_vec).collect();
     let mut remote = Remote::open(
@@ -482,7 +482,7 @@ fn server_accepts_largest_allowed_query() {
         None,
     )
     .unwrap();
-    assert!(remote.count(&[Query::new(all_of.clone())]).unwrap()[0].occurrences.is_some());
+    assert!(remote.count(&[Query::new(all_of.clone())]).unwrap()[0].occurrences.is_none());
     let mut one_more = all_of;
     one_more.push(vec!["hen".to_owned()]);
     let error = remote.count(&[Query::new(one_more)]).unwrap_err().to_string();

@@ -52,13 +52,15 @@ fn collect<'j>(component: &'j Value, list: &str, components: &mut Vec<&'j Value>
     if component.is_null() {
         return;
     }
+    // Old files have no type.
+    let is_sequence = component["type"].is_null() || component["type"] == "Sequence";
     match component[list].as_array() {
-        Some(parts) => {
+        Some(parts) if is_sequence => {
             for part in parts {
                 collect(part, list, components);
             }
         }
-        None => components.push(component),
+        _ => components.push(component),
     }
 }
 

@@ -12,7 +12,8 @@ use crate::passages::{PassageError, PassageLocation};
 pub(crate) const MANIFEST: &str = "corver-passages.json";
 
 const FORMAT: &str = "corver-passages";
-const VERSION: u32 = 2;
+/// Version of the format. Passages of another version are made again.
+pub const VERSION: u32 = 2;
 
 /// Origin, options, sizes and files of an index's passages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

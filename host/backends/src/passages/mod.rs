@@ -38,5 +38,5 @@ pub use build::PassageOptions;
 pub use build::build;
 pub use error::PassageError;
 pub use location::PassageLocation;
-pub use manifest::PassageManifest;
+pub use manifest::{PassageManifest, VERSION};
 pub use open::PassageIndex;

@@ -14,7 +14,7 @@ pub struct CheckArgs {
     #[arg(value_name = "FILE", conflicts_with = "text")]
     pub files: Vec<PathBuf>,
     /// Text to check, instead of a file.
-    #[arg(long)]
+    #[arg(long, allow_hyphen_values = true)]
     pub text: Option<String>,
     /// Question that the text answers; its entities are checked for rarity too.
     #[arg(long)]

@@ -93,7 +93,7 @@ fn of_file(args: &ExplainArgs) -> Result<ExplainInput> {
     let mut completions = read_completions(&args.subject)?;
     let line = match (args.line, completions.lines.len()) {
         (Some(line), _) => line,
-        (None, 1) => 1,
+        (None, 1) => completions.lines[0],
         (None, number) => {
             bail!("{file} has {number} completions; choose a line with --line N, from 1")
         }

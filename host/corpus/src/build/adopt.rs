@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::files::format::{FileKind, TOKENIZER};
 use crate::files::manifest::{FileRecord, IndexManifest, MANIFEST};
 use crate::index::open::{Index, OpenOptions};
-use crate::text::agreement::{self, SampleSize};
+use crate::text::agreement::{self, AgreementSample};
 use crate::text::tokenizer::Tokenizer;
 use crate::verify::{VerifyLevel, verify};
 
@@ -56,7 +56,7 @@ pub fn adopt(
     }
     let width = index.token_width();
     tokenizer.check_width(width)?;
-    let agreement = agreement::check(&index, tokenizer, SampleSize::THOROUGH)?;
+    let agreement = agreement::check(&index, tokenizer, AgreementSample::THOROUGH)?;
     let level = VerifyLevel::Sampled(VERIFIED_PAIRS);
     verify(dir, OpenOptions::default(), level)?;
 

@@ -20,14 +20,14 @@ const SHOWN: usize = 16;
 
 /// The size of a sample of an index.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct SampleSize {
+pub(crate) struct AgreementSample {
     /// Largest number of documents, which are evenly spaced.
     documents: u64,
     /// Largest number of tokens from the start of a document.
     tokens: u64,
 }
 
-impl SampleSize {
+impl AgreementSample {
     /// A sample that takes some milliseconds.
     pub(crate) const QUICK: Self = Self { documents: 100, tokens: 256 };
     /// A sample that takes some seconds.
@@ -44,7 +44,7 @@ pub(crate) struct Agreement {
 }
 
 /// A document that differs.
-struct Difference {
+struct TokenDifference {
     shard: usize,
     document: u64,
     /// Text around the first token that differs.
@@ -57,15 +57,19 @@ struct Difference {
 ///
 /// # Errors
 /// Fails if too many documents get other ids. The error shows one.
-pub(crate) fn check(index: &Index, tokenizer: &Tokenizer, size: SampleSize) -> Result<Agreement> {
+pub(crate) fn check(
+    index: &Index,
+    tokenizer: &Tokenizer,
+    size: AgreementSample,
+) -> Result<Agreement> {
     let documents = sample(index, size)?;
-    let differences: Vec<Option<Difference>> = documents
+    let differences: Vec<Option<TokenDifference>> = documents
         .par_iter()
         .map(|document| compare(index, tokenizer, document, size.tokens))
         .collect::<Result<_>>()?;
     let sampled = documents.len() as u64;
     let different = differences.iter().flatten().count() as u64;
-    let Some(Difference { shard, document, text, index: expected, tokenizer: got }) =
+    let Some(TokenDifference { shard, document, text, index: expected, tokenizer: got }) =
         differences.into_iter().flatten().next()
     else {
         return Ok(Agreement { sampled, different });
@@ -82,7 +86,7 @@ pub(crate) fn check(index: &Index, tokenizer: &Tokenizer, size: SampleSize) -> R
 }
 
 /// Returns evenly spaced documents of every shard.
-fn sample(index: &Index, size: SampleSize) -> Result<Vec<Document>> {
+fn sample(index: &Index, size: AgreementSample) -> Result<Vec<Document>> {
     let total: u64 = index.shards().map(|shard| shard.num_documents()).sum();
     let step = total.div_ceil(size.documents).max(1);
     let mut documents = Vec::new();
@@ -100,7 +104,7 @@ fn compare(
     tokenizer: &Tokenizer,
     document: &Document,
     max_tokens: u64,
-) -> Result<Option<Difference>> {
+) -> Result<Option<TokenDifference>> {
     let end = document.tokens.end.min(document.tokens.start + max_tokens);
     let stored = index.tokens(document.shard, document.tokens.start..end);
     // Some programs put special tokens around a document, which are not of its text.
@@ -118,7 +122,7 @@ fn compare(
     let first = ids.iter().zip(&encoded).take_while(|(one, other)| one == other).count();
     let start = first.saturating_sub(SHOWN_BEFORE);
     let shown = &ids[start..ids.len().min(start + SHOWN)];
-    Ok(Some(Difference {
+    Ok(Some(TokenDifference {
         shard: document.shard,
         document: document.number,
         text: tokenizer.decode_all(shown)?,

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::index::document::Document;
 use crate::index::open::{Index, OpenOptions};
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions};
-use crate::text::agreement::{self, SampleSize};
+use crate::text::agreement::{self, AgreementSample};
 use crate::text::tokenizer::Tokenizer;
 
 /// An index with its tokenizer, for queries in words.
@@ -62,7 +62,7 @@ impl TextIndex {
         }
         tokenizer.check_width(index.token_width())?;
         if index.manifest().is_none() {
-            agreement::check(&index, &tokenizer, SampleSize::QUICK)?;
+            agreement::check(&index, &tokenizer, AgreementSample::QUICK)?;
         }
         Ok(Self { index, tokenizer })
     }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use corver_backends::passages;
 use corver_corpus::{BuildOptions, MANIFEST_VERSION, Tokenizer};
 use corver_demo::DemoPaths;
 
@@ -34,8 +35,13 @@ pub fn demo_index() -> Result<PathBuf> {
         lines.push(line.to_string());
     }
     let articles = lines.join("\n");
-    // Named by content, so that an index of other articles or of another format is not used.
-    let content = format!("{MANIFEST_VERSION}\n{}\n{articles}", tokenizer.fingerprint());
+    // Named by content, so that an index of other articles or of another format is not used. Its
+    // passages are next to it.
+    let content = format!(
+        "{MANIFEST_VERSION}\n{}\n{}\n{articles}",
+        passages::VERSION,
+        tokenizer.fingerprint()
+    );
     let hash = blake3::hash(content.as_bytes()).to_hex();
     let path = folders::cache()?.join(format!("demo-index-{}", &hash[..16]));
     if path.exists() {
