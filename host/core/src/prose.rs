@@ -305,7 +305,7 @@ fn is_boundary_without_blank(candidate: &BoundaryCandidate<'_>, next_word: &str)
         .next()
         .map_or(STARTERS.contains(&&*next_word.to_lowercase()), |c| c.is_lowercase() || c == '\'');
     let word = last_word(before);
-    let is_capitals = |word: &str| word.len() >= 4 && word.chars().all(char::is_uppercase);
+    let is_capitals = |text: &str| text.len() >= 4 && text.chars().all(char::is_uppercase);
     if is_capitals(word) && is_capitals(next_word) {
         return true;
     }

@@ -79,8 +79,8 @@ fn flatten_lists(value: &mut Value, column: &Type) {
         }
     } else if let Value::Object(object) = value {
         for field in fields {
-            if let Some(value) = object.get_mut(field.name()) {
-                flatten_lists(value, field);
+            if let Some(member) = object.get_mut(field.name()) {
+                flatten_lists(member, field);
             }
         }
     }
@@ -127,24 +127,24 @@ fn field_value(field: &Field, binary: BinaryForm) -> Result<Value, String> {
         }
         Field::Group(row) => {
             let mut object = Map::new();
-            for (name, field) in row.get_column_iter() {
-                object.insert(name.clone(), field_value(field, binary)?);
+            for (name, member) in row.get_column_iter() {
+                object.insert(name.clone(), field_value(member, binary)?);
             }
             Value::Object(object)
         }
         Field::ListInternal(list) => {
             let values: Result<_, String> =
-                list.elements().iter().map(|field| field_value(field, binary)).collect();
+                list.elements().iter().map(|item| field_value(item, binary)).collect();
             Value::Array(values?)
         }
         Field::MapInternal(map) => {
             let mut object = Map::new();
-            for (key, field) in map.entries() {
-                let key = match field_value(key, binary)? {
+            for (key, member) in map.entries() {
+                let name = match field_value(key, binary)? {
                     Value::String(text) => text,
                     other => other.to_string(),
                 };
-                object.insert(key, field_value(field, binary)?);
+                object.insert(name, field_value(member, binary)?);
             }
             Value::Object(object)
         }

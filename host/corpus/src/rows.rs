@@ -35,7 +35,7 @@ pub fn parquet_records(
     Ok(std::iter::from_fn(move || {
         let rows_left = rows.as_mut()?;
         let record =
-            rows_left.next(|row, columns| row_value(row, columns, BinaryForm::Refused)).transpose();
+            rows_left.next(|row, types| row_value(row, types, BinaryForm::Refused)).transpose();
         if !matches!(record, Some(Ok(_))) {
             rows = None;
         }

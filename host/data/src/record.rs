@@ -266,10 +266,10 @@ fn paragraphs(context: Option<&Value>) -> Vec<String> {
         Some(Value::Object(columns)) => {
             let titles = columns.get("title").and_then(Value::as_array);
             let sentences = columns.get("sentences").and_then(Value::as_array);
-            for (title, sentences) in
+            for (title, of_title) in
                 titles.into_iter().flatten().zip(sentences.into_iter().flatten())
             {
-                rows.push([title, sentences]);
+                rows.push([title, of_title]);
             }
         }
         Some(Value::Array(pairs)) => {

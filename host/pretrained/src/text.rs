@@ -195,7 +195,7 @@ pub fn check_vocabulary(tokenizer: &Tokenizer, rows: usize) -> Result<()> {
     let added = tokenizer.get_added_tokens_decoder();
     let mut beyond = Vec::new();
     for (token, id) in tokenizer.get_vocab(true) {
-        if id as usize >= rows && !added.get(&id).is_some_and(|token| token.special) {
+        if id as usize >= rows && !added.get(&id).is_some_and(|added_token| added_token.special) {
             beyond.push((id, token));
         }
     }

@@ -48,8 +48,8 @@ pub fn weight_shapes(folder: &Path) -> Result<BTreeMap<String, Vec<usize>>> {
         let header = read_header(&path).map_err(PretrainedError::io("read", &path))?;
         let metadata: Metadata = serde_json::from_slice(&header)
             .map_err(|error| PretrainedError::malformed(&path, "a safetensors file", error))?;
-        for (name, info) in metadata.tensors() {
-            shapes.insert(name, info.shape.clone());
+        for (tensor, info) in metadata.tensors() {
+            shapes.insert(tensor, info.shape.clone());
         }
     }
     Ok(shapes)

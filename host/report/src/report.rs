@@ -25,8 +25,8 @@ pub fn report(runs: Vec<LoadedRun>) -> Result<String, ReportError> {
         .zip(names)
         .map(|(run, name)| Reported::of(run, name))
         .collect::<Result<_, _>>()?;
-    let names: Vec<&str> = reported.iter().map(|reported| reported.name.as_str()).collect();
-    let title = format!("Training report: {}", names.join(", "));
+    let titles: Vec<&str> = reported.iter().map(|reported| reported.name.as_str()).collect();
+    let title = format!("Training report: {}", titles.join(", "));
     let known_hacks = html! {
         h2 { "Known hacks" }
         (hacks(&reported))

@@ -47,10 +47,10 @@ impl Scorer {
     pub fn open_without_extractor(
         corpus: &CorpusConfig,
         backends: &BackendsConfig,
-        rules: &RulesConfig,
+        rules_config: &RulesConfig,
         settings: &Settings,
     ) -> Result<Self> {
-        let loader = Loader::new(rules)?;
+        let loader = Loader::new(rules_config)?;
         let rules = loader.sentence_rules()?;
         let graders = loader.graders()?;
         let (_, backends) = parts::open_backends(corpus, backends)?;

@@ -44,15 +44,15 @@ impl TextFile {
         } else {
             Box::new(stored)
         };
-        let head = read_head(&mut text, 3).map_err(|error| read_error(path, &error))?;
-        if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
+        let start = read_head(&mut text, 3).map_err(|error| read_error(path, &error))?;
+        if start.starts_with(&[0xff, 0xfe]) || start.starts_with(&[0xfe, 0xff]) {
             return Err(Error::InvalidInput(format!(
                 "failed to read {}: it is UTF-16; convert it with `iconv -f UTF-16 -t UTF-8`",
                 path.display()
             )));
         }
-        let head = strip_bom(&head).to_vec();
-        Ok(Self { reader: Box::new(Cursor::new(head).chain(text)), read_bytes })
+        let start_of_text = strip_bom(&start).to_vec();
+        Ok(Self { reader: Box::new(Cursor::new(start_of_text).chain(text)), read_bytes })
     }
 
     /// True if this is the next byte of the text after white space.

@@ -87,7 +87,7 @@ fn attributes(tag: &str) -> Option<String> {
         let mut python_name = String::new();
         write_string(name, &mut python_name);
         let mut value = String::new();
-        write_string(end.map_or(quoted, |(value, _)| value), &mut value);
+        write_string(end.map_or(quoted, |(text, _)| text), &mut value);
         object.insert(python_name, value);
         match end {
             Some((_, after)) => rest = after,

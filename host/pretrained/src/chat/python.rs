@@ -127,7 +127,7 @@ pub(super) fn tojson(
     options: Kwargs,
 ) -> Result<String, Error> {
     let option = |position: Option<Value>, name: &str| match position {
-        Some(value) => Ok(value),
+        Some(given) => Ok(given),
         None => options.get::<Option<Value>>(name).map(Option::unwrap_or_default),
     };
     let indent = option(indent, "indent")?;

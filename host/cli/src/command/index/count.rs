@@ -38,8 +38,8 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let mut options = default_options(&sources, *max_clause_freq);
     if *exact {
         options.mode = Mode::Exact;
-    } else if let Some(mode) = *mode {
-        options.mode = mode.into();
+    } else if let Some(own_mode) = *mode {
+        options.mode = own_mode.into();
     }
     if let Some(max_diff_tokens) = *max_diff_tokens {
         options.max_diff_tokens = max_diff_tokens;
@@ -59,15 +59,15 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     {
         bail!("{server} has no text to --show: the API only counts");
     }
-    let mode = options.mode;
+    let requested_mode = options.mode;
     if sources.len() > 1 {
-        options.mode = Sum::member_mode(mode);
+        options.mode = Sum::member_mode(requested_mode);
     }
     let open = |source| open(source, tokenizer.as_deref(), options, &remote);
     let corpora: Vec<OpenedSource> = sources.iter().map(open).collect::<Result<_>>()?;
     corver_counts::check_parts(sources.iter().zip(&corpora))?;
     let start = Instant::now();
-    if corpora.len() > 1 && mode == Mode::Exact {
+    if corpora.len() > 1 && requested_mode == Mode::Exact {
         let mut occurrences = Vec::with_capacity(words.len());
         for clause in &words {
             let count = count(&corpora, std::slice::from_ref(clause))?;
