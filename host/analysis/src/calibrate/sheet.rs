@@ -1,8 +1,8 @@
 //! Sheets that people label: CSV for spreadsheets.
 //!
-//! Where a spreadsheet would evaluate a part of a cell as a formula, an apostrophe is written in
-//! front, which is removed when the sheet is read. Spreadsheets also replace cells: MARCH1 by a
-//! date, 1/2 by 02. Jan. So the cells of a row are compared with each other.
+//! An apostrophe is written before text that a spreadsheet would evaluate as a formula, and removed
+//! when the sheet is read. Spreadsheets also replace cells: MARCH1 by a date, 1/2 by 02. Jan. So the
+//! cells of a row are compared with each other.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

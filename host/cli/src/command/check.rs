@@ -1,6 +1,5 @@
 //! `corver-host check`: finds the sentences that the corpus does not support.
 
-use std::io::Read;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
@@ -52,27 +51,23 @@ fn texts(args: &CheckArgs) -> Result<Vec<Text>> {
     if let Some(text) = &args.text {
         sources.push(("--text".to_owned(), text.clone()));
     } else if args.files.is_empty() {
-        let mut text = String::new();
-        std::io::stdin()
-            .read_to_string(&mut text)
+        let text = corver_files::read_text_from(std::io::stdin())
             .context("cannot read a text from standard input")?;
         sources.push(("standard input".to_owned(), text));
     }
     for path in &args.files {
-        let text = std::fs::read_to_string(path)
+        let text = corver_files::read_text(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         sources.push((path.display().to_string(), text));
     }
     let question = args.question.clone().unwrap_or_default();
     let mut texts = Vec::new();
     for (name, source) in sources {
-        // Spreadsheets and Windows write a byte-order mark.
-        let source = source.strip_prefix('\u{feff}').unwrap_or(&source);
         let first = texts.len();
-        if is_json_lines(&name, source) {
-            read_json_lines(&name, source, &mut texts)?;
+        if is_json_lines(&name, &source) {
+            read_json_lines(&name, &source, &mut texts)?;
         } else {
-            texts.push(Text { text: source.to_owned(), ..Text::default() });
+            texts.push(Text { text: source, ..Text::default() });
         }
         let has_text =
             texts.len() > first && texts[first..].iter().all(|text| !text.text.trim().is_empty());

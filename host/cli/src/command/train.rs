@@ -65,8 +65,9 @@ const SEED: &str = "seed";
 
 pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     if args.dry_run {
-        check_inputs(args)?;
-        return show_plan(&PreparedRun::of(args)?, json);
+        let prepared = PreparedRun::of(args)?;
+        check_parts(&prepared.config, &prepared.settings)?;
+        return show_plan(&prepared, json);
     }
     let Some((summary, run)) = train_once(args, &SweepContext::default())? else { return Ok(()) };
     if json {
@@ -124,14 +125,7 @@ struct PreparedRun {
 
 impl PreparedRun {
     fn of(args: &TrainArgs) -> Result<Self> {
-        let mut args = args.clone();
-        if args.resume {
-            resumed::load_saved_config(&mut args.settings, args.out.as_deref());
-        }
-        let settings = settings::load(&args.settings, &args.flags())?;
-        let (mut settings, config) = config::resolve_with(settings, |settings, problems| {
-            TrainConfig::resolve(&args.recording, settings, problems)
-        })?;
+        let (mut settings, config) = resolve(args)?;
         let model = parts::policy_folder(&config.policy)?;
         let mut fitted = settings.clone();
         let memory = policy::plan_memory(&mut fitted, &config.policy, &model)?;
@@ -194,7 +188,7 @@ impl OpenedRun {
         let device = policy::find_device(settings.run.device)?;
         let loader = Loader::new(&config.scoring.rules)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
-        let plan = checked_plan(&prepared, &rules)?;
+        let plan = checked_plan(config, settings, &rules)?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;
         parts::check_granted(&backends, &rules, &graders)?;
@@ -329,12 +323,28 @@ fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
     }
 }
 
+/// Returns the settings of a run, those that it saved if it is resumed, and the parts they name.
+fn resolve(args: &TrainArgs) -> Result<(Settings, TrainConfig)> {
+    let mut args = args.clone();
+    if args.resume {
+        resumed::load_saved_config(&mut args.settings, args.out.as_deref());
+    }
+    let settings = settings::load(&args.settings, &args.flags())?;
+    config::resolve_with(settings, |settings, problems| {
+        TrainConfig::resolve(&args.recording, settings, problems)
+    })
+}
+
 /// Fails if the rules or questions of a run cannot be loaded, or do not fit its settings.
 pub fn check_inputs(args: &TrainArgs) -> Result<()> {
-    let prepared = PreparedRun::of(args)?;
-    let loader = Loader::new(&prepared.config.scoring.rules)?;
+    let (settings, config) = resolve(args)?;
+    check_parts(&config, &settings)
+}
+
+fn check_parts(config: &TrainConfig, settings: &Settings) -> Result<()> {
+    let loader = Loader::new(&config.scoring.rules)?;
     loader.graders()?;
-    checked_plan(&prepared, &loader.sentence_rules()?).map(drop)
+    checked_plan(config, settings, &loader.sentence_rules()?).map(drop)
 }
 
 /// Returns the plan of a run.
@@ -342,8 +352,12 @@ pub fn check_inputs(args: &TrainArgs) -> Result<()> {
 /// # Errors
 /// Fails if a question set cannot be read or is too small, or the algorithm cannot use the rules'
 /// credit.
-fn checked_plan(prepared: &PreparedRun, rules: &SentenceRules) -> Result<TrainPlan> {
-    let plan = plan(&prepared.config, &prepared.settings, &rules.name)?;
+fn checked_plan(
+    config: &TrainConfig,
+    settings: &Settings,
+    rules: &SentenceRules,
+) -> Result<TrainPlan> {
+    let plan = plan(config, settings, &rules.name)?;
     check_credit(&plan.step, rules.credit())?;
     plan.check()?;
     Ok(plan)

@@ -39,7 +39,7 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
     manifest.set("near", settings.near.to_string());
     manifest.set("max_chars", settings.max_chars.to_string());
-    for (what, set) in [("questions", &sources), ("not in", &exclude)] {
+    for (what, set) in [("questions", &sources), ("excluded", &exclude)] {
         for SourceFile { file, questions } in set {
             manifest.set(
                 &format!("{what}: {file}"),

@@ -16,7 +16,7 @@ use crate::args::CountArgs;
 use crate::index_folder::open_folder;
 use crate::output;
 
-use super::DEFAULT_WINDOW;
+use super::default_window;
 
 /// Seconds during which a request to a server is retried.
 const PATIENCE_S: f64 = 5.0;
@@ -27,7 +27,7 @@ fn default_options(sources: &[DemoOr<CorpusSource>], max_clause_freq: u64) -> Cn
         let max_diff_tokens = corver_demo::WINDOW;
         return CnfOptions { max_clause_freq, max_diff_tokens, mode: Mode::Compatible };
     }
-    CnfOptions { max_clause_freq, max_diff_tokens: DEFAULT_WINDOW, mode: Mode::Exact }
+    CnfOptions { max_clause_freq, max_diff_tokens: default_window(), mode: Mode::Exact }
 }
 
 pub fn run(args: &CountArgs, json: bool) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::args::InfoArgs;
 use crate::index_folder::folder;
 use crate::output;
 
-use super::DEFAULT_WINDOW;
+use super::default_window;
 
 pub fn run(args: &InfoArgs, json: bool) -> Result<()> {
     let path = folder(args.index.as_deref())?;
@@ -49,8 +49,8 @@ pub fn info_json(info: &IndexInfo, lengths: &DocumentLengths) -> Result<Value> {
     let mut value = serde_json::to_value(info)?;
     value["document_tokens"] = json!({
         "median": lengths.median(),
-        "window": DEFAULT_WINDOW,
-        "share_below_window": lengths.share_below(DEFAULT_WINDOW),
+        "window": default_window(),
+        "share_below_window": lengths.share_below(default_window()),
     });
     Ok(value)
 }
@@ -61,14 +61,15 @@ const MANY_SHORT: f64 = 0.05;
 
 /// Describes the lengths of documents, and the mode of counting that fits them.
 pub fn describe_lengths(lengths: &DocumentLengths) -> String {
-    let share = lengths.share_below(DEFAULT_WINDOW);
+    let window = default_window();
+    let share = lengths.share_below(window);
     let fit = if share < MANY_SHORT {
         "counts in the modes compatible and exact are nearly the same"
     } else {
         "count in the mode exact; compatible loses matches in short documents"
     };
     format!(
-        "median {} tokens, {:.1} % of documents shorter than the window of {DEFAULT_WINDOW}: {fit}",
+        "median {} tokens, {:.1} % of documents shorter than the window of {window}: {fit}",
         lengths.median(),
         100.0 * share,
     )

@@ -11,11 +11,14 @@ mod stage_bar;
 mod verify;
 
 use anyhow::Result;
+use corver_corpus::CnfOptions;
 
 use crate::args::{IndexArgs, IndexCommand};
 
-/// Default of `corpus.max_diff_tokens`.
-const DEFAULT_WINDOW: u64 = 1_000;
+/// Returns the window that document lengths are compared with, tokens.
+fn default_window() -> u64 {
+    CnfOptions::default().max_diff_tokens
+}
 
 pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
     match &args.command {
