@@ -482,8 +482,11 @@ fn server_accepts_largest_allowed_query() {
         None,
     )
     .unwrap();
-    assert!(remote.count(&[Query::new(all_of.clone())]).unwrap()[0].occurrences.is_none());
-    let mut one_more = all_of;
+    assert!(remote.count(&[Query::new(all_of)]).unwrap()[0].occurrences.is_none());
+
+    let known = vec![vec!["hen".to_owned(); 64]; 4];
+    assert!(remote.count(&[Query::new(known.clone())]).unwrap()[0].occurrences.is_some());
+    let mut one_more = known;
     one_more.push(vec!["hen".to_owned()]);
     let error = remote.count(&[Query::new(one_more)]).unwrap_err().to_string();
     assert!(error.contains("257 terms; at most 256"), "{error}");

@@ -51,6 +51,8 @@ pub(crate) const QUEUE: usize = 1024;
 
 /// Number of first replies that are not understood after which a wrong prompt is suspected.
 const PROBATION: usize = 32;
+/// Longest part of a reply in a warning, characters.
+const EXCERPT: usize = 200;
 
 /// A sentence to be decoded, once for all its requests.
 struct DecodeJob {
@@ -318,9 +320,10 @@ impl Scheduler {
             stats.not_understood += 1;
             is_first = stats.not_understood == 1;
         });
+        let excerpt: String = reply.chars().take(EXCERPT).collect();
         if is_first {
             tracing::warn!(
-                %reply,
+                reply = excerpt,
                 "a reply of the extractor is not understood, and its sentence has no triplets; \
                  `corver-host extract --raw` shows replies"
             );
@@ -330,7 +333,7 @@ impl Scheduler {
         if earlier + 1 == PROBATION {
             self.not_understood_so_far = None;
             tracing::warn!(
-                %reply,
+                reply = excerpt,
                 "none of the first {PROBATION} replies of the extractor is understood: its prompt \
                  may be wrong"
             );
