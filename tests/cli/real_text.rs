@@ -113,7 +113,9 @@ fn counts_are_the_official_ones(folder: &Path, index: &str) {
     let file = folder.join("completions.jsonl");
     fs::write(&file, text.join("\n")).unwrap();
     let set = format!("corpus.index={index}");
-    let scored = host(&["score", file.to_str().unwrap(), "--set", &set, "--json"]).good();
+    let official = "corpus.mode=compatible"; // equal to the official engine
+    let args = ["score", file.to_str().unwrap(), "--set", &set, "--set", official, "--json"];
+    let scored = host(&args).good();
     let traces: Vec<Value> =
         scored.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(traces.len(), pairs.len());

@@ -118,7 +118,7 @@ impl Policy {
     }
 
     /// Sets a callback that sampling calls every few tokens and that can stop it
-    /// ([`LearnError::Stopped`]).
+    /// ([`crate::LearnError::Stopped`]).
     pub fn set_watch(&mut self, watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static) {
         self.watch = Box::new(watch);
     }
