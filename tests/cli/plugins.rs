@@ -459,7 +459,7 @@ fn new_project_is_good(language: &str, [what, complaint, place]: [&str; 3]) {
     assert!(check["conformance"]["scored"].as_u64().unwrap() > 20, "{check}");
     assert_eq!(
         check["settings"]["properties"]["attested"]["description"],
-        "The reward of a fact that is attested."
+        "Reward of an attested fact."
     );
 
     // Its errors are reported in its own words.
