@@ -129,8 +129,10 @@ impl ResponseRule for ThinkThenAnswer {
     ) -> Result<Vec<Grade>, BoxError> {
         let mut grades = Vec::with_capacity(completions.len());
         for completion in completions {
-            let reward = format_reward(completion.text, self.compatibility);
-            grades.push(Grade::new(reward, if reward > 0.0 { "OK" } else { "BROKEN" }));
+            grades.push(match format_fault(completion.text, self.compatibility) {
+                None => Grade::new(1.0, "OK"),
+                Some(fault) => Grade { note: Some(fault.to_owned()), ..Grade::new(-1.0, "BROKEN") },
+            });
         }
         Ok(grades)
     }
@@ -315,11 +317,30 @@ pub fn normalize(text: &str) -> String {
 /// Returns R^f: +1 if the completion reasons and then answers, −1 if not.
 #[must_use]
 pub fn format_reward(completion: &str, compatibility: Compatibility) -> f64 {
-    let has_format = match compatibility {
-        Compatibility::Paper => has_paper_format(completion),
-        Compatibility::Reference => compat::keeps_format(completion),
+    if format_fault(completion, compatibility).is_none() { 1.0 } else { -1.0 }
+}
+
+/// Returns the reason why a completion fails the format check; `None` if it passes.
+///
+/// In the paper (App. A.2, “Format anti-hack constraints”) a completion passes if it follows the
+/// template, and its reasoning has at least 30 characters (white space included) and a letter, and
+/// does not begin with `<`.
+fn format_fault(completion: &str, compatibility: Compatibility) -> Option<&'static str> {
+    if compatibility == Compatibility::Reference {
+        let matches = compat::keeps_format(completion);
+        return (!matches).then_some("the completion does not match the published pattern");
+    }
+    let Some(reasoning) = templated_reasoning(completion) else {
+        return Some("there is no closed think block with an answer block after it");
     };
-    if has_format { 1.0 } else { -1.0 }
+    if reasoning.chars().count() < MIN_REASONING {
+        return Some("the think block has fewer than 30 characters");
+    }
+    if !reasoning.contains(char::is_alphabetic) {
+        return Some("the think block has no letter");
+    }
+    let begins_with_tag = reasoning.trim_start_matches(is_space).starts_with('<');
+    begins_with_tag.then_some("the think block begins with “<”")
 }
 
 /// Returns the content of the first `<think>` block if an `<answer>` follows it; `None` if the
@@ -334,16 +355,6 @@ pub fn templated_reasoning(completion: &str) -> Option<&str> {
     let (_, opened) = completion.split_once(THINK.open)?;
     let (reasoning, rest) = opened.split_once(THINK.close)?;
     rest.contains(ANSWER.open).then_some(reasoning)
-}
-
-/// Returns true if a completion passes the paper's format check (App. A.2, “Format anti-hack
-/// constraints”). It follows the template, and the reasoning has at least 30 characters (white space
-/// included) and a letter, and does not begin with `<`.
-fn has_paper_format(completion: &str) -> bool {
-    let Some(reasoning) = templated_reasoning(completion) else { return false };
-    reasoning.chars().count() >= MIN_REASONING
-        && reasoning.contains(char::is_alphabetic)
-        && !reasoning.trim_start_matches(is_space).starts_with('<')
 }
 
 #[cfg(test)]
@@ -464,6 +475,28 @@ mod tests {
         assert_eq!((of(&"7".repeat(30)), of(&format!("{}г", "7".repeat(29)))), (-1.0, 1.0));
         assert_eq!(of("<b>Paris is the capital city of France."), -1.0);
         assert_eq!(of("\n <b>Paris is the capital city of France."), -1.0);
+    }
+
+    #[test]
+    fn broken_format_is_explained() {
+        let note = |text: &str, compatibility| {
+            let completion = Completion { text, ..Completion::default() };
+            let mut check = ThinkThenAnswer { compatibility };
+            check.grade(&[completion], &mut Backends::default()).unwrap().remove(0).note
+        };
+        let of_paper = |think: &str| {
+            let text = format!("<think>{think}</think><answer>x</answer>");
+            note(&text, Compatibility::Paper).unwrap_or_default()
+        };
+        assert_eq!(of_paper("Paris is the capital city of France."), "");
+        assert!(of_paper("Paris.").contains("fewer than 30 characters"));
+        assert!(of_paper(&"7".repeat(30)).contains("no letter"));
+        assert!(of_paper("<b>Paris is the capital city of France.").contains("begins with"));
+        let unclosed = note("<think>Paris <answer>x", Compatibility::Paper);
+        assert!(unclosed.is_some_and(|note| note.contains("no closed think block")));
+        assert!(
+            note("Paris", Compatibility::Reference).is_some_and(|note| note.contains("pattern"))
+        );
     }
 
     #[test]

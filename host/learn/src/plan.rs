@@ -113,7 +113,7 @@ impl MemoryPlan {
         workload: &Workload,
         bytes: Option<u64>,
     ) -> Result<Self> {
-        let config = ModelConfig::read(&folder.join("config.json"))?;
+        let config = ModelConfig::read(&folder.join("config.json"), ModelFamily::ALL)?;
         let device = match (device, bytes) {
             (Wanted::Cuda(index), Some(_)) => Device::Cuda(usize::from(index)),
             _ => find_device(device)?,

@@ -133,9 +133,22 @@ impl Layers {
         {
             merge(&mut merged, nested(EVALUATION_PROMPT, prompt.clone()));
         }
-        serde_path_to_error::deserialize(Value::Object(merged))
-            .map_err(|error| anyhow!("setting `{}`: {}", error.path(), error.inner()))
+        serde_path_to_error::deserialize(Value::Object(merged)).map_err(|error| {
+            let key = error.path().to_string();
+            match schema::type_in_words(&key) {
+                Some(expected) => {
+                    anyhow!("setting `{key}`: {}; it must be {expected}", got(&error))
+                }
+                None => anyhow!("setting `{key}`: {}", error.inner()),
+            }
+        })
     }
+}
+
+/// Returns serde's message without the Rust type that it expected.
+fn got(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let message = error.inner().to_string();
+    message.split(", expected ").next().unwrap_or_default().to_owned()
 }
 
 fn is_demo(value: &Value) -> bool {

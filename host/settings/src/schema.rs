@@ -186,6 +186,18 @@ fn number(value: f64) -> String {
     }
 }
 
+/// Returns the type of a setting that is one number or one truth value; `None` for the others, whose
+/// errors say more.
+pub(crate) fn type_in_words(key: &str) -> Option<&'static str> {
+    let declared = declared().iter().find(|declared| declared.key == key)?;
+    match declared.setting.as_ref()?.types.as_slice() {
+        [name] if name == "integer" => Some("a whole number"),
+        [name] if name == "number" => Some("a number"),
+        [name] if name == "boolean" => Some("true or false"),
+        _ => None,
+    }
+}
+
 /// Returns every value of `settings` that is out of its declared bounds; `section` is the prefix of
 /// their names.
 #[must_use]

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use corver_core::ReplyGrammar;
 use corver_pretrained::{
-    ChatTemplate, ModelConfig, PretrainedError, StopTokens, Switches, check_vocabulary,
-    read_tokenizer,
+    ChatTemplate, ModelConfig, ModelFamily, PretrainedError, StopTokens, Switches,
+    check_vocabulary, read_tokenizer,
 };
 use tokenizers::Tokenizer;
 
@@ -90,7 +90,7 @@ pub(crate) fn open(
         let decoder = Exported::open(&graph, &settings, shared, vocabulary, gpu, runtime)?;
         (Box::new(decoder), settings.limits(usize::MAX))
     } else {
-        let model = ModelConfig::read(&config)?;
+        let model = ModelConfig::read(&config, FAMILIES)?;
         check_vocabulary(prompt.tokenizer(), model.vocab_size)?;
         let Some(room) = model.max_positions.checked_sub(shared.len()).filter(|room| *room > 1)
         else {

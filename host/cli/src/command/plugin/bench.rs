@@ -32,6 +32,9 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// each.
 const COMPLETIONS: usize = 384;
 
+/// Size of the paper's corpus, so that rules which need a size do not abstain.
+const CORPUS: CorpusSize = CorpusSize { tokens: Some(5_500_000_000), documents: Some(6_407_814) };
+
 /// A backend that answers immediately, so that only the rule and the calls into it are measured.
 #[derive(Clone, Copy)]
 struct Immediate;
@@ -48,7 +51,7 @@ impl Counter for Immediate {
     }
 
     fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+        CORPUS
     }
 }
 
@@ -85,6 +88,8 @@ struct Costs {
     size: usize,
     /// `sentence` or `completion`.
     unit: &'static str,
+    /// Sentences that the rule abstained from; `None` for a response rule.
+    abstentions: Option<usize>,
     batch: Duration,
     instance: Duration,
     load: Duration,
@@ -136,8 +141,10 @@ fn of_sentences(
     let fresh = LoadOptions { cache_dir: None, ..cached.clone() };
     let without_facts = [Sentence { triplets: Vec::new(), ..completions[0].sentences[0].clone() }];
     let one = [Completion { sentences: &without_facts, ..completions[0] }];
+    let verdicts = rule.score(completions, &mut Immediate::backends())?.concat();
     Ok(Costs {
         unit: "sentence",
+        abstentions: Some(verdicts.iter().filter(|verdict| verdict.reward.is_none()).count()),
         size: completions.iter().map(|completion| completion.sentences.len()).sum(),
         load: best(|| Rule::load(path, cached.clone()))?,
         compile: best(|| Rule::load(path, fresh.clone()))?,
@@ -155,6 +162,7 @@ fn of_completions(
     let fresh = LoadOptions { cache_dir: None, ..cached.clone() };
     Ok(Costs {
         unit: "completion",
+        abstentions: None,
         size: completions.len(),
         load: best(|| ResponseRule::load(path, cached.clone()))?,
         compile: best(|| ResponseRule::load(path, fresh.clone()))?,
@@ -165,12 +173,13 @@ fn of_completions(
 
 fn show(rule: &AnyRule, costs: &Costs, other_work: Option<f64>, json: bool) -> Result<()> {
     let Manifest { name, version, .. } = rule.manifest();
-    let Costs { unit, size, batch, instance, load, compile } = *costs;
+    let Costs { unit, size, abstentions, batch, instance, load, compile } = *costs;
     let ns_each = batch.as_secs_f64() * 1e9 / size as f64;
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     if json {
         return output::json(&json!({
-            "name": name, "blake3": rule.hash(), (format!("{unit}s")): size, (format!("ns_per_{unit}")): ns_each,
+            "name": name, "blake3": rule.hash(), (format!("{unit}s")): size, "abstentions": abstentions,
+            (format!("ns_per_{unit}")): ns_each,
             "ms_per_batch": ms(batch), "ms_instance": ms(instance), "ms_load_cached": ms(load),
             "ms_load_compiled": ms(compile), "other_work": other_work,
         }));
@@ -186,6 +195,11 @@ fn show(rule: &AnyRule, costs: &Costs, other_work: Option<f64>, json: bool) -> R
         (compile, "loading it for the first time".to_owned()),
     ] {
         output::line(format_args!("  {:>10.3} ms  {what}", ms(time)));
+    }
+    if let Some(abstentions) = abstentions.filter(|abstentions| *abstentions > 0) {
+        output::line(format_args!(
+            "the rule abstained from {abstentions} of {size} sentences, which is faster than a verdict"
+        ));
     }
     if let Some(share) = other_work.filter(|share| *share > NOTICEABLE) {
         output::line(format_args!(

@@ -8,7 +8,7 @@ use crate::onnx::{
     AllocationDevice, DynValue, RunResult, RuntimeLibrary, Session, Tensor, TensorElementType,
     session,
 };
-use corver_pretrained::{ModelConfig, ModelFamily, PretrainedError, check_shape, weight_shapes};
+use corver_pretrained::{ModelConfig, PretrainedError, check_shape, weight_shapes};
 
 use super::{Decoder, as_input, run_error};
 use crate::extract::{ExtractError, Result, graph};
@@ -81,15 +81,6 @@ impl Continued {
         gpu: Option<u16>,
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
-        if !matches!(config.family, ModelFamily::Llama | ModelFamily::Qwen2) {
-            return Err(PretrainedError::InvalidModel(format!(
-                "{}: an extractor of the family {:?} is not supported; Llama and Qwen2 are, or a \
-                 graph that Optimum exported",
-                folder.join("config.json").display(),
-                config.family
-            ))
-            .into());
-        }
         let config = &checked(folder, config)?;
         // A GPU computes in the type that such models are stored in.
         let float = if gpu.is_none() { Float::F32 } else { Float::Bf16 };
