@@ -42,6 +42,7 @@ fn wrong_input_gets_one_clear_error() {
     transcript.add_failure(&host(&[&["train"], &absurd[..]].concat()));
     transcript.add_failure(&host(&["train", "--set", "run.steps"]));
     transcript.add_failure(&host(&["train", "--set", "run.steps=many"]));
+    transcript.add_failure(&host(&["train", "--set", "update.learning_rate=\"slow\""]));
     transcript.add_failure(&host(&["train", "--set", "checkpoint.every=0"]));
     transcript.add_failure(&host(&["train", "--config", "demo", "--questions", &text(&questions)]));
     let on_truncated =

@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tracing::info_span;
 
-use crate::{BoxError, CorpusSize, Count, Counter, Query};
+use crate::{BoxError, CorpusInfo, Count, Counter, Query};
 
 /// A kind of request that a run must grant to its rules. Counts need no grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -242,8 +242,8 @@ impl Counter for NoCorpus {
         Err("there is no corpus to count in".into())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 
@@ -295,10 +295,10 @@ impl<'a> Backends<'a> {
         }
     }
 
-    /// Returns the size of the corpus that the counts come from.
+    /// Describes the corpus that the counts come from.
     #[must_use]
-    pub fn size(&self) -> CorpusSize {
-        self.counter.size()
+    pub fn info(&self) -> CorpusInfo {
+        self.counter.info()
     }
 
     /// Returns one count per query, in order.
@@ -407,8 +407,8 @@ mod tests {
             Ok(Vec::new())
         }
 
-        fn size(&self) -> CorpusSize {
-            CorpusSize::default()
+        fn info(&self) -> CorpusInfo {
+            CorpusInfo::default()
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corver_core::advantage::{GaeSettings, Pair, whiten};
 use corver_core::{
-    AdvantageSettings, Backends, BoxError, Completion, CorpusSize, Count, Counter, Credit,
+    AdvantageSettings, Backends, BoxError, Completion, CorpusInfo, Count, Counter, Credit,
     Demonstration, Estimator, Extracted, ExtractionBatch, Extractor, Graders, Granularity, Learner,
     Lookup, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence,
     SentenceScorer, Signal, StepError, StepReport, StepSettings, TrainingBatch, Triplet,
@@ -126,8 +126,8 @@ impl Counter for Atlas {
         Ok(queries.iter().map(|query| Count::exact(Some(france(query)))).collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 

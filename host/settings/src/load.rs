@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
 
 use crate::Settings;
-use crate::schema::{check_names, declared};
+use crate::schema::{check_names, declared, type_in_words};
 
 /// Name of the demo's configuration, models, corpus and questions.
 pub const DEMO: &str = "demo";
@@ -135,7 +135,7 @@ impl Layers {
         }
         serde_path_to_error::deserialize(Value::Object(merged)).map_err(|error| {
             let key = error.path().to_string();
-            match schema::type_in_words(&key) {
+            match type_in_words(&key) {
                 Some(expected) => {
                     anyhow!("setting `{key}`: {}; it must be {expected}", got(&error))
                 }

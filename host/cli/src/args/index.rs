@@ -33,7 +33,7 @@ pub enum IndexCommand {
     Serve(IndexServeArgs),
     /// Print an index's size, pointer widths and tokenizer.
     Info(InfoArgs),
-    /// Split an index's documents into passages, for rules that search (backends.passages).
+    /// Split an index's documents into passages, for rules that search (backends.passages)
     ///
     /// The passages are written next to the index, in NAME.passages, and replace existing ones.
     /// An interrupted run leaves the existing ones in place.

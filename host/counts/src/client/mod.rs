@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corver_core::{BoxError, CorpusSize, Count, CountPrecision, Counter, Query};
+use corver_core::{BoxError, CorpusInfo, Count, CountPrecision, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode, Part};
 use corver_http::{
     AttemptError, Client, FirstFailure, RequestError, RetryPolicy, for_each_concurrent,
@@ -292,12 +292,13 @@ impl Counter for Remote {
         Ok(counts)
     }
 
-    /// Returns the size that a `corver-host` server reports; `None` for any other server.
-    fn size(&self) -> CorpusSize {
+    /// Describes the corpus by what a `corver-host` server reports; another server reports no size.
+    fn info(&self) -> CorpusInfo {
         let info = self.info.as_ref();
-        CorpusSize {
+        CorpusInfo {
             tokens: info.map(|info| info.tokens),
             documents: info.map(|info| info.documents),
+            window: Some(self.options.max_diff_tokens),
         }
     }
 }

@@ -18,6 +18,9 @@ use crate::extract::{Device, ExtractError, Result, RuntimeLibrary};
 /// Marker of the sentence in a prompt.
 const SLOT: &str = "{sentence}";
 
+/// Families whose graph this program writes.
+const FAMILIES: &[ModelFamily] = &[ModelFamily::Llama, ModelFamily::Qwen2];
+
 /// Options of a run for its extractor.
 #[derive(Debug)]
 pub struct ExtractOptions {

@@ -171,7 +171,7 @@ impl<L: Copy + PartialEq + Display> JudgeRun<L> {
 
 /// Reads the judge's configuration; flags override it.
 fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<JudgeFile<L>> {
-    let mut file: JudgeFile<L> = match &args.judge {
+    let mut file: JudgeFile<L> = match &args.prompt {
         None => toml::from_str(built_in).context("in the built-in judge")?,
         Some(path) => {
             let text = corver_files::read_text(path)

@@ -7,7 +7,7 @@ use anyhow::Result;
 use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::{
-    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, Compatibility, Completion, CorpusSize,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, Compatibility, Completion, CorpusInfo,
     Count, Counter, Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Sentence,
     SentenceSplitter, Triplet, Usage,
 };
@@ -32,8 +32,9 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// each.
 const COMPLETIONS: usize = 384;
 
-/// Size of the paper's corpus, so that rules which need a size do not abstain.
-const CORPUS: CorpusSize = CorpusSize { tokens: Some(5_500_000_000), documents: Some(6_407_814) };
+/// The paper's corpus, so that rules which need a size do not abstain.
+const CORPUS: CorpusInfo =
+    CorpusInfo { tokens: Some(5_500_000_000), documents: Some(6_407_814), window: Some(1_000) };
 
 /// A backend that answers immediately, so that only the rule and the calls into it are measured.
 #[derive(Clone, Copy)]
@@ -50,7 +51,7 @@ impl Counter for Immediate {
         Ok(vec![Count::exact(Some(7)); queries.len()])
     }
 
-    fn size(&self) -> CorpusSize {
+    fn info(&self) -> CorpusInfo {
         CORPUS
     }
 }
@@ -97,7 +98,7 @@ struct Costs {
 }
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
-    let (settings, ()) = config::resolve(settings::of_rule(args, &[])?)?;
+    let (settings, ()) = config::resolve(settings::of_rule_alone(args)?)?;
     let config = RulesConfig::single(&args.plugin, &settings);
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;

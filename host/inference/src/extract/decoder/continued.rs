@@ -8,7 +8,7 @@ use crate::onnx::{
     AllocationDevice, DynValue, RunResult, RuntimeLibrary, Session, Tensor, TensorElementType,
     session,
 };
-use corver_pretrained::{ModelConfig, PretrainedError, check_shape, weight_shapes};
+use corver_pretrained::{ModelConfig, check_shape, weight_shapes};
 
 use super::{Decoder, as_input, run_error};
 use crate::extract::{ExtractError, Result, graph};
