@@ -95,7 +95,7 @@ pub struct CountArgs {
     pub query: String,
     /// Index folder, or URL#NAME of an index on a server. Repeatable; counts are summed. Default:
     /// the demo's.
-    #[arg(long, value_name = "DIR|URL#NAME")]
+    #[arg(long, value_name = "DIR|NAME|URL#NAME")]
     pub index: Vec<String>,
     /// Tokenizer (tokenizer.json), for an index without one.
     #[arg(long)]

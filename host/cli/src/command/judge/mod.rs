@@ -80,7 +80,7 @@ struct Bill {
 }
 
 /// Requests the model's label of every subject; cached replies are not requested again. `built_in`
-/// is the judge's configuration if --judge names none.
+/// is the judge's configuration if --prompt names none.
 fn request_labels<S: JudgeSubject>(
     args: &JudgeArgs,
     built_in: &str,
