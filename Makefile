@@ -17,7 +17,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel lint clean
+.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
 
 help: ## list targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -177,6 +177,10 @@ bench-gpu: setup ## benchmark a step by phase at SHAPES="llama-8b qwen3-14b olmo
 	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example at_scale
 	target/release/examples/at_scale $(or $(DEVICE),cuda) $(SHAPES) | tee target/bench/gpu.txt
 	@grep '^{' target/bench/gpu.txt > target/bench/gpu.jsonl
+
+gpu-kit: build ## pack target/gpu-kit: a folder that checks and benchmarks a GPU with PyTorch 2.11, without network or Rust
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example at_scale
+	@host/gpu-kit/build.sh
 
 bench-train: build ## benchmark training against trl and decoding against transformers, with MODEL=DIR
 	@test -n "$(MODEL)" || { echo "usage: make bench-train MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }
