@@ -151,9 +151,14 @@ impl Counter for Sum {
         CorpusInfo {
             tokens: infos.iter().map(|info| info.tokens).sum(),
             documents: infos.iter().map(|info| info.documents).sum(),
-            window: infos.first().and_then(|info| info.window),
+            window: infos.iter().map(|info| info.window).reduce(common).flatten(),
         }
     }
+}
+
+/// Returns the value that both have; `None` if they differ.
+fn common(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    if a == b { a } else { None }
 }
 
 #[cfg(test)]
