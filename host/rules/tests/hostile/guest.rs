@@ -115,10 +115,10 @@ impl Guest {
                 (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32) {realloc})
                 (func (export "{interface}#describe") (result i32) {describe})
                 (func (export "{interface}#configure") (param i32 i32) (result i32) {configure})
-                ;; the completions' address and number, then the corpus's size: two options
+                ;; the completions' address and number, then the corpus: three options
                 (func $score (export "{interface}#score")
                     (param $completions i32) (param i32) (param i32) (param $tokens i64) (param i32) (param $documents i64)
-                    (result i32) {score})
+                    (param i32) (param $window i64) (result i32) {score})
                 (func (export "{interface}#resume") (param i32 i32) (result i32) {resume})
                 (func (export "cabi_post_{interface}#score") (param i32) {after_score}))"#
         ))
