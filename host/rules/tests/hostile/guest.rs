@@ -31,7 +31,8 @@ pub const SCORE_ZERO: &str = "i32.const 336";
 
 /// A `score` that calls itself without end.
 pub const RECURSION: &str =
-    "(call $score (local.get 0) (local.get 1) (local.get 2) (local.get 3) (local.get 4) (local.get 5))
+    "(call $score (local.get 0) (local.get 1) (local.get 2) (local.get 3) (local.get 4) (local.get 5)
+        (local.get 6) (local.get 7))
     (i32.const 1) i32.add";
 
 impl Default for Guest {
