@@ -176,7 +176,8 @@ fn send_halves(from: Ipv4Addr, server: SocketAddr, body_bytes: usize, until: Ins
             })
             .unwrap();
         stream.set_nonblocking(false).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let left = until.saturating_duration_since(Instant::now());
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1)))).unwrap();
         // The server may close the connection at any time.
         if stream.write_all(part).is_ok() {
             let _ = stream.read(&mut [0; 4096]);
