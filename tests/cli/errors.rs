@@ -88,3 +88,27 @@ fn doctor_fails_when_required_part_fails() {
     transcript.add_failure(&host_with_runtime("/nowhere/libonnxruntime.so", &["train"]));
     insta::assert_snapshot!(transcript);
 }
+
+#[test]
+fn long_prompt_is_refused_before_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let [prompt, sentences] = ["prompt.txt", "sentences.txt"].map(|name| folder.path().join(name));
+    fs::write(&sentences, "Lima is a city.\n").unwrap();
+    // A terabyte without content: whoever reads it all has no memory left.
+    fs::File::create(&prompt).unwrap().set_len(1 << 40).unwrap();
+    let set = format!("extract.prompt={}", prompt.display());
+    let args = ["extract", sentences.to_str().unwrap(), "--extractor", EXTRACTOR, "--set", &set];
+    let finished = host(&args).found(1);
+    assert!(finished.stderr.contains("prompt.txt: it is longer than 1048576 bytes"), "{finished}");
+}
+
+#[test]
+fn warning_of_long_sentence_quotes_its_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let sentences = folder.path().join("sentences.txt");
+    fs::write(&sentences, format!("{}.\n", "word ".repeat(20_000))).unwrap();
+    let args = ["extract", sentences.to_str().unwrap(), "--extractor", EXTRACTOR];
+    let finished = host(&args).good();
+    assert!(finished.stderr.contains("skipped a sentence"), "{finished}");
+    assert!(finished.stderr.len() < 1_000, "{}", finished.stderr.len());
+}

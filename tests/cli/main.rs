@@ -10,6 +10,7 @@ mod data;
 mod errors;
 mod eval;
 mod filter;
+mod foreign;
 #[path = "../golden.rs"]
 mod golden;
 mod guide;

@@ -303,3 +303,35 @@ fn malformed_recording_error_names_line() {
         "{error}"
     );
 }
+
+#[test]
+fn recorded_reply_outside_its_domain_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.jsonl");
+    let nli = |entail: &str, neutral: &str| {
+        format!(
+            r#"{{"kind":"nli","premise":"a","hypothesis":"b","entail":{entail},"neutral":{neutral},"contradict":null}}"#
+        )
+    };
+    let passages = |k: u32, number: usize| {
+        let found = vec![r#"{"title":"","text":"a"}"#; number].join(",");
+        format!(r#"{{"kind":"passages","title":null,"query":"a","k":{k},"found":[{found}]}}"#)
+    };
+    for possible in [nli("0", "1"), nli("1.0", "null"), passages(1, 1), passages(2, 0)] {
+        fs::write(&path, possible + "\n").unwrap();
+        Recording::open(&path).unwrap();
+    }
+    for (impossible, problem) in [
+        (nli("5", "null"), "the probability 5 is not from 0 to 1"),
+        (nli("-1", "null"), "the probability -1 is not from 0 to 1"),
+        (nli("0.5", "-0.1"), "the probability -0.1 is not from 0 to 1"),
+        (nli("1e39", "null"), "the probability inf is not from 0 to 1"),
+        (nli("1e999", "null"), "number out of range"),
+        (passages(1, 1_000), "a search for k = 1 has 1000 passages"),
+        (passages(0, 1), "a search for k = 0 has 1 passages"),
+    ] {
+        fs::write(&path, format!("{}\n{impossible}\n", nli("0.1", "null"))).unwrap();
+        let error = Recording::open(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!(":2: {problem}")), "{impossible}: {error}");
+    }
+}

@@ -110,6 +110,17 @@ pub struct Usage {
     pub completion_tokens: u64,
 }
 
+impl Usage {
+    /// Returns the sum. It saturates, because an endpoint may report any number.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            prompt_tokens: self.prompt_tokens.saturating_add(other.prompt_tokens),
+            completion_tokens: self.completion_tokens.saturating_add(other.completion_tokens),
+        }
+    }
+}
+
 /// A search for passages of the corpus.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Search {
@@ -331,8 +342,7 @@ impl<'a> Backends<'a> {
             granted(&mut self.chat, Capability::Chat)?.reply(prompts)
         })?;
         for ChatReply { usage, .. } in &replies {
-            self.stats.usage.prompt_tokens += usage.prompt_tokens;
-            self.stats.usage.completion_tokens += usage.completion_tokens;
+            self.stats.usage = self.stats.usage.plus(*usage);
         }
         Ok(replies)
     }

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-pub use text::{open_text, read_text, read_text_from, strip_bom};
+pub use text::{
+    SETTINGS_BYTES, open_text, read_settings_text, read_text, read_text_from, strip_bom,
+};
 
 /// File name prefix of temporary files.
 pub const TEMPORARY: &str = ".tmp";

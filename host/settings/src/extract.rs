@@ -16,8 +16,8 @@ pub struct ExtractSection {
     /// graph, or `demo`.
     #[schemars(length(min = 1))]
     pub model: Option<String>,
-    /// Text file with the prompt, which has `{sentence}` in place of the sentence. A line break at
-    /// its end is left out. Not set: the folder's own.
+    /// Text file with the prompt, at most 1 MiB, which has `{sentence}` in place of the sentence. A
+    /// line break at its end is left out. Not set: the folder's own.
     #[schemars(length(min = 1))]
     pub prompt: Option<PathBuf>,
     /// Sends the prompt as a user message through the model's chat template, if it has one.

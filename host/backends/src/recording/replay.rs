@@ -39,7 +39,8 @@ impl Recording {
     /// Reads a recording.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, a line is malformed, or two lines contradict each other.
+    /// Fails if the file cannot be read, a line is malformed or has a reply that no backend gives,
+    /// or two lines contradict each other.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let (info, replies) = read(path)?;
         Ok(Self {
@@ -107,6 +108,12 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusInfo, RecordedReplies), Recordi
                 )));
             }
         };
+        if let Some(problem) = line.find_problem() {
+            return Err(RecordingError::InvalidRecording(format!(
+                "{}:{number}: {problem}; record it again",
+                path.display()
+            )));
+        }
         if replies.add(&line) == Added::Different {
             return Err(RecordingError::InvalidRecording(format!(
                 "{}:{number}: {} was answered differently before",

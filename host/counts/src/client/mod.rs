@@ -10,10 +10,12 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use corver_core::text::excerpt;
 use corver_core::{BoxError, CorpusInfo, Count, CountPrecision, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode, Part};
 use corver_http::{
     AttemptError, Client, FirstFailure, RequestError, RetryPolicy, for_each_concurrent,
+    shorten_foreign,
 };
 
 use crate::wire::{CountRequest, CountResult, ServerInfo};
@@ -110,6 +112,7 @@ impl Remote {
         let mode = self.options.mode;
         match &self.info {
             Some(ServerInfo { index: has, .. }) if *has != self.index => {
+                let has = shorten_foreign(has);
                 Err(RemoteError::Unsuitable(format!(
                     "{url} has the index {has}, not {}: write it as {url}#{has}",
                     self.index
@@ -207,7 +210,7 @@ impl Remote {
         failure: &FirstFailure<RemoteError>,
     ) -> Result<Option<Vec<Option<CountResult>>>, RemoteError> {
         let description = match queries {
-            [query] => format!("the query {:?}", query.text),
+            [query] => format!("the query {:?}", excerpt(&query.text)),
             _ => format!("{} queries", queries.len()),
         };
         let reply = match (&self.info, queries) {

@@ -48,7 +48,8 @@ impl ExtractorSettings {
     /// # Errors
     /// Fails if the file cannot be read, or a setting is unknown or invalid.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
+        let text =
+            corver_files::read_settings_text(path).map_err(PretrainedError::io("read", path))?;
         let settings: Self = toml::from_str(&text)
             .map_err(|error| PretrainedError::malformed(path, "an extractor's settings", error))?;
         settings

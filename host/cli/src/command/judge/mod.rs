@@ -174,7 +174,7 @@ fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<J
     let mut file: JudgeFile<L> = match &args.prompt {
         None => toml::from_str(built_in).context("in the built-in judge")?,
         Some(path) => {
-            let text = corver_files::read_text(path)
+            let text = corver_files::read_settings_text(path)
                 .with_context(|| format!("cannot read the judge {}", path.display()))?;
             toml::from_str(&text).with_context(|| {
                 format!("{} is not a judge for this kind of file", path.display())
