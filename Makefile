@@ -47,6 +47,8 @@ test: setup plugins ## run all tests but those against other programs; CORVER_SH
 	python3 tests/vectors/reference.py --check
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --no-fail-fast
+	@# The fuzz targets link the libraries that the tests have compiled.
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --features "$(FUZZ_TARGETS:%=corver-fuzz/%)" --bins
 ifdef CORVER_SHARED
 	$(MAKE) --no-print-directory conformance
 endif
@@ -114,7 +116,7 @@ bench-scale: infini-gram ## benchmark an index of TOKENS=3000000000 within MEMOR
 	  $(CARGO) bench --locked --profile release -p corver-corpus --bench scale -- $(STAGE)
 
 # rustc's sanitiser flags need a nightly compiler; RUSTC_BOOTSTRAP enables them in the stable one.
-FUZZ_TARGETS := damaged_index triplets alignment requests admission answers configuration chat weights
+FUZZ_TARGETS := damaged_index triplets alignment requests admission answers configuration chat weights tokenizer questions run_logs recordings
 TARGET ?= damaged_index
 # libtorch is not compiled with a sanitiser.
 FUZZ_SANITIZER = $(if $(filter weights,$(TARGET)),none,address)
@@ -130,8 +132,9 @@ fuzz: ## fuzz TARGET=damaged_index (see host/fuzz/fuzz_targets) for FUZZ_SECONDS
 	  -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=20 -print_final_stats=1
 	@rm -rf target/fuzz/tmp
 
-fuzz-all: ## run every fuzz target for a minute
-	@for target in $(FUZZ_TARGETS); do $(MAKE) --no-print-directory fuzz TARGET=$$target FUZZ_SECONDS=60 || exit; done
+fuzz-all: FUZZ_SECONDS = 60
+fuzz-all: ## run every fuzz target for FUZZ_SECONDS=60
+	@for target in $(FUZZ_TARGETS); do $(MAKE) --no-print-directory fuzz TARGET=$$target FUZZ_SECONDS=$(FUZZ_SECONDS) || exit; done
 
 # The attacks print table rows, which begin with `| `.
 attack: setup plugins ## run the attacks on plugins, caches, checkpoints and the server; target/bench/attack.md
@@ -217,7 +220,6 @@ lint: setup ## check formatting, clippy and documentation links; warnings are er
 	$(CARGO) clippy $(PROFILE) $(WORKSPACE) --all-targets -- -D warnings
 	$(CARGO) fmt --all --check --manifest-path plugins/Cargo.toml
 	$(CARGO) clippy --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native --all-targets -- -D warnings
-	$(CARGO) fmt --check --manifest-path host/fuzz/Cargo.toml
 	@# A name means one thing in a function. Tests may shadow.
 	$(CARGO) clippy $(PROFILE) $(WORKSPACE) --lib --bins -- -D warnings -W clippy::shadow_unrelated
 	$(CARGO) clippy $(PROFILE) -p corver-host -- -D warnings
