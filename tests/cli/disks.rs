@@ -150,6 +150,8 @@ fn run_resumes_identically_from_every_fill_level_of_a_disk() {
         if !is_complete {
             let finished = finished.found(1);
             assert!(finished.stderr.contains("No space left on device"), "{levels}: {finished}");
+            let has_begun = run.join("manifest.json").exists();
+            assert_eq!(finished.stderr.contains("--resume` resumes it"), has_begun, "{finished}");
             host(&small_run(&run, resume_args(&run))).good();
         }
         assert_same_result(&run, &straight, STEPS);

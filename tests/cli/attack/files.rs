@@ -30,9 +30,15 @@ fn tokenizer_is_refused_before_it_runs() {
     let double = json!({"type": "Replace", "pattern": {"Regex": "."}, "content": "aa"});
     let doubling = json!({"type": "Sequence", "normalizers": vec![double; 60]});
     let attacks: [(&str, &dyn Fn(&mut Value)); 3] = [
-        ("60 normalisers that double a text", &|json| json["normalizer"] = doubling.clone()),
-        ("an id of 4e9", &|json| json["model"]["vocab"]["a"] = json!(4_000_000_000_u64)),
-        ("malformed merges", &|json| json["model"]["merges"] = json!([["a"], ["a", "b", "c"]])),
+        ("60 normalisers that double a text", &|json: &mut Value| {
+            json["normalizer"] = doubling.clone()
+        }),
+        ("an id of 4e9", &|json: &mut Value| {
+            json["model"]["vocab"]["a"] = json!(4_000_000_000_u64)
+        }),
+        ("malformed merges", &|json: &mut Value| {
+            json["model"]["merges"] = json!([["a"], ["a", "b", "c"]])
+        }),
     ];
     for (attack, change) in attacks {
         let tokenizer = tokenizer(folder.path(), change);
@@ -59,7 +65,8 @@ fn dropout_of_a_tokenizer_does_not_change_counts() {
     let articles = folder.path().join("articles.jsonl");
     fs::write(&articles, ARTICLE.repeat(50)).unwrap();
     let index = folder.path().join("index");
-    let tokenizer = tokenizer(folder.path(), |json| json["model"]["dropout"] = json!(0.5));
+    let tokenizer =
+        tokenizer(folder.path(), |json: &mut Value| json["model"]["dropout"] = json!(0.5));
     let [articles, tokenizer, index] =
         [&articles, &tokenizer, &index].map(|path| path.to_str().unwrap());
     host(&["index", "build", articles, "--tokenizer", tokenizer, "--out", index]).good();

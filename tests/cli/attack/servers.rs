@@ -17,6 +17,7 @@ const GOOD_CLIENT: Duration = Duration::from_secs(2);
 /// Sends a request whose body lacks its last byte, and returns the open connection.
 fn half_sent(address: &str, path: &str, length: usize) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_write_timeout(Some(GOOD_CLIENT)).unwrap();
     let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
     // The server may answer or close before it has read everything.
     let _ = stream.write_all(head.as_bytes());
