@@ -32,8 +32,8 @@ impl Disk {
         Self::mounted(folder, &["-t", "tmpfs", "-o", &size, "none"])
     }
 
-    /// Mounts a new ext4. After a power cut, it has only what was flushed to it: it neither commits its
-    /// journal from time to time, nor flushes a file that is renamed over another.
+    /// Mounts a new ext4. After a power cut, it has only what was flushed to it: it neither commits
+    /// its journal from time to time, nor flushes a file that is renamed over another.
     fn ext4(folder: &Path) -> Self {
         let image = folder.join("image");
         File::create(&image).unwrap().set_len(64 << 20).unwrap();
@@ -163,7 +163,8 @@ fn run_resumes_identically_from_every_fill_level_of_a_disk() {
     }
     assert!(levels > 20, "{levels}");
     eprintln!(
-        "| disk full at each of {levels} fill levels of 4 KiB | every run resumed to the same result ({:.0} s) |",
+        "| disk full at each of {levels} fill levels of 4 KiB \
+         | every run resumed to the same result ({:.0} s) |",
         start.elapsed().as_secs_f64()
     );
 }
@@ -210,7 +211,8 @@ fn run_resumes_identically_after_power_cuts() {
         }
     }
     eprintln!(
-        "| power cut at {cuts} random moments of {runs} runs on ext4 | every run resumed to the same result ({:.0} s) |",
+        "| power cut at {cuts} random moments of {runs} runs on ext4 \
+         | every run resumed to the same result ({:.0} s) |",
         start.elapsed().as_secs_f64()
     );
 }

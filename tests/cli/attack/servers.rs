@@ -100,7 +100,9 @@ fn half_sent_bodies_do_not_exclude_good_client() {
     small_index(&index);
     let counting = Server::start(&["--index", index.to_str().unwrap()], "127.0.0.1:0");
     let score = json!({"completions": [{"question": "Who?", "answers": ["x"], "completion": "x"}]});
-    let count = json!({"index": "index", "query_type": "count", "query": "Paris AND France", "max_diff_tokens": 1_000});
+    let count = json!({
+        "index": "index", "query_type": "count", "query": "Paris AND France", "max_diff_tokens": 1_000
+    });
     for (server, path, attackers, length, request) in
         [(&server, "/v1/score", 8, 8 << 20, &score), (&counting, "/", 65, 1 << 20, &count)]
     {
