@@ -44,6 +44,13 @@ fn logs_that_contradict_the_checkpoint_are_refused() {
     let (finished, cost) = resume(&run, "4");
     let finished = finished.found(1);
     assert!(finished.stderr.contains("metrics.jsonl ends with step 1"), "{finished}");
+    assert!(!finished.stderr.contains("resumes it"), "resuming alone would fail again: {finished}");
+    assert!(finished.stderr.contains("remove the checkpoints after step 1"), "{finished}");
+    // The advice holds.
+    fs::remove_dir_all(run.join("checkpoints/step-000002")).unwrap();
+    let (finished, _) = resume(&run, "4");
+    finished.good();
+    assert_eq!(lines(&metrics).len(), 4);
     print_row(
         "two records of one truth",
         "metrics that end before the checkpoint",
@@ -51,8 +58,12 @@ fn logs_that_contradict_the_checkpoint_are_refused() {
         &cost,
         "refused, with advice",
     );
+}
 
-    fs::write(&metrics, text).unwrap();
+#[test]
+fn trained_policy_is_not_evaluated_as_raw() {
+    let run = run_dir("lost-evaluation");
+    short_run(&run, 2, &[]).good();
     fs::remove_file(run.join("evaluation_before.json")).unwrap();
     let (finished, cost) = resume(&run, "4");
     let finished = finished.good();
