@@ -100,6 +100,38 @@ pub fn host(args: &[&str]) -> Finished {
     Finished::new(args, &command(args).output().expect("the binary was built"))
 }
 
+/// Time and memory of a process.
+pub struct Cost {
+    pub time: Duration,
+    pub peak_mib: u64,
+}
+
+/// Runs `corver-host` to its end, and measures it.
+pub fn measured_host(args: &[&str]) -> (Finished, Cost) {
+    let start = Instant::now();
+    let child = command(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let id = child.id();
+    let output = std::thread::spawn(move || child.wait_with_output().unwrap());
+    let mut peak_mib = 0;
+    while !output.is_finished() {
+        peak_mib = peak_mib.max(peak_memory(id));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (Finished::new(args, &output.join().unwrap()), Cost { time: start.elapsed(), peak_mib })
+}
+
+/// Returns the largest resident memory of a process so far, MiB; 0 after its end.
+fn peak_memory(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok());
+    kib.unwrap_or(0) / 1024
+}
+
 /// Runs `corver-host` with its caches in this folder.
 pub fn host_with_cache(cache: &Path, args: &[&str]) -> Finished {
     Finished::new(
@@ -196,6 +228,11 @@ pub fn kill_when_with_cache(cache: &Path, args: &[&str], ready: impl Fn() -> boo
 
 /// Runs `corver-host` and kills it after this time; false where it had ended well before.
 pub fn kill_after(time: Duration, args: &[&str]) -> bool {
+    kill_after_event(time, args, || {})
+}
+
+/// Does the same, after an event that the program may notice.
+pub fn kill_after_event(time: Duration, args: &[&str], event: impl FnOnce()) -> bool {
     let mut child = command(args)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -204,6 +241,7 @@ pub fn kill_after(time: Duration, args: &[&str]) -> bool {
     std::thread::sleep(time);
     let ended = child.try_wait().unwrap();
     assert!(ended.is_none_or(|status| status.success()), "corver-host {}", args.join(" "));
+    event();
     child.kill().unwrap();
     child.wait().unwrap();
     ended.is_none()
@@ -293,6 +331,11 @@ impl Server {
 }
 
 impl Server {
+    /// Largest resident memory of the process so far, MiB.
+    pub fn peak_mib(&self) -> u64 {
+        peak_memory(self.process.id())
+    }
+
     /// Its exit code, and what it said on standard error, once it has ended by itself.
     pub fn end(&mut self) -> (Option<i32>, String) {
         let mut said = String::new();

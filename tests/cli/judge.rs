@@ -1,7 +1,7 @@
 //! A chat model's second opinion, from an endpoint in this process.
 
 #[path = "../../host/http/tests/served/mod.rs"]
-mod served;
+pub mod served;
 
 use std::fs;
 use std::path::Path;

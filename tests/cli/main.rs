@@ -7,6 +7,7 @@ mod calibrate;
 mod check;
 mod compare;
 mod data;
+mod disks;
 mod errors;
 mod eval;
 mod filter;

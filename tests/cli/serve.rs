@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::host::{OTHER_INDEX, Server, host, lines};
 use crate::transcript::Transcript;
 
-fn start(args: &[&str]) -> Server {
+pub fn start(args: &[&str]) -> Server {
     Server::run(&[&["serve", "--json", "--listen", "127.0.0.1:0"], args].concat())
 }
 
@@ -56,12 +56,12 @@ fn post(path: &str, body: &Value) -> String {
 }
 
 /// One exchange on a connection of its own.
-fn ask(address: &str, path: &str, body: &Value) -> (u16, Value) {
+pub fn ask(address: &str, path: &str, body: &Value) -> (u16, Value) {
     let (status, body, _) = Client::connect(address).exchange(&post(path, body)).unwrap();
     (status, serde_json::from_str(&body).unwrap())
 }
 
-fn get(address: &str, path: &str) -> (u16, String) {
+pub fn get(address: &str, path: &str) -> (u16, String) {
     let (status, body, _) = Client::connect(address)
         .exchange(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
         .unwrap();

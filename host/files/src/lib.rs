@@ -58,6 +58,15 @@ pub fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Creates a folder with its parents. It survives a crash.
+///
+/// # Errors
+/// Fails if the folder cannot be created.
+pub fn create_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path)?;
+    sync_folder(parent(path))
+}
+
 /// Returns the folder that holds a path; `.` for a bare file name.
 #[must_use]
 pub fn parent(path: &Path) -> &Path {

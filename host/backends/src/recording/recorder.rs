@@ -29,6 +29,8 @@ pub fn record<'a>(path: &Path, backends: Backends<'a>) -> Result<Backends<'a>, R
     let header = RecordingHeader { corpus: backends.info() };
     let mut recorder = Recorder::new(path, file, RecordedReplies::default(), backends);
     recorder.append([header])?;
+    corver_files::sync_folder(corver_files::parent(path))
+        .map_err(RecordingError::io("write", path))?;
     Ok(recorder.into_backends())
 }
 
@@ -107,14 +109,17 @@ impl<'a> Recorder<'a> {
                 new.push(line);
             }
         }
-        self.append(new)
+        if new.is_empty() { Ok(()) } else { self.append(new) }
     }
 
+    /// Appends lines and flushes them to disk: after a power cut, a run resumes from its checkpoint and
+    /// does not repeat the requests of earlier steps.
     fn append<T: Serialize>(
         &mut self,
         lines: impl IntoIterator<Item = T>,
     ) -> Result<(), RecordingError> {
-        write_lines(&mut self.file, lines).map_err(RecordingError::io("write", &self.path))
+        write_lines(&mut self.file, lines).map_err(RecordingError::io("write", &self.path))?;
+        self.file.get_ref().sync_data().map_err(RecordingError::io("write", &self.path))
     }
 }
 
