@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::host::{EXTRACTOR, has_gpu, host, host_with_runtime, small_index};
+use crate::host::{EXTRACTOR, has_gpu, host, host_with_driver, host_with_runtime, small_index};
 use crate::transcript::Transcript;
 
 #[test]
@@ -87,4 +87,28 @@ fn doctor_fails_when_required_part_fails() {
     transcript.add_failure(&doctor);
     transcript.add_failure(&host_with_runtime("/nowhere/libonnxruntime.so", &["train"]));
     insta::assert_snapshot!(transcript);
+}
+
+/// The libraries of this machine are built for the CPU, or their driver is missing.
+#[test]
+fn gpu_that_cannot_be_used_is_reported_and_not_replaced_by_cpu() {
+    if has_gpu() {
+        return;
+    }
+    let train = host_with_driver("550.54.15", &["train", "--device", "auto", "--steps", "1"]);
+    assert_eq!(train.code, Some(1));
+    assert!(train.stderr.contains("device `auto` is not available"), "{}", train.stderr);
+    assert!(train.stderr.contains("NVIDIA H100 (driver 550.54.15)"), "{}", train.stderr);
+    assert!(train.stderr.contains("--device cpu"), "{}", train.stderr);
+
+    let doctor = host_with_driver("550.54.15", &["doctor", "--json"]);
+    assert_eq!(doctor.code, Some(1));
+    let findings = doctor.json();
+    let found = |what: &str| {
+        let findings = findings.as_array().unwrap();
+        findings.iter().find(|finding| finding["what"] == what).unwrap().clone()
+    };
+    assert_eq!(found("GPU")["found"], "NVIDIA H100 (driver 550.54.15)");
+    assert_eq!(found("libtorch")["good"], false);
+    assert!(found("libtorch")["found"].as_str().unwrap().contains("driver 550.54.15"));
 }
