@@ -26,9 +26,9 @@ pub enum OnnxError {
     },
     /// A GPU that an ONNX Runtime for CUDA cannot use.
     #[error(
-        "device `{device}` is not available to ONNX Runtime: {reason}. Its CUDA libraries come \
-         from `nvidia/` beside it or from LD_LIBRARY_PATH, and libcuda.so.1 from the driver; or \
-         use the device cpu"
+        "device `{device}` is not available to ONNX Runtime: {reason}. CUDA 13 needs driver 580 or \
+         newer, which has libcuda.so.1; NVIDIA's other libraries come from `nvidia/` beside ONNX \
+         Runtime or from LD_LIBRARY_PATH. Or use the device cpu"
     )]
     NoCuda {
         /// Device as configured: `cuda:0`, …
