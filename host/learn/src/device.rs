@@ -175,7 +175,9 @@ mod tests {
     #[test]
     fn cpu_device_is_always_found() {
         assert_eq!(find_device(Wanted::Cpu).unwrap(), Device::Cpu);
-        assert!(find_device(Wanted::Auto).is_ok());
+        if corver_gpu::find().is_none() {
+            assert_eq!(find_device(Wanted::Auto).unwrap(), Device::Cpu);
+        }
     }
 
     #[test]
