@@ -31,7 +31,7 @@ const OWNERS: [(&str, &[&str]); 13] = [
 const ANY_OF_OURS: &str = "corver-";
 
 /// Crate, what it never reaches, directly or through other crates, and why.
-const NEVER: [(&str, &[&str], &str); 10] = [
+const NEVER: [(&str, &[&str], &str); 11] = [
     ("corver-settings", &[ANY_OF_OURS], "declarations know nothing of what they configure"),
     (
         "corver-sdk",
@@ -39,6 +39,7 @@ const NEVER: [(&str, &[&str], &str); 10] = [
         "guests and host share no crate: the WIT files are the contract",
     ),
     ("corver-files", &[ANY_OF_OURS], "it replaces files of any kind"),
+    ("corver-gpu", &[ANY_OF_OURS], "every crate that computes asks it"),
     ("corver-tokenizer", &[ANY_OF_OURS], "indexes and models read tokenizers with it"),
     ("corver-http", &[ANY_OF_OURS], "it knows nothing of what is requested"),
     ("corver-corpus", &["corver-core", "corver-settings"], "the corpus engine is usable alone"),

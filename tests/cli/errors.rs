@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::host::{EXTRACTOR, has_gpu, host, host_with_runtime, small_index};
+use crate::host::{EXTRACTOR, has_gpu, host, host_with_driver, host_with_runtime, small_index};
 use crate::transcript::Transcript;
 
 #[test]
@@ -111,4 +111,28 @@ fn warning_of_long_sentence_quotes_its_start() {
     let finished = host(&args).good();
     assert!(finished.stderr.contains("skipped a sentence"), "{finished}");
     assert!(finished.stderr.len() < 1_000, "{}", finished.stderr.len());
+}
+
+/// The libraries of this machine are built for the CPU, or their driver is missing.
+#[test]
+fn gpu_that_cannot_be_used_is_reported_and_not_replaced_by_cpu() {
+    if has_gpu() {
+        return;
+    }
+    let train = host_with_driver("550.54.15", &["train", "--device", "auto", "--steps", "1"]);
+    assert_eq!(train.code, Some(1));
+    assert!(train.stderr.contains("device `auto` is not available"), "{}", train.stderr);
+    assert!(train.stderr.contains("NVIDIA H100 (driver 550.54.15)"), "{}", train.stderr);
+    assert!(train.stderr.contains("--device cpu"), "{}", train.stderr);
+
+    let doctor = host_with_driver("550.54.15", &["doctor", "--json"]);
+    assert_eq!(doctor.code, Some(1));
+    let findings = doctor.json();
+    let found = |what: &str| {
+        let findings = findings.as_array().unwrap();
+        findings.iter().find(|finding| finding["what"] == what).unwrap().clone()
+    };
+    assert_eq!(found("GPU")["found"], "NVIDIA H100 (driver 550.54.15)");
+    assert_eq!(found("libtorch")["good"], false);
+    assert!(found("libtorch")["found"].as_str().unwrap().contains("driver 550.54.15"));
 }

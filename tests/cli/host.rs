@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -200,6 +201,21 @@ pub fn host_before_1970(args: &[&str]) -> Finished {
         args,
         &command(args).env("LD_PRELOAD", library).output().expect("the binary was built"),
     )
+}
+
+/// Runs `corver-host` on a machine whose `nvidia-smi` reports an H100 with this driver.
+pub fn host_with_driver(driver: &str, args: &[&str]) -> Finished {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("driver-{driver}"));
+    fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("nvidia-smi");
+    let answers = format!(
+        "#!/bin/sh\n[ \"$1\" = -L ] && echo 'GPU 0: NVIDIA H100 (UUID: GPU-1)' || echo {driver}\n"
+    );
+    fs::write(&program, answers).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let output = command(args).env("PATH", path).output().expect("the binary was built");
+    Finished::new(args, &output)
 }
 
 /// Runs `corver-host` and kills it, without warning, once `ready` holds.

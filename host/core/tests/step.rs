@@ -497,6 +497,30 @@ fn update_preparation_overlaps_reward_computation() {
     assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(true));
 }
 
+/// Extracts once the policy prepares its update.
+struct MeetingExtractor<'c>(&'c Barrier);
+
+impl Extractor for MeetingExtractor<'_> {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
+        self.0.wait();
+        IsIn::default().extract(sentences)
+    }
+}
+
+/// One after the other, each would wait for ever.
+#[test]
+fn update_preparation_overlaps_extraction() {
+    let (sender, end) = mpsc::channel();
+    thread::spawn(move || {
+        let barrier = Barrier::new(2);
+        let mut policy = ScriptedPolicy { meeting: Some(&barrier), ..policy() };
+        let rewards = RewardSettings::default();
+        let mut extractor = MeetingExtractor(&barrier);
+        sender.send(run(&mut policy, &mut extractor, &mut Attested, rewards).is_ok())
+    });
+    assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(true));
+}
+
 #[test]
 fn missing_rollout_is_rejected() {
     let mut policy = ScriptedPolicy { finishes: vec![0], ..policy() };

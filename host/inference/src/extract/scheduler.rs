@@ -342,7 +342,7 @@ impl Scheduler {
     /// Preempts all rows after an error. If memory was short, they are queued again, to be decoded
     /// from their beginning in half as many rows; any other error is returned.
     fn retry_with_smaller_batch(&mut self, error: ExtractError) -> Result<()> {
-        if !error.is_out_of_memory() || self.rows.len() < 2 {
+        if !matches!(error, ExtractError::OutOfMemory { .. }) || self.rows.len() < 2 {
             return Err(error);
         }
         self.max_rows = self.rows.len() / 2;
