@@ -131,16 +131,6 @@ fn http_reward_equals_command_line_reward() {
 }
 
 #[test]
-fn server_answers_with_clock_before_1970() {
-    let args = ["serve", "--json", "--listen", "127.0.0.1:0"];
-    let mut server = Server::run_before_1970(&args);
-    assert_eq!(get(&server.address, "/ready"), (200, "ready\n".to_owned()));
-    let texts = json!({"texts": [{"text": "Lima is a city."}]});
-    assert_eq!(ask(&server.address, "/v1/check", &texts).0, 200);
-    server.stop();
-}
-
-#[test]
 fn serving_guide_examples_are_answered() {
     let guide =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/integrations.md"))

@@ -42,13 +42,15 @@ const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
     let arguments = Cli::parse();
-    let level = arguments.log_level();
+    let mut filter = tracing_subscriber::EnvFilter::builder()
+        .with_default_directive(arguments.log_level().into())
+        .from_env_lossy();
+    // Their trace messages have the bytes of requests and replies, keys included.
+    for client in ["ureq=debug", "ureq_proto=debug"] {
+        filter = filter.add_directive(client.parse().expect("a valid directive"));
+    }
     tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::builder()
-                .with_default_directive(level.into())
-                .from_env_lossy(),
-        )
+        .with_env_filter(filter)
         .with_writer(|| output::LogWriter)
         .with_ansi(std::io::stderr().is_terminal())
         // Not `.without_time()` here: it would take the durations of the spans too.
