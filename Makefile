@@ -17,7 +17,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel lint clean
+.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
 
 help: ## list targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,8 @@ test: setup plugins ## run all tests but those against other programs; CORVER_SH
 	python3 tests/vectors/reference.py --check
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --no-fail-fast
+	@# The fuzz targets link the libraries that the tests have compiled.
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --features "$(FUZZ_TARGETS:%=corver-fuzz/%)" --bins
 ifdef CORVER_SHARED
 	$(MAKE) --no-print-directory conformance
 endif
@@ -114,7 +116,7 @@ bench-scale: infini-gram ## benchmark an index of TOKENS=3000000000 within MEMOR
 	  $(CARGO) bench --locked --profile release -p corver-corpus --bench scale -- $(STAGE)
 
 # rustc's sanitiser flags need a nightly compiler; RUSTC_BOOTSTRAP enables them in the stable one.
-FUZZ_TARGETS := damaged_index triplets alignment requests admission answers configuration chat weights
+FUZZ_TARGETS := damaged_index triplets alignment requests admission answers configuration chat weights tokenizer questions run_logs recordings
 TARGET ?= damaged_index
 # libtorch is not compiled with a sanitiser.
 FUZZ_SANITIZER = $(if $(filter weights,$(TARGET)),none,address)
@@ -130,21 +132,25 @@ fuzz: ## fuzz TARGET=damaged_index (see host/fuzz/fuzz_targets) for FUZZ_SECONDS
 	  -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=20 -print_final_stats=1
 	@rm -rf target/fuzz/tmp
 
-fuzz-all: ## run every fuzz target for a minute
-	@for target in $(FUZZ_TARGETS); do $(MAKE) --no-print-directory fuzz TARGET=$$target FUZZ_SECONDS=60 || exit; done
+fuzz-all: FUZZ_SECONDS = 60
+fuzz-all: ## run every fuzz target for FUZZ_SECONDS=60
+	@for target in $(FUZZ_TARGETS); do $(MAKE) --no-print-directory fuzz TARGET=$$target FUZZ_SECONDS=$(FUZZ_SECONDS) || exit; done
 
-# The attacks print table rows, which begin with `| `.
-attack: setup plugins ## run the attacks on plugins, caches, checkpoints and the server; target/bench/attack.md
+# The attacks print table rows of six columns, or of two.
+attack: setup plugins ## run the attacks on every surface, in 5 minutes; target/bench/attack.md
 	@mkdir -p target/bench
 	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test hostile --test footprint --test attack --test damage -- --nocapture 2>&1 \
 	  | tee target/bench/attack.log
 	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test cli -- --nocapture attack kill damaged full_disk 2>&1 | tee -a target/bench/attack.log
 	@! grep -q 'test result: FAILED' target/bench/attack.log
-	@{ echo '| attack | what happens |'; echo '| --- | --- |'; grep -oE '\| (plugin|server|chat template|disk)[^|]*\|[^|]*\|' target/bench/attack.log; } \
-	  | tee target/bench/attack.md
+	@{ echo '| kind | attack | bound | time | memory | result |'; echo '| --- | --- | --- | --- | --- | --- |'; \
+	  grep -E '^(\| [^|]*){6}\|$$' target/bench/attack.log | sort; \
+	  echo; echo '| attack | what happens |'; echo '| --- | --- |'; \
+	  grep -oE '\| (plugin|server|chat template|disk)[^|]*\|[^|]*\|$$' target/bench/attack.log; } | tee target/bench/attack.md
 
-kills: setup plugins ## kill -9 a run at 50 random moments, and check that it resumes to the same result
-	CORVER_KILLS=50 $(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test cli -- --nocapture killed_at_random
+# A disk that fills and a power cut need file systems of their own.
+kills: setup plugins ## kill a run 50 times, cut its power 50 times, and fill its disk at every level; needs root
+	CORVER_KILLS=50 $(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test cli -- --nocapture --include-ignored --test-threads 1 killed_at_random disks::
 
 test-languages: build ## test rules in Python, JavaScript, C and Go (compilers are installed into .deps/)
 	@host/setup/languages.sh
@@ -177,6 +183,10 @@ bench-gpu: setup ## benchmark a step by phase at SHAPES="llama-8b qwen3-14b olmo
 	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example at_scale
 	target/release/examples/at_scale $(or $(DEVICE),cuda) $(SHAPES) | tee target/bench/gpu.txt
 	@grep '^{' target/bench/gpu.txt > target/bench/gpu.jsonl
+
+gpu-kit: build ## pack target/gpu-kit: a folder that checks and benchmarks a GPU with PyTorch 2.11, without network or Rust
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example at_scale
+	@host/gpu-kit/build.sh
 
 bench-train: build ## benchmark training against trl and decoding against transformers, with MODEL=DIR
 	@test -n "$(MODEL)" || { echo "usage: make bench-train MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }
@@ -217,7 +227,6 @@ lint: setup ## check formatting, clippy and documentation links; warnings are er
 	$(CARGO) clippy $(PROFILE) $(WORKSPACE) --all-targets -- -D warnings
 	$(CARGO) fmt --all --check --manifest-path plugins/Cargo.toml
 	$(CARGO) clippy --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native --all-targets -- -D warnings
-	$(CARGO) fmt --check --manifest-path host/fuzz/Cargo.toml
 	@# A name means one thing in a function. Tests may shadow.
 	$(CARGO) clippy $(PROFILE) $(WORKSPACE) --lib --bins -- -D warnings -W clippy::shadow_unrelated
 	$(CARGO) clippy $(PROFILE) -p corver-host -- -D warnings

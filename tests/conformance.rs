@@ -12,7 +12,7 @@ use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::align;
 use corver_core::split::split;
 use corver_core::{
-    AdvantageSettings, Alignment, Backends, BoxError, Compatibility, CorpusSize, Count, Counter,
+    AdvantageSettings, Alignment, Backends, BoxError, Compatibility, CorpusInfo, Count, Counter,
     Estimator, Extractor, Grade, Graders, Granularity, Query, Question, ResponseGrades,
     RewardSettings, Rollout, Scorers, SentenceMean, SentenceSplitter, Signal, Trace, Triplet,
     question, score,
@@ -66,8 +66,8 @@ impl Counter for Counts<'_> {
         queries.iter().map(answer).collect()
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 

@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
 # Puts libtorch 2.11 into .deps/torch: the CPU libraries alone, or, where an NVIDIA GPU is present, the CUDA build.
-# Does nothing when it is already there. The two layouts share their paths, so the built binary does not change.
+# CORVER_TORCH=cuda or =cpu chooses. Does nothing when it is already there. A CUDA build stays on a machine without a GPU.
+# The two layouts share their paths, so the built binary does not change.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 [ -n "${LIBTORCH:-}" ] && exit 0 # the user's own
 torch_version=2.11.0
 stamp=.deps/torch/corver-layout
-if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU; then layout=cuda; else layout=cpu; fi
-layout=${CORVER_TORCH:-$layout}
-[ "$(cat "$stamp" 2>/dev/null || true)" = "$torch_version $layout" ] && exit 0
+installed=$(cat "$stamp" 2>/dev/null || true)
+. host/setup/gpu.sh
+choose_layout "${CORVER_TORCH:-}" "${installed#* }" libtorch CORVER_TORCH
+[ "$installed" = "$torch_version $layout" ] && exit 0
 
 [ "$(uname -sm)" = "Linux x86_64" ] || {
   echo "error: make setup knows how to fetch libtorch for Linux x86-64 only; set LIBTORCH to a libtorch $torch_version of your own" >&2

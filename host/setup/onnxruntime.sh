@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Puts ONNX Runtime's shared library into .deps/onnxruntime: the CPU's, or, where an NVIDIA GPU is present, the build for CUDA 13, whose
-# libraries come with libtorch's. Does nothing when it is already there.
+# libraries come with libtorch's. CORVER_ONNXRUNTIME=cuda or =cpu chooses. Does nothing when it is already there. A CUDA
+# build stays on a machine without a GPU.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 [ -n "${ORT_DYLIB_PATH:-}" ] && exit 0 # the user's own
 version=1.31.1
-if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU; then layout=cuda; else layout=cpu; fi
-layout=${CORVER_ONNXRUNTIME:-$layout}
-[ "$(cat .deps/onnxruntime/version 2>/dev/null || true)" = "$version $layout" ] && exit 0
+installed=$(cat .deps/onnxruntime/version 2>/dev/null || true)
+. host/setup/gpu.sh
+choose_layout "${CORVER_ONNXRUNTIME:-}" "${installed#* }" "ONNX Runtime" CORVER_ONNXRUNTIME
+[ "$installed" = "$version $layout" ] && exit 0
 [ "$(uname -sm)" = "Linux x86_64" ] || {
   echo "error: make setup knows how to fetch ONNX Runtime for Linux x86-64 only; set ORT_DYLIB_PATH to a libonnxruntime of your own" >&2
   exit 1

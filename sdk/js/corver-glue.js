@@ -21,9 +21,9 @@ export function exported(rule, subjects) {
         throw reported(error);
       }
     },
-    start: (completions, size) =>
+    start: (completions, info) =>
       reporting(() => {
-        const run = (subject, replies) => rule.run(settings, subject, new Corpus(size, replies));
+        const run = (subject, replies) => rule.run(settings, subject, new Corpus(info, replies));
         batch = new Batch(completions.map(subjects), run);
         return toContract(batch.run());
       }),

@@ -130,13 +130,15 @@ export declare class Pending {
 /** The host's replies to a rule's requests, in order. A request without a reply throws {@link Pending}. */
 export declare class Corpus {
   constructor(
-    size: { tokens?: bigint | number; documents?: bigint | number },
+    info: { tokens?: bigint | number; documents?: bigint | number; window?: bigint | number },
     replies: { tag: Request['tag']; val: unknown }[],
     check?: (request: Request, position: number) => void,
   );
   /** Size of the corpus; `undefined` if the source does not report it. */
   readonly tokens?: number;
   readonly documents?: number;
+  /** Greatest distance between the clauses of a match, tokens; `undefined` as above. */
+  readonly window?: number;
   /** Returns the number of matches; `undefined` if the corpus cannot answer the query. */
   count(query: Query): number | undefined;
   countAll(queries: Query[]): (number | undefined)[];

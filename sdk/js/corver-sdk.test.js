@@ -21,6 +21,7 @@ import {
   wordQuery,
 } from './corver-sdk.js';
 import first from './example/rule.js';
+import * as testing from './testing.js';
 import { counts, response, run, runResponse, sentence } from './testing.js';
 
 const film = sentence('It is so.', [
@@ -47,10 +48,11 @@ test('word query needs two distinct words', () => {
   assert.equal(wordQuery({ head: 'Paris', relation: '', tail: 'PARIS' }), undefined);
 });
 
-test('corpus exposes its size', () => {
-  const score = (_, sentence, { tokens, documents }) => (tokens ? verdict(tokens / documents) : abstain('unknown'));
+test('corpus is described to the rule', () => {
+  const score = (_, sentence, { tokens, documents, window }) =>
+    tokens ? verdict(tokens / documents + window) : abstain('unknown');
   const rule = sentenceRule({ name: 'size', version: '0.1.0', summary: 'the mean length of a document', score });
-  assert.equal(run(rule, film, counts({}).ofSize(300, 4)).reward, 75);
+  assert.equal(run(rule, film, counts({}).ofSize(300, 4).ofWindow(20)).reward, 95);
   assert.equal(run(rule, film, counts({})).note, 'unknown');
 });
 
@@ -97,13 +99,15 @@ test('counts of the contract become numbers', () => {
   const corpus = new Corpus({ tokens: 7n }, [reply(3n), reply(2n ** 64n - 1n), reply(undefined)]);
   const queries = ['a', 'b', 'c'].map((word) => ({ allOf: [[word]] }));
   assert.deepEqual(corpus.countAll(queries), [3, Number.MAX_SAFE_INTEGER, undefined]);
-  assert.deepEqual([corpus.tokens, corpus.documents], [7, undefined]);
+  assert.deepEqual([corpus.tokens, corpus.documents, corpus.window], [7, undefined, undefined]);
 });
 
 test('declarations name every export', async () => {
-  const declared = await readFile(new URL('./corver-sdk.d.ts', import.meta.url), 'utf8');
-  const names = [...declared.matchAll(/^export (?:declare )?(?:function|class|const) (\w+)/gm)].map(([, name]) => name);
-  assert.deepEqual(names.sort(), Object.keys(sdk).sort());
+  for (const [file, module] of [['corver-sdk', sdk], ['testing', testing]]) {
+    const declared = await readFile(new URL(`./${file}.d.ts`, import.meta.url), 'utf8');
+    const names = [...declared.matchAll(/^export (?:declare )?(?:function|class|const) (\w+)/gm)].map(([, name]) => name);
+    assert.deepEqual(names.sort(), Object.keys(module).sort());
+  }
 });
 
 test('requests of one kind are batched, kinds in sequence', () => {

@@ -8,6 +8,6 @@ const { describe, configure, start, resume } = exported(rule, (completion) => [c
 export const responseGrading = {
   describe,
   configure,
-  grade: (completions, size) => start(completions, size).flat(),
+  grade: (completions, info) => start(completions, info).flat(),
   resume: (replies) => resume(replies).flat(),
 };

@@ -47,7 +47,7 @@ class FakeCorpus {
   #entailments = new Map();
   #replies = [];
   #passages = new Map();
-  size = {};
+  info = {};
 
   constructor(counts) {
     this.#counts = counts;
@@ -55,7 +55,13 @@ class FakeCorpus {
 
   /** Sets the size of the corpus, which is unknown otherwise. */
   ofSize(tokens, documents) {
-    this.size = { tokens, documents };
+    this.info = { ...this.info, tokens, documents };
+    return this;
+  }
+
+  /** Sets the greatest distance between the clauses of a match, tokens. It is unknown otherwise. */
+  ofWindow(tokens) {
+    this.info = { ...this.info, window: tokens };
     return this;
   }
 
@@ -121,7 +127,7 @@ function settle(rule, subject, corpus, settings, limit) {
     }
   };
   for (let round = 0; round <= ROUNDS; round++) {
-    const { tag, val } = rule.run(configured, subject, new Corpus(corpus.size, [...replies], check));
+    const { tag, val } = rule.run(configured, subject, new Corpus(corpus.info, [...replies], check));
     if (tag !== 'pending') return { tag, val, requests: [...new Set(requests.map(printed))] };
     for (const request of val) {
       if (request.tag !== 'count' && !rule.manifest.requires.includes(request.tag)) {

@@ -13,7 +13,7 @@ class SentenceScoring(Contract):
     def configure(self, settings: str) -> None:
         glue.configure(rule, settings)
 
-    def score(self, completions: list[types.Completion], corpus: types.CorpusSize) -> list[list[types.SentenceOutcome]]:
+    def score(self, completions: list[types.Completion], corpus: types.CorpusInfo) -> list[list[types.SentenceOutcome]]:
         sentences = [[glue.sentence(one) for one in completion.sentences] for completion in completions]
         return glue.start(lambda rule: rule.score, sentences, corpus, outcome)
 

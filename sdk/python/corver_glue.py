@@ -61,12 +61,12 @@ def configure(rule: Rule, settings: str) -> None:
 def start(
     method: Callable[[Any], Any],
     subjects: list[list[Any]],
-    size: types.CorpusSize,
+    info: types.CorpusInfo,
     to_contract: Callable[[Outcome], Any],
 ) -> list[list[Any]]:
     """Scores a batch with a method of the configured rule. Returns the outcomes in the contract's types."""
     with report_errors():
-        State.batch = Batch(method(State.configured), subjects, size)
+        State.batch = Batch(method(State.configured), subjects, info)
         return run_batch(to_contract)
 
 

@@ -13,7 +13,7 @@ class ResponseGrading(Contract):
     def configure(self, settings: str) -> None:
         glue.configure(rule, settings)
 
-    def grade(self, completions: list[types.Completion], corpus: types.CorpusSize) -> list[types.ResponseOutcome]:
+    def grade(self, completions: list[types.Completion], corpus: types.CorpusInfo) -> list[types.ResponseOutcome]:
         subjects = [[glue.completion(one)] for one in completions]
         return [one for [one] in glue.start(lambda rule: rule.grade, subjects, corpus, outcome)]
 

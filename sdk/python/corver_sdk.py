@@ -62,11 +62,13 @@ class Completion:
 
 
 @dataclass
-class CorpusSize:
-    """The amount of text behind the counts; ``None`` if the source does not report it."""
+class CorpusInfo:
+    """The text behind the counts; ``None`` if the source does not report it."""
 
     tokens: int | None = None
     documents: int | None = None
+    window: int | None = None
+    """Greatest distance between the clauses of a match, tokens."""
 
 
 @dataclass
@@ -280,20 +282,25 @@ class Corpus:
     """The host's replies to a rule's requests, in order. A request without a reply raises ``Pending``. Counts are always
     available; every other request needs a capability in the rule's ``requires``."""
 
-    def __init__(self, size: CorpusSize, replies: list[Reply], requests: list[Request]):
+    def __init__(self, info: CorpusInfo, replies: list[Reply], requests: list[Request]):
         """``replies`` answer ``requests``, in order."""
-        self._size = size
+        self._info = info
         self._answered = zip(requests, replies)
 
     @property
     def tokens(self) -> int | None:
         """The size of the corpus, tokens; ``None`` if the source does not report it."""
-        return self._size.tokens
+        return self._info.tokens
 
     @property
     def documents(self) -> int | None:
         """The number of documents; ``None`` if the source does not report it."""
-        return self._size.documents
+        return self._info.documents
+
+    @property
+    def window(self) -> int | None:
+        """The greatest distance between the clauses of a match, tokens; ``None`` if the source does not report it."""
+        return self._info.window
 
     def count(self, query: Query) -> int | None:
         """Returns the number of matches; ``None`` if the corpus cannot answer the query."""
@@ -334,9 +341,9 @@ class Batch:
     """The completions of a component's batch, from the first call through every ``resume``. Each is a list of subjects: its
     sentences for a sentence rule, itself for a response rule. ``method`` is the rule's ``score`` or ``grade``."""
 
-    def __init__(self, method: Callable[[Any, Corpus], Any], completions: list[list[Any]], size: CorpusSize):
+    def __init__(self, method: Callable[[Any, Corpus], Any], completions: list[list[Any]], info: CorpusInfo):
         self._method = method
-        self._size = size
+        self._info = info
         self._open = [[_Subject(subject) for subject in subjects] for subjects in completions]
 
     def reply(self, replies: list[Reply]) -> None:
@@ -354,7 +361,7 @@ class Batch:
 
     def _run(self, subject: "_Subject") -> Verdict | Grade | Pending:
         try:
-            return self._method(subject.given, Corpus(self._size, subject.replies, subject.requests))
+            return self._method(subject.given, Corpus(self._info, subject.replies, subject.requests))
         except Pending as pending:
             subject.requests += pending.requests
             return pending

@@ -10,7 +10,7 @@ from corver_sdk import (
     ChatPrompt,
     Completion,
     Corpus,
-    CorpusSize,
+    CorpusInfo,
     Count,
     Credit,
     CreditKind,
@@ -61,7 +61,7 @@ class FakeCorpus:
     """A corpus that has the given replies only: a rule that requests another one fails its test."""
 
     def __init__(self, known: dict[str, int | None]):
-        self.size = CorpusSize()
+        self.info = CorpusInfo()
         self._counts = known
         self._entailments: dict[str, Entailment] = {}
         self._replies: list[tuple[str, str]] = []
@@ -69,7 +69,12 @@ class FakeCorpus:
 
     def of_size(self, tokens: int, documents: int) -> "FakeCorpus":
         """Sets the size of the corpus, which is unknown otherwise."""
-        self.size = CorpusSize(tokens, documents)
+        self.info = CorpusInfo(tokens, documents, self.info.window)
+        return self
+
+    def of_window(self, tokens: int) -> "FakeCorpus":
+        """Sets the greatest distance between the clauses of a match, tokens. It is unknown otherwise."""
+        self.info = CorpusInfo(self.info.tokens, self.info.documents, tokens)
         return self
 
     def entails(self, premise: str, hypothesis: str, probability: float) -> "FakeCorpus":
@@ -143,7 +148,7 @@ def _settle(rule: Rule, method: Any, subject: Any, corpus: FakeCorpus, limit: in
     replies: list[Reply] = []
     for _ in range(ROUNDS + 1):
         try:
-            outcome = method(subject, Corpus(corpus.size, replies, requests))
+            outcome = method(subject, Corpus(corpus.info, replies, requests))
         except Pending as pending:
             for request in pending.requests:
                 capability = _CAPABILITIES.get(type(request))

@@ -10,7 +10,7 @@ from corver_sdk import (
     Capability,
     ChatPrompt,
     ChatRole,
-    CorpusSize,
+    CorpusInfo,
     Count,
     CreditKind,
     Grade,
@@ -60,7 +60,7 @@ class TestBatch(unittest.TestCase):
                     return Verdict(sum(corpus.count(Query([[word]])) for word in "ab"))
                 return Verdict(sum(corpus.count_all([Query([[word]]) for word in sentence.text])))
 
-        batch = Batch(Rule().score, [[body("cd")], [], [body(""), body("twice")], [body("cd")]], CorpusSize())
+        batch = Batch(Rule().score, [[body("cd")], [], [body(""), body("twice")], [body("cd")]], CorpusInfo())
         self.assertEqual(shown(batch.run()), [["2 pending"], [], [0, "1 pending"], ["2 pending"]])
         batch.reply([Count(10), Count(20), Count(30), Count(40), Count(50)])
         self.assertEqual(shown(batch.run()), [[30], [0, "1 pending"], [90]])
@@ -81,7 +81,7 @@ class TestRule(unittest.TestCase):
         scored = run(sentence_rule(Sum, "sum", "0.1.0"), sentence("Well.", facts), counts({"Rome": 3, "Peru": 2}))
         self.assertEqual((scored.reward, scored.requests), (200, ["Rome", "Peru"]))
 
-    def test_corpus_exposes_its_size(self):
+    def test_corpus_is_described_to_the_rule(self):
         @dataclass
         class Size:
             """Rewards the mean length of a document."""
@@ -89,11 +89,11 @@ class TestRule(unittest.TestCase):
             def score(self, sentence, corpus):
                 if corpus.tokens is None:
                     return Verdict.abstain("unknown")
-                return Verdict(corpus.tokens / corpus.documents)
+                return Verdict(corpus.tokens / corpus.documents + corpus.window)
 
         rule = sentence_rule(Size, "size", "0.1.0")
         self.assertEqual(rule.summary, "Rewards the mean length of a document.")
-        self.assertEqual(run(rule, sentence("Well.", []), counts({}).of_size(300, 4)).reward, 75)
+        self.assertEqual(run(rule, sentence("Well.", []), counts({}).of_size(300, 4).of_window(20)).reward, 95)
         self.assertEqual(run(rule, sentence("Well.", []), counts({})).note, "unknown")
 
     def test_settings_error_names_field(self):

@@ -1,10 +1,10 @@
 //! The completions of a component's batch, from the first call through every `resume`.
 
 use crate::bindings::{Reply, Request};
-use crate::{Completion, Corpus, CorpusSize, Pending};
+use crate::{Completion, Corpus, CorpusInfo, Pending};
 
 pub(crate) struct Batch {
-    size: CorpusSize,
+    info: CorpusInfo,
     completions: Vec<OpenCompletion>,
     /// Indices of the completions to score next. The others stay in memory: the instance ends with
     /// the batch, which frees them together.
@@ -30,7 +30,7 @@ impl Batch {
     /// `num_subjects` returns the number of outcomes that a rule gives for a completion.
     pub(crate) fn new(
         completions: Vec<Completion>,
-        size: CorpusSize,
+        info: CorpusInfo,
         num_subjects: fn(&Completion) -> usize,
     ) -> Self {
         let open = (0..completions.len()).collect();
@@ -39,7 +39,7 @@ impl Batch {
             subjects.resize_with(num_subjects(&completion), Subject::default);
             OpenCompletion { completion, subjects }
         });
-        Self { size, completions: completions.collect(), open }
+        Self { info, completions: completions.collect(), open }
     }
 
     /// Adds the replies to the pending requests, in their order.
@@ -61,7 +61,7 @@ impl Batch {
     ) -> Vec<Vec<Result<T, Vec<Request>>>> {
         let mut outcomes = Vec::with_capacity(self.open.len());
         for index in std::mem::take(&mut self.open) {
-            let completion_outcomes = self.completions[index].run(&rule, self.size);
+            let completion_outcomes = self.completions[index].run(&rule, self.info);
             if completion_outcomes.iter().any(Result::is_err) {
                 self.open.push(index);
             }
@@ -75,10 +75,10 @@ impl OpenCompletion {
     fn run<T>(
         &mut self,
         rule: impl for<'a> Fn(&'a Completion, Vec<Corpus<'a>>) -> Vec<Result<T, Pending>>,
-        size: CorpusSize,
+        info: CorpusInfo,
     ) -> Vec<Result<T, Vec<Request>>> {
         let corpora: Vec<Corpus> =
-            self.subjects.iter().map(|subject| Corpus::new(size, &subject.replies)).collect();
+            self.subjects.iter().map(|subject| Corpus::new(info, &subject.replies)).collect();
         let outcomes = rule(&self.completion, corpora);
         assert_eq!(
             outcomes.len(),
@@ -104,7 +104,7 @@ mod tests {
     use crate::testing::completion;
     use crate::{Count, Precision, Query};
 
-    const NOWHERE: CorpusSize = CorpusSize { tokens: None, documents: None };
+    const NOWHERE: CorpusInfo = CorpusInfo { tokens: None, documents: None, window: None };
 
     /// Sends two requests one after the other for each triplet; the reward is the sum.
     #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
@@ -201,25 +201,29 @@ mod tests {
     }
 
     #[test]
-    fn corpus_exposes_its_size() {
+    fn corpus_is_described_to_the_rule() {
         #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
-        struct Size {}
-        impl SentenceRule for Size {
+        struct Described {}
+        impl SentenceRule for Described {
             fn score(&self, _: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
-                Ok(Verdict::new(
-                    (corpus.tokens().unwrap_or(0) + corpus.documents().unwrap_or(0)) as f64,
-                ))
+                let known = [corpus.tokens(), corpus.documents(), corpus.window()];
+                Ok(Verdict::new(known.into_iter().flatten().sum::<u64>() as f64))
             }
         }
-        let score = |tokens, documents| {
-            let size = CorpusSize { tokens, documents };
+        let score = |tokens, documents, window| {
+            let info = CorpusInfo { tokens, documents, window };
             let mut batch =
-                Batch::new(vec![completion(&[("Well.", &[])])], size, |one| one.sentences.len());
-            shown(batch.run(|one, corpora| score_completion(&Size {}, one, corpora))).concat()
+                Batch::new(vec![completion(&[("Well.", &[])])], info, |one| one.sentences.len());
+            shown(batch.run(|one, corpora| score_completion(&Described {}, one, corpora))).concat()
         };
         assert_eq!(
-            [score(Some(300), Some(7)), score(Some(300), None), score(None, None)].concat(),
-            ["307", "300", "0"]
+            [
+                score(Some(300), Some(7), Some(20)),
+                score(Some(300), None, Some(20)),
+                score(None, None, None),
+            ]
+            .concat(),
+            ["327", "320", "0"]
         );
     }
 }

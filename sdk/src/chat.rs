@@ -70,7 +70,7 @@ pub fn has_word(text: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CorpusSize, Reply, Request};
+    use crate::{CorpusInfo, Reply, Request};
 
     #[test]
     fn bulleted_reply_is_parsed() {
@@ -106,7 +106,7 @@ mod tests {
             let replies: Vec<Reply> =
                 replies.iter().map(|reply| Reply::Chat((*reply).to_owned())).collect();
             extract_claims(
-                &Corpus::new(CorpusSize { tokens: None, documents: None }, &replies),
+                &Corpus::new(CorpusInfo { tokens: None, documents: None, window: None }, &replies),
                 "List.",
                 "Who?",
                 "He.",

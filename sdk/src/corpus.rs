@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use crate::{
-    ChatPrompt, CorpusSize, Count, Entailment, NliPair, Passage, Query, Reply, Request, Search,
+    ChatPrompt, CorpusInfo, Count, Entailment, NliPair, Passage, Query, Reply, Request, Search,
     Sentence,
 };
 
@@ -18,7 +18,7 @@ use crate::{
 /// ([`crate::SentenceRule::REQUIRES`]).
 #[derive(Debug, Clone)]
 pub struct Corpus<'a> {
-    size: CorpusSize,
+    info: CorpusInfo,
     replies: Cell<&'a [Reply]>,
     /// Requests that `replies` answer, if known: in tests.
     requests: Cell<&'a [Request]>,
@@ -30,33 +30,40 @@ pub struct Corpus<'a> {
 pub struct Pending(pub Vec<Request>);
 
 impl<'a> Corpus<'a> {
-    /// Returns a corpus of this size that has these replies.
+    /// Returns a corpus that has these replies.
     #[must_use]
-    pub fn new(size: CorpusSize, replies: &'a [Reply]) -> Self {
-        Self::recorded(size, replies, &[])
+    pub fn new(info: CorpusInfo, replies: &'a [Reply]) -> Self {
+        Self::recorded(info, replies, &[])
     }
 
     /// As [`Self::new`], but panics on a request that differs from the one of `requests` at its
     /// position.
     pub(crate) fn recorded(
-        size: CorpusSize,
+        info: CorpusInfo,
         replies: &'a [Reply],
         requests: &'a [Request],
     ) -> Self {
-        Self { size, replies: Cell::new(replies), requests: Cell::new(requests) }
+        Self { info, replies: Cell::new(replies), requests: Cell::new(requests) }
     }
 
     /// Returns the size of the corpus, tokens; `None` if the source, a server for example, does not
     /// report it.
     #[must_use]
     pub fn tokens(&self) -> Option<u64> {
-        self.size.tokens
+        self.info.tokens
     }
 
     /// Returns the number of documents; `None` if the source does not report it.
     #[must_use]
     pub fn documents(&self) -> Option<u64> {
-        self.size.documents
+        self.info.documents
+    }
+
+    /// Returns the greatest distance between the clauses of a match, tokens; `None` if the source does
+    /// not report it.
+    #[must_use]
+    pub fn window(&self) -> Option<u64> {
+        self.info.window
     }
 
     /// Returns the number of matches of `query`; `None` if the corpus cannot answer it.
@@ -195,7 +202,7 @@ mod tests {
     use super::*;
     use crate::Precision;
 
-    const NOWHERE: CorpusSize = CorpusSize { tokens: None, documents: None };
+    const NOWHERE: CorpusInfo = CorpusInfo { tokens: None, documents: None, window: None };
 
     fn count(occurrences: Option<u64>) -> Reply {
         Reply::Count(Count { occurrences, precision: Precision::Exact })

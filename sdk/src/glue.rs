@@ -6,7 +6,7 @@ use crate::batch::Batch;
 use crate::bindings::{self, Reply, Request, ResponseOutcome, SentenceOutcome};
 use crate::rule::score_completion;
 use crate::{
-    Capability, Completion, CompletionRule, CorpusSize, CreditKind, Manifest, ResponseRule,
+    Capability, Completion, CompletionRule, CorpusInfo, CreditKind, Manifest, ResponseRule,
     Settings, Verdict,
 };
 
@@ -21,7 +21,7 @@ macro_rules! export {
 
             fn score(
                 completions: Vec<$crate::Completion>,
-                corpus: $crate::CorpusSize,
+                corpus: $crate::CorpusInfo,
             ) -> Vec<Vec<$crate::bindings::SentenceOutcome>> {
                 $crate::glue::score(&RULE, completions, corpus)
             }
@@ -46,7 +46,7 @@ macro_rules! export_response_rule {
 
             fn grade(
                 completions: Vec<$crate::Completion>,
-                corpus: $crate::CorpusSize,
+                corpus: $crate::CorpusInfo,
             ) -> Vec<$crate::bindings::ResponseOutcome> {
                 $crate::glue::grade(&RULE, completions, corpus)
             }
@@ -148,7 +148,7 @@ static BATCH: Mutex<Option<Batch>> = Mutex::new(None);
 pub fn score<R: CompletionRule>(
     rule: &OnceLock<R>,
     completions: Vec<Completion>,
-    corpus: CorpusSize,
+    corpus: CorpusInfo,
 ) -> Vec<Vec<SentenceOutcome>> {
     let num_sentences = |completion: &Completion| completion.sentences.len();
     start(Batch::new(completions, corpus, num_sentences), |batch| run_sentence_rule(rule, batch))
@@ -186,7 +186,7 @@ fn sentence_outcome(outcome: Result<Verdict, Vec<Request>>) -> SentenceOutcome {
 pub fn grade<R: ResponseRule>(
     rule: &OnceLock<R>,
     completions: Vec<Completion>,
-    corpus: CorpusSize,
+    corpus: CorpusInfo,
 ) -> Vec<ResponseOutcome> {
     start(Batch::new(completions, corpus, |_| 1), |batch| run_response_rule(rule, batch))
 }

@@ -28,7 +28,7 @@ pub use responses::{check_responses, check_responses_with, response, run_respons
 
 use crate::rule::score_completion;
 use crate::{
-    Completion, CompletionRule, CorpusSize, Credit, CreditKind, Reply, Request, Section, Sentence,
+    Completion, CompletionRule, CorpusInfo, Credit, CreditKind, Reply, Request, Section, Sentence,
     TokenReward, Triplet, Verdict,
 };
 
@@ -121,7 +121,7 @@ pub fn run_completion<R: CompletionRule>(
     completion: &Completion,
     corpus: &FakeCorpus,
 ) -> Vec<ScoredSentence> {
-    score(rule, completion, corpus.size(), |request| corpus.reply_to(request))
+    score(rule, completion, corpus.info(), |request| corpus.reply_to(request))
 }
 
 /// Returns the reward of a sentence whose only fact has this count.
@@ -137,7 +137,7 @@ pub fn reward_of<R: CompletionRule>(rule: &R, count: u64) -> Option<f32> {
 fn score<R: CompletionRule>(
     rule: &R,
     completion: &Completion,
-    size: CorpusSize,
+    info: CorpusInfo,
     answer: impl Fn(&Request) -> Reply,
 ) -> Vec<ScoredSentence> {
     let allowed = rounds::Allowed {
@@ -149,7 +149,7 @@ fn score<R: CompletionRule>(
         &allowed,
         completion,
         num_sentences,
-        size,
+        info,
         |completion, corpora| score_completion(rule, completion, corpora),
         answer,
     );

@@ -1,5 +1,9 @@
 //! Files made to bring the host down. `make attack` shows what each cost.
 
+mod files;
+mod runs;
+mod servers;
+
 use std::fs;
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -11,8 +15,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::host::{Finished, Server, demo_policy, host, host_with_cache, small_index};
+use crate::host::{Cost, Finished, Server, demo_policy, host, host_with_cache, small_index};
 use crate::transcript::{Transcript, normalise};
+
+/// Prints a row of the table of `make attack`: the kind of the attack, the attack, the bound that holds
+/// against it, and its measured cost and result.
+fn print_row(kind: &str, attack: &str, bound: &str, cost: &Cost, result: &str) {
+    let (seconds, peak_mib) = (cost.time.as_secs_f64(), cost.peak_mib);
+    eprintln!("\n| {kind} | {attack} | {bound} | {seconds:.1} s | {peak_mib} MiB | {result} |");
+}
 
 /// A component that passes for a sentence rule until it is compiled, with these declarations in it.
 fn component(declarations: &str) -> Vec<u8> {

@@ -105,6 +105,9 @@ fn compare_pairs_seeds_and_resumes() {
     assert!(!out.join("first/seed-44").exists(), "it is said before anything is trained");
 
     fs::write(&manifest, as_trained).unwrap();
+    let report = host(&["report", folder]).found(1).stderr;
+    assert!(report.contains("holds a comparison; name one of its runs, such as"), "{report}");
+
     let more = host(&resume).good().json();
     assert_eq!(more["seeds"], serde_json::json!([42, 43, 44]));
     assert_eq!(accuracy(&more["arms"][1])[..2], accuracy(&arms[1]));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::host::{EXTRACTOR, has_gpu, host, host_with_runtime, small_index};
+use crate::host::{EXTRACTOR, has_gpu, host, host_with_driver, host_with_runtime, small_index};
 use crate::transcript::Transcript;
 
 #[test]
@@ -42,6 +42,7 @@ fn wrong_input_gets_one_clear_error() {
     transcript.add_failure(&host(&[&["train"], &absurd[..]].concat()));
     transcript.add_failure(&host(&["train", "--set", "run.steps"]));
     transcript.add_failure(&host(&["train", "--set", "run.steps=many"]));
+    transcript.add_failure(&host(&["train", "--set", "update.learning_rate=\"slow\""]));
     transcript.add_failure(&host(&["train", "--set", "checkpoint.every=0"]));
     transcript.add_failure(&host(&["train", "--config", "demo", "--questions", &text(&questions)]));
     let on_truncated =
@@ -86,4 +87,52 @@ fn doctor_fails_when_required_part_fails() {
     transcript.add_failure(&doctor);
     transcript.add_failure(&host_with_runtime("/nowhere/libonnxruntime.so", &["train"]));
     insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn long_prompt_is_refused_before_it_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let [prompt, sentences] = ["prompt.txt", "sentences.txt"].map(|name| folder.path().join(name));
+    fs::write(&sentences, "Lima is a city.\n").unwrap();
+    // A terabyte without content: whoever reads it all has no memory left.
+    fs::File::create(&prompt).unwrap().set_len(1 << 40).unwrap();
+    let set = format!("extract.prompt={}", prompt.display());
+    let args = ["extract", sentences.to_str().unwrap(), "--extractor", EXTRACTOR, "--set", &set];
+    let finished = host(&args).found(1);
+    assert!(finished.stderr.contains("prompt.txt: it is longer than 1048576 bytes"), "{finished}");
+}
+
+#[test]
+fn warning_of_long_sentence_quotes_its_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let sentences = folder.path().join("sentences.txt");
+    fs::write(&sentences, format!("{}.\n", "word ".repeat(20_000))).unwrap();
+    let args = ["extract", sentences.to_str().unwrap(), "--extractor", EXTRACTOR];
+    let finished = host(&args).good();
+    assert!(finished.stderr.contains("skipped a sentence"), "{finished}");
+    assert!(finished.stderr.len() < 1_000, "{}", finished.stderr.len());
+}
+
+/// The libraries of this machine are built for the CPU, or their driver is missing.
+#[test]
+fn gpu_that_cannot_be_used_is_reported_and_not_replaced_by_cpu() {
+    if has_gpu() {
+        return;
+    }
+    let train = host_with_driver("550.54.15", &["train", "--device", "auto", "--steps", "1"]);
+    assert_eq!(train.code, Some(1));
+    assert!(train.stderr.contains("device `auto` is not available"), "{}", train.stderr);
+    assert!(train.stderr.contains("NVIDIA H100 (driver 550.54.15)"), "{}", train.stderr);
+    assert!(train.stderr.contains("--device cpu"), "{}", train.stderr);
+
+    let doctor = host_with_driver("550.54.15", &["doctor", "--json"]);
+    assert_eq!(doctor.code, Some(1));
+    let findings = doctor.json();
+    let found = |what: &str| {
+        let findings = findings.as_array().unwrap();
+        findings.iter().find(|finding| finding["what"] == what).unwrap().clone()
+    };
+    assert_eq!(found("GPU")["found"], "NVIDIA H100 (driver 550.54.15)");
+    assert_eq!(found("libtorch")["good"], false);
+    assert!(found("libtorch")["found"].as_str().unwrap().contains("driver 550.54.15"));
 }

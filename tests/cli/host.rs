@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -100,6 +101,38 @@ pub fn host(args: &[&str]) -> Finished {
     Finished::new(args, &command(args).output().expect("the binary was built"))
 }
 
+/// Time and memory of a process.
+pub struct Cost {
+    pub time: Duration,
+    pub peak_mib: u64,
+}
+
+/// Runs `corver-host` to its end, and measures it.
+pub fn measured_host(args: &[&str]) -> (Finished, Cost) {
+    let start = Instant::now();
+    let child = command(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let id = child.id();
+    let output = std::thread::spawn(move || child.wait_with_output().unwrap());
+    let mut peak_mib = 0;
+    while !output.is_finished() {
+        peak_mib = peak_mib.max(peak_memory(id));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    (Finished::new(args, &output.join().unwrap()), Cost { time: start.elapsed(), peak_mib })
+}
+
+/// Returns the largest resident memory of a process so far, MiB; 0 after its end.
+fn peak_memory(id: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = peak.and_then(|peak| peak.trim().trim_end_matches(" kB").parse().ok());
+    kib.unwrap_or(0) / 1024
+}
+
 /// Runs `corver-host` with its caches in this folder.
 pub fn host_with_cache(cache: &Path, args: &[&str]) -> Finished {
     Finished::new(
@@ -138,6 +171,53 @@ pub fn host_with_runtime(library: &str, args: &[&str]) -> Finished {
     )
 }
 
+/// C source of a library that sets the clock back by 95 years.
+const OLD_CLOCK: &str = "
+    #include <sys/syscall.h>
+    #include <time.h>
+    #include <unistd.h>
+    int clock_gettime(clockid_t clock, struct timespec *time) {
+        int result = syscall(SYS_clock_gettime, clock, time);
+        if (clock == CLOCK_REALTIME && result == 0) time->tv_sec -= 3000000000;
+        return result;
+    }
+";
+
+/// Compiles, into a folder, the library that sets the clock of a process to 1931.
+fn old_clock(folder: &Path) -> PathBuf {
+    let [source, library] = ["clock.c", "clock.so"].map(|name| folder.join(name));
+    fs::write(&source, OLD_CLOCK).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o"]).args([&library, &source]);
+    assert!(compiler.status().expect("there is a C compiler").success());
+    library
+}
+
+/// Runs `corver-host` with a clock before 1970.
+pub fn host_before_1970(args: &[&str]) -> Finished {
+    let folder = tempfile::tempdir().unwrap();
+    let library = old_clock(folder.path());
+    Finished::new(
+        args,
+        &command(args).env("LD_PRELOAD", library).output().expect("the binary was built"),
+    )
+}
+
+/// Runs `corver-host` on a machine whose `nvidia-smi` reports an H100 with this driver.
+pub fn host_with_driver(driver: &str, args: &[&str]) -> Finished {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("driver-{driver}"));
+    fs::create_dir_all(&folder).unwrap();
+    let program = folder.join("nvidia-smi");
+    let answers = format!(
+        "#!/bin/sh\n[ \"$1\" = -L ] && echo 'GPU 0: NVIDIA H100 (UUID: GPU-1)' || echo {driver}\n"
+    );
+    fs::write(&program, answers).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
+    let output = command(args).env("PATH", path).output().expect("the binary was built");
+    Finished::new(args, &output)
+}
+
 /// Runs `corver-host` and kills it, without warning, once `ready` holds.
 pub fn kill_when(args: &[&str], ready: impl Fn() -> bool) {
     signal_when("-KILL", args, ready);
@@ -164,6 +244,11 @@ pub fn kill_when_with_cache(cache: &Path, args: &[&str], ready: impl Fn() -> boo
 
 /// Runs `corver-host` and kills it after this time; false where it had ended well before.
 pub fn kill_after(time: Duration, args: &[&str]) -> bool {
+    kill_after_event(time, args, || {})
+}
+
+/// Does the same, after an event that the program may notice.
+pub fn kill_after_event(time: Duration, args: &[&str], event: impl FnOnce()) -> bool {
     let mut child = command(args)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -172,6 +257,7 @@ pub fn kill_after(time: Duration, args: &[&str]) -> bool {
     std::thread::sleep(time);
     let ended = child.try_wait().unwrap();
     assert!(ended.is_none_or(|status| status.success()), "corver-host {}", args.join(" "));
+    event();
     child.kill().unwrap();
     child.wait().unwrap();
     ended.is_none()
@@ -216,7 +302,19 @@ impl Server {
 
     /// The whole command line of a server that prints JSON.
     pub fn run(args: &[&str]) -> Self {
-        let mut process = command(args)
+        Self::spawn(command(args))
+    }
+
+    /// The same with a clock before 1970.
+    pub fn run_before_1970(args: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = command(args);
+        command.env("LD_PRELOAD", old_clock(folder.path()));
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut process = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -249,6 +347,11 @@ impl Server {
 }
 
 impl Server {
+    /// Largest resident memory of the process so far, MiB.
+    pub fn peak_mib(&self) -> u64 {
+        peak_memory(self.process.id())
+    }
+
     /// Its exit code, and what it said on standard error, once it has ended by itself.
     pub fn end(&mut self) -> (Option<i32>, String) {
         let mut said = String::new();

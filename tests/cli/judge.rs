@@ -1,7 +1,7 @@
 //! A chat model's second opinion, from an endpoint in this process.
 
 #[path = "../../host/http/tests/served/mod.rs"]
-mod served;
+pub mod served;
 
 use std::fs;
 use std::path::Path;
@@ -109,7 +109,7 @@ fn chat_judge_regrades_string_match_answers() {
     transcript.add_failure(&run(&["--out", &folder]));
     transcript.add_failure(&run(&["--max-cost", "1"]));
     let for_sheets = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/judge/sentence.toml");
-    transcript.add_failure(&run(&["--judge", for_sheets]));
+    transcript.add_failure(&run(&["--prompt", for_sheets]));
     let missing =
         ["judge", &answers_path, "--questions", "demo", "--endpoint", &url, "--chat-model", "m"];
     transcript.add_failure(&host_with_cache(cache.path(), &missing));
@@ -123,7 +123,7 @@ fn chat_judge_regrades_string_match_answers() {
         .unwrap();
     let fresh = tempfile::tempdir().unwrap();
     let ceiling = [
-        "--judge",
+        "--prompt",
         priced.to_str().unwrap(),
         "--max-cost",
         "0.5",
@@ -255,7 +255,7 @@ fn chat_judge_labels_sheet_sentences() {
     transcript.add_failure(&run(&[&labelled, "--questions", "demo"]));
     transcript.add_failure(&run(&[&labelled, &at("judge/judged.jsonl")]));
     let answers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/judge/answer.toml");
-    transcript.add_failure(&run(&[&labelled, "--judge", answers]));
+    transcript.add_failure(&run(&[&labelled, "--prompt", answers]));
     transcript.add_failure(&run(&[&at("absent.csv")]));
     insta::assert_snapshot!(transcript);
 }

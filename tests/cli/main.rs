@@ -7,9 +7,11 @@ mod calibrate;
 mod check;
 mod compare;
 mod data;
+mod disks;
 mod errors;
 mod eval;
 mod filter;
+mod foreign;
 #[path = "../golden.rs"]
 mod golden;
 mod guide;

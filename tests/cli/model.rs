@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::host::{Finished, demo_policy, host_with_cache};
+use crate::host::{Finished, demo_policy, host_with_cache, small_index};
 use crate::transcript::Transcript;
 
 /// Evaluates one question with these settings.
@@ -30,6 +30,26 @@ fn downloaded_model_is_found_by_name() {
     assert_eq!(named, evaluate(cache.path(), &[]).good().json());
     transcript.add_failure(&evaluate(cache.path(), &["policy.model=some-one/Other"]));
     insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn downloaded_index_is_found_by_name() {
+    let cache = tempfile::tempdir().unwrap();
+    let repository = cache.path().join("huggingface/hub/datasets--some-one--wiki");
+    let index = repository.join("snapshots/abc");
+    fs::create_dir_all(repository.join("snapshots")).unwrap();
+    small_index(&index);
+    fs::create_dir(repository.join("refs")).unwrap();
+    fs::write(repository.join("refs/main"), "abc\n").unwrap();
+    let of = |command: &[&str], name| {
+        host_with_cache(cache.path(), &[command, &["--index", name, "--json"]].concat())
+    };
+    let info = |name| of(&["index", "info"], name).good().stdout;
+    assert_eq!(info("some-one/wiki"), info(index.to_str().unwrap()));
+    let counted = of(&["index", "count", "Peru"], "some-one/wiki").good().json();
+    assert_eq!(counted["precision"], "exact");
+    let missing = of(&["index", "count", "Peru"], "some-one/other").found(1).stderr;
+    assert!(missing.contains("hf download --repo-type dataset some-one/other"), "{missing}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::host::{OTHER_INDEX, Server, host, lines};
 use crate::transcript::Transcript;
 
-fn start(args: &[&str]) -> Server {
+pub fn start(args: &[&str]) -> Server {
     Server::run(&[&["serve", "--json", "--listen", "127.0.0.1:0"], args].concat())
 }
 
@@ -56,12 +56,12 @@ fn post(path: &str, body: &Value) -> String {
 }
 
 /// One exchange on a connection of its own.
-fn ask(address: &str, path: &str, body: &Value) -> (u16, Value) {
+pub fn ask(address: &str, path: &str, body: &Value) -> (u16, Value) {
     let (status, body, _) = Client::connect(address).exchange(&post(path, body)).unwrap();
     (status, serde_json::from_str(&body).unwrap())
 }
 
-fn get(address: &str, path: &str) -> (u16, String) {
+pub fn get(address: &str, path: &str) -> (u16, String) {
     let (status, body, _) = Client::connect(address)
         .exchange(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
         .unwrap();
@@ -127,6 +127,16 @@ fn http_reward_equals_command_line_reward() {
     assert!(ask(&server.address, "/", &counted).1["count"].as_u64().unwrap() > 0);
     assert_eq!(get(&server.address, "/ready"), (200, "ready\n".to_owned()));
     assert!(get(&server.address, "/metrics").1.contains("corver_completions_total 24"));
+    server.stop();
+}
+
+#[test]
+fn server_answers_with_clock_before_1970() {
+    let args = ["serve", "--json", "--listen", "127.0.0.1:0"];
+    let mut server = Server::run_before_1970(&args);
+    assert_eq!(get(&server.address, "/ready"), (200, "ready\n".to_owned()));
+    let texts = json!({"texts": [{"text": "Lima is a city."}]});
+    assert_eq!(ask(&server.address, "/v1/check", &texts).0, 200);
     server.stop();
 }
 

@@ -9,8 +9,8 @@ use corver_eval::{FIGURES, FigureUnit};
 use serde_json::{Map, Value, json};
 
 use crate::host::{
-    EXTRACTOR, Server, host, host_with_files_of, kill_after, kill_when, lines, run_dir, short_run,
-    short_run_args, signal_when,
+    EXTRACTOR, Server, host, host_before_1970, host_with_files_of, kill_after, kill_when, lines,
+    run_dir, short_run, short_run_args, signal_when,
 };
 use crate::transcript::{Transcript, without_figures};
 
@@ -164,6 +164,34 @@ fn without_times(run: &Path) -> Vec<Value> {
     metrics
 }
 
+/// Returns the arguments that resume the run in a folder; none if there is no run yet.
+pub fn resume_args(out: &Path) -> &'static [&'static str] {
+    if out.join("manifest.json").exists() { &["--resume"] } else { &[] }
+}
+
+/// Asserts that two runs of `steps` steps have the same results, bit for bit, except times.
+pub fn assert_same_result(run: &Path, straight: &Path, steps: usize) {
+    assert_eq!(without_times(run), without_times(straight));
+    let summaries = [run, straight].map(|folder| {
+        let text = fs::read_to_string(folder.join("summary.json")).unwrap();
+        let mut summary: Map<String, Value> = serde_json::from_str(&text).unwrap();
+        summary.retain(|name, _| !name.contains("second"));
+        summary
+    });
+    assert_eq!(summaries[0], summaries[1]);
+    let checkpoint = format!("checkpoints/step-{steps:06}");
+    for file in [
+        &format!("{checkpoint}/adapter_model.safetensors"),
+        &format!("{checkpoint}/optimizer.safetensors"),
+        "answers_before.jsonl",
+        "answers_after.jsonl",
+        "traces.jsonl",
+    ] {
+        let is_equal = fs::read(run.join(file)).unwrap() == fs::read(straight.join(file)).unwrap();
+        assert!(is_equal, "{file} differs");
+    }
+}
+
 /// Kills a run in the middle, resumes it, and compares it with one that nobody killed.
 fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
     let straight = run_dir(name);
@@ -235,42 +263,24 @@ fn run_killed_at_random_ends_bit_identical() {
     short_run(&straight, steps, &[]).good();
     let whole = start.elapsed();
     let mut out = run_dir("killed-at-random");
-    let is_like_the_other = |out: &Path| {
-        assert_eq!(without_times(out), without_times(&straight));
-        let last = format!("checkpoints/step-{steps:06}");
-        let of_last = |file: &str| format!("{last}/{file}");
-        let files = [of_last("adapter_model.safetensors"), of_last("optimizer.safetensors")];
-        for file in files.iter().map(String::as_str).chain([
-            "answers_before.jsonl",
-            "answers_after.jsonl",
-            "traces.jsonl",
-        ]) {
-            assert!(
-                fs::read(out.join(file)).unwrap() == fs::read(straight.join(file)).unwrap(),
-                "{file} differs"
-            );
-        }
-    };
-    let resume =
-        |out: &Path| if out.join("manifest.json").exists() { ["--resume"].as_slice() } else { &[] };
     let (mut killed, mut runs) = (0, 0);
     while killed < kills {
         // Anywhere between the start of the process and half of the run.
         let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
         killed += usize::from(kill_after(
             whole.mul_f64(random / 2.0),
-            &short_run_args(&out, &steps.to_string(), resume(&out)),
+            &short_run_args(&out, &steps.to_string(), resume_args(&out)),
         ));
         if out.join("summary.json").exists() {
-            is_like_the_other(&out);
+            assert_same_result(&out, &straight, steps);
             out = run_dir("killed-at-random");
             runs += 1;
         }
     }
     if !out.join("summary.json").exists() {
-        short_run(&out, steps, resume(&out)).good();
+        short_run(&out, steps, resume_args(&out)).good();
     }
-    is_like_the_other(&out);
+    assert_same_result(&out, &straight, steps);
     eprintln!(
         "| kill -9 at {kills} random moments of {} runs | every run ended bit for bit as one that nobody killed |",
         runs + 1
@@ -408,4 +418,11 @@ fn run_resumes_after_count_server_loss() {
     };
     assert_eq!(rewards(&out), rewards(&local));
     insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn run_completes_with_clock_before_1970() {
+    let out = run_dir("before-1970");
+    host_before_1970(&short_run_args(&out, "1", &[])).good();
+    assert!(out.join("summary.json").exists());
 }

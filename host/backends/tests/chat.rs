@@ -498,3 +498,17 @@ fn extra_fields_are_in_each_request() {
     let error = ChatClient::open(settings, "backends.chat", &cache).unwrap_err().to_string();
     assert!(error.contains("backends.chat.extra.max_tokens"), "{error}");
 }
+
+#[test]
+fn any_reported_usage_counts_towards_ceiling() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("CORRECT")]);
+    let prices = ChatPrices { prompt: 1.0, completion: 1.0 };
+    let settings = ChatSettings { prices, max_cost: Some(1.0), ..endpoint.settings() };
+    let mut chat = open(settings, folder.path());
+    chat.add_prior_usage(Usage { prompt_tokens: u64::MAX, completion_tokens: u64::MAX });
+    assert!(matches!(request(&chat, 1).unwrap_err(), ChatError::CostCeiling { .. }));
+    chat.add_prior_usage(Usage { prompt_tokens: 1, completion_tokens: 1 });
+    assert!(matches!(request(&chat, 1).unwrap_err(), ChatError::CostCeiling { .. }));
+    assert_eq!(endpoint.num_requests(), 0);
+}

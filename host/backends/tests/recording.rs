@@ -6,12 +6,12 @@ use std::path::Path;
 
 use corver_backends::recording::{Recording, RecordingError, record, resume};
 use corver_core::{
-    Backends, BoxError, Capability, ChatModel, ChatPrompt, ChatReply, ChatRole, CorpusSize, Count,
+    Backends, BoxError, Capability, ChatModel, ChatPrompt, ChatReply, ChatRole, CorpusInfo, Count,
     CountPrecision, Counter, Entailment, Message, NliModel, NliPair, Passage, Query, Retriever,
     Search, Usage,
 };
 
-const SIZE: CorpusSize = CorpusSize { tokens: Some(1_000), documents: None };
+const CORPUS: CorpusInfo = CorpusInfo { tokens: Some(1_000), documents: None, window: Some(1_000) };
 
 /// A backend that counts letters up to `enough`, uses lengths as probabilities, replies with the
 /// last message, and finds the query itself. Usage is reported with the first of equal prompts.
@@ -35,8 +35,8 @@ impl Counter for Letters {
         Ok(queries.iter().map(count).collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        SIZE
+    fn info(&self) -> CorpusInfo {
+        CORPUS
     }
 }
 
@@ -132,7 +132,7 @@ fn replay_returns_recorded_answers_and_costs() {
     // A header; a count, a pair, two prompts and two searches of each of four words.
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1 + 4 * 6);
     let mut replayed = replay(&path);
-    assert_eq!(replayed.size(), SIZE);
+    assert_eq!(replayed.info(), CORPUS);
     assert_eq!(batches.map(|words| request(&mut replayed, words)), recorded);
 }
 
@@ -209,7 +209,7 @@ fn recording_resumes_after_kill() {
         request(&mut resume(&path, letters()).unwrap(), &["Rome", "Paris", "Lima"]);
         let mut replayed = replay(&path);
         request(&mut replayed, &["Lima", "Rome", "Paris"]);
-        assert_eq!(replayed.size(), SIZE);
+        assert_eq!(replayed.info(), CORPUS);
         assert_eq!(
             fs::read_to_string(&path).unwrap().lines().count(),
             1 + 3 * 6,
@@ -226,7 +226,7 @@ fn recording_resumes_without_header() {
         fs::write(&path, torn).unwrap();
         request(&mut resume(&path, letters()).unwrap(), &["Rome"]);
         let mut replayed = replay(&path);
-        assert_eq!(replayed.size(), SIZE);
+        assert_eq!(replayed.info(), CORPUS);
         request(&mut replayed, &["Rome"]);
     }
 }
@@ -272,11 +272,11 @@ fn malformed_recording_error_names_line() {
     };
     let open = |lines: &[&str]| {
         fs::write(&path, lines.join("\n") + "\n").unwrap();
-        Recording::open(&path).map(|recording| recording.size())
+        Recording::open(&path).map(|recording| recording.info())
     };
     assert_eq!(
         open(&[&count(1)]).unwrap(),
-        CorpusSize::default(),
+        CorpusInfo::default(),
         "written by hand, without a header"
     );
     assert_eq!(
@@ -302,4 +302,36 @@ fn malformed_recording_error_names_line() {
         error.contains(":3: ") && error.ends_with(" was answered differently before"),
         "{error}"
     );
+}
+
+#[test]
+fn recorded_reply_outside_its_domain_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.jsonl");
+    let nli = |entail: &str, neutral: &str| {
+        format!(
+            r#"{{"kind":"nli","premise":"a","hypothesis":"b","entail":{entail},"neutral":{neutral},"contradict":null}}"#
+        )
+    };
+    let passages = |k: u32, number: usize| {
+        let found = vec![r#"{"title":"","text":"a"}"#; number].join(",");
+        format!(r#"{{"kind":"passages","title":null,"query":"a","k":{k},"found":[{found}]}}"#)
+    };
+    for possible in [nli("0", "1"), nli("1.0", "null"), passages(1, 1), passages(2, 0)] {
+        fs::write(&path, possible + "\n").unwrap();
+        Recording::open(&path).unwrap();
+    }
+    for (impossible, problem) in [
+        (nli("5", "null"), "the probability 5 is not from 0 to 1"),
+        (nli("-1", "null"), "the probability -1 is not from 0 to 1"),
+        (nli("0.5", "-0.1"), "the probability -0.1 is not from 0 to 1"),
+        (nli("1e39", "null"), "the probability inf is not from 0 to 1"),
+        (nli("1e999", "null"), "number out of range"),
+        (passages(1, 1_000), "a search for k = 1 has 1000 passages"),
+        (passages(0, 1), "a search for k = 0 has 1 passages"),
+    ] {
+        fs::write(&path, format!("{}\n{impossible}\n", nli("0.1", "null"))).unwrap();
+        let error = Recording::open(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!(":2: {problem}")), "{impossible}: {error}");
+    }
 }

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use corver_corpus::{Index, OpenOptions, TextIndex, Tokenizer};
 
+use corver_data::hub::RepoKind;
+use corver_reward::config::{DemoOr, resolve_hub_path};
 use corver_reward::parts;
 use corver_settings::DEMO;
 
@@ -15,11 +17,16 @@ pub fn is_demo(index: Option<&Path>) -> bool {
     index.is_none_or(|path| path.as_os_str() == DEMO)
 }
 
-/// Returns the index folder that is named, or the demo's.
+/// Returns the index folder or the downloaded index that is named, or the demo's.
 pub fn folder(index: Option<&Path>) -> Result<PathBuf> {
     match index {
-        Some(path) if !is_demo(index) => Ok(path.to_owned()),
-        Some(_) => parts::demo_index(),
+        Some(path) => {
+            let text = path.to_str().context("the path of the index is not UTF-8")?;
+            match resolve_hub_path(RepoKind::Dataset, text)? {
+                DemoOr::Own(folder) => Ok(folder),
+                DemoOr::Demo => parts::demo_index(),
+            }
+        }
         None => {
             settings::note_demo();
             parts::demo_index()

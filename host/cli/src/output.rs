@@ -3,12 +3,12 @@
 //! Some of the text is untrusted: notes of rules, completions, titles of documents. All text is
 //! escaped here, so that none can move the cursor, forge a line or send commands to the terminal.
 
-use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use corver_core::Decoding;
+use corver_core::text::escape_controls;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 
@@ -39,24 +39,8 @@ pub fn running_text<'a>(parts: impl IntoIterator<Item = (&'a str, bool)>) {
 }
 
 /// Escapes control characters, line breaks and characters that change the direction of writing.
-/// The escapes are JSON's, so that escaped JSON has the same value.
 pub fn escaped(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            c if c.is_control() => write!(escaped, "\\u{:04x}", u32::from(c)),
-            '\u{61c}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => {
-                write!(escaped, "\\u{:04x}", u32::from(c))
-            }
-            c => escaped.write_char(c),
-        }
-        .expect("a String takes everything");
-    }
-    escaped
+    escape_controls(text, &[])
 }
 
 /// Standard error for log events: each is written with one call, on one line.

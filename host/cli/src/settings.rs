@@ -49,7 +49,15 @@ pub fn layers_of_arm(
 /// Returns the settings of a command about a single rule, which replaces the configured ones. If
 /// several are configured, the table with its file's name has its settings.
 pub fn of_rule(args: &RuleArgs, flags: &[&dyn Flags]) -> Result<Settings> {
-    let mut settings = load(&args.settings, flags)?;
+    with_rule(load(&args.settings, flags)?, args)
+}
+
+/// Returns the settings as [`of_rule`] does, for a command that uses no corpus or model.
+pub fn of_rule_alone(args: &RuleArgs) -> Result<Settings> {
+    with_rule(layers(&args.settings, &[])?.settings()?, args)
+}
+
+fn with_rule(mut settings: Settings, args: &RuleArgs) -> Result<Settings> {
     if settings.rule.plugin.len() > 1 {
         let name = args.plugin.file_stem().unwrap_or_default().to_string_lossy();
         let own = settings.rule.settings.remove(name.as_ref());

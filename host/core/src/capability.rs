@@ -10,7 +10,7 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tracing::info_span;
 
-use crate::{BoxError, CorpusSize, Count, Counter, Query};
+use crate::{BoxError, CorpusInfo, Count, Counter, Query};
 
 /// A kind of request that a run must grant to its rules. Counts need no grant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -108,6 +108,17 @@ pub struct Usage {
     pub prompt_tokens: u64,
     /// Tokens of the replies.
     pub completion_tokens: u64,
+}
+
+impl Usage {
+    /// Returns the sum. It saturates, because an endpoint may report any number.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            prompt_tokens: self.prompt_tokens.saturating_add(other.prompt_tokens),
+            completion_tokens: self.completion_tokens.saturating_add(other.completion_tokens),
+        }
+    }
 }
 
 /// A search for passages of the corpus.
@@ -242,8 +253,8 @@ impl Counter for NoCorpus {
         Err("there is no corpus to count in".into())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 
@@ -295,10 +306,10 @@ impl<'a> Backends<'a> {
         }
     }
 
-    /// Returns the size of the corpus that the counts come from.
+    /// Describes the corpus that the counts come from.
     #[must_use]
-    pub fn size(&self) -> CorpusSize {
-        self.counter.size()
+    pub fn info(&self) -> CorpusInfo {
+        self.counter.info()
     }
 
     /// Returns one count per query, in order.
@@ -331,8 +342,7 @@ impl<'a> Backends<'a> {
             granted(&mut self.chat, Capability::Chat)?.reply(prompts)
         })?;
         for ChatReply { usage, .. } in &replies {
-            self.stats.usage.prompt_tokens += usage.prompt_tokens;
-            self.stats.usage.completion_tokens += usage.completion_tokens;
+            self.stats.usage = self.stats.usage.plus(*usage);
         }
         Ok(replies)
     }
@@ -407,8 +417,8 @@ mod tests {
             Ok(Vec::new())
         }
 
-        fn size(&self) -> CorpusSize {
-            CorpusSize::default()
+        fn info(&self) -> CorpusInfo {
+            CorpusInfo::default()
         }
     }
 

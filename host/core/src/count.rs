@@ -101,13 +101,15 @@ pub struct Lookup {
     pub count: Count,
 }
 
-/// Size of the corpus that the counts come from. `None`: the source does not report it.
+/// The corpus that the counts come from. `None`: the source does not report it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CorpusSize {
+pub struct CorpusInfo {
     /// Tokens of all documents together.
     pub tokens: Option<u64>,
     /// Number of documents.
     pub documents: Option<u64>,
+    /// Greatest distance between the clauses of a match, tokens.
+    pub window: Option<u64>,
 }
 
 /// A source of counts: an index, a server, a recording, or several of them together.
@@ -119,8 +121,8 @@ pub trait Counter: Send {
     /// a count is no error.
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError>;
 
-    /// Returns the size of the corpus.
-    fn size(&self) -> CorpusSize;
+    /// Describes the corpus.
+    fn info(&self) -> CorpusInfo;
 }
 
 impl<C: Counter + ?Sized> Counter for &mut C {
@@ -128,8 +130,8 @@ impl<C: Counter + ?Sized> Counter for &mut C {
         (**self).count(queries)
     }
 
-    fn size(&self) -> CorpusSize {
-        (**self).size()
+    fn info(&self) -> CorpusInfo {
+        (**self).info()
     }
 }
 
@@ -138,8 +140,8 @@ impl<C: Counter + ?Sized> Counter for Box<C> {
         (**self).count(queries)
     }
 
-    fn size(&self) -> CorpusSize {
-        (**self).size()
+    fn info(&self) -> CorpusInfo {
+        (**self).info()
     }
 }
 

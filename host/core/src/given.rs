@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use serde::Deserialize;
 
+use crate::text::excerpt;
 use crate::{BoxError, Extractor, Triplet};
 
 /// Triplets by sentence, as JSON `[[sentence, [[head, relation, tail], …]], …]`.
@@ -38,7 +39,7 @@ impl GivenTriplets {
     pub fn of(&self, sentence: &str) -> Result<&[Triplet], MissingTriplets> {
         match self.0.get(sentence) {
             Some(triplets) => Ok(triplets),
-            None => Err(MissingTriplets(sentence.to_owned())),
+            None => Err(MissingTriplets(excerpt(sentence))),
         }
     }
 
@@ -55,7 +56,7 @@ impl GivenTriplets {
 
     fn add(&mut self, sentence: String, triplets: Vec<Triplet>) -> Result<(), ConflictingTriplets> {
         if self.0.get(&sentence).is_some_and(|known| *known != triplets) {
-            return Err(ConflictingTriplets(sentence));
+            return Err(ConflictingTriplets(excerpt(&sentence)));
         }
         self.0.insert(sentence, triplets);
         Ok(())

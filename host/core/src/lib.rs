@@ -53,7 +53,7 @@ pub use capability::{
     Exchange, Message, NliModel, NliPair, Passage, QueryStats, Retriever, Search, Usage,
 };
 pub use completion::Completion;
-pub use count::{CorpusSize, Count, CountPrecision, Counter, Lookup, Query};
+pub use count::{CorpusInfo, Count, CountPrecision, Counter, Lookup, Query};
 pub use given::GivenTriplets;
 pub use question::Question;
 pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};

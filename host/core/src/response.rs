@@ -1,6 +1,7 @@
 //! The response-level rewards: the answer judge (string match) and the format check. Each is a
 //! [`ResponseRule`], which a run may replace.
 
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
@@ -10,6 +11,9 @@ use crate::{Backends, BoxError, Capability, Compatibility, Completion, Exchange,
 
 /// The paper's refusals, in lower case (App. A.2, “NA detection”).
 const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
+
+/// Least bytes of golds that are searched for together.
+const MIN_GROUP_BYTES: usize = 4096;
 
 /// Grade of the built-in answer judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -129,8 +133,10 @@ impl ResponseRule for ThinkThenAnswer {
     ) -> Result<Vec<Grade>, BoxError> {
         let mut grades = Vec::with_capacity(completions.len());
         for completion in completions {
-            let reward = format_reward(completion.text, self.compatibility);
-            grades.push(Grade::new(reward, if reward > 0.0 { "OK" } else { "BROKEN" }));
+            grades.push(match format_fault(completion.text, self.compatibility) {
+                None => Grade::new(1.0, "OK"),
+                Some(fault) => Grade { note: Some(fault.to_owned()), ..Grade::new(-1.0, "BROKEN") },
+            });
         }
         Ok(grades)
     }
@@ -254,12 +260,22 @@ impl AnswerRule {
     #[must_use]
     pub fn grade_answer(self, answer: &str, golds: &[String]) -> Label {
         if self.is_refusal(answer) {
-            Label::NotAttempted
-        } else if self == Self::Paper && is_bare_gold(answer, golds) {
-            Label::Good
-        } else {
-            match_golds(answer, golds)
+            return Label::NotAttempted;
         }
+        let mut normalized_golds = Vec::new();
+        let mut bare_golds = Vec::new();
+        for gold in golds {
+            let normalized = normalize(gold);
+            if normalized.is_empty() {
+                bare_golds.push(gold);
+            } else {
+                normalized_golds.push(normalized);
+            }
+        }
+        if self == Self::Paper && is_bare_gold(answer, &bare_golds) {
+            return Label::Good;
+        }
+        match_golds(answer, &normalized_golds)
     }
 
     fn is_refusal(self, answer: &str) -> bool {
@@ -271,31 +287,55 @@ impl AnswerRule {
     }
 }
 
-/// Returns GOOD if the normalised answer contains a gold or is contained in one, and BAD if not. An
-/// answer that normalises to nothing is NOT_ATTEMPTED.
-#[must_use]
-pub fn match_golds(answer: &str, golds: &[String]) -> Label {
+/// Returns GOOD if the normalised answer contains a normalised gold or is contained in one, and BAD
+/// if not. An answer that normalises to nothing is NOT_ATTEMPTED.
+fn match_golds(answer: &str, golds: &[String]) -> Label {
     let answer = normalize(answer);
     if answer.is_empty() {
         return Label::NotAttempted;
     }
+    if golds.iter().any(|gold| gold.contains(&answer)) || contains_any(&answer, golds) {
+        Label::Good
+    } else {
+        Label::Bad
+    }
+}
+
+/// Returns true if the answer contains one of the golds, none of which is empty. It is searched for
+/// as many golds together as have its length, so that the time is linear in the texts.
+fn contains_any(answer: &str, golds: &[String]) -> bool {
+    let group_bytes = answer.len().max(MIN_GROUP_BYTES);
+    let mut group = Vec::new();
+    let mut bytes = 0;
     for gold in golds {
-        let gold = normalize(gold);
-        if !gold.is_empty() && (answer.contains(&gold) || gold.contains(&answer)) {
-            return Label::Good;
+        if gold.len() > answer.len() {
+            continue;
+        }
+        group.push(gold);
+        bytes += gold.len();
+        if bytes >= group_bytes {
+            if find_any(answer, &group) {
+                return true;
+            }
+            group.clear();
+            bytes = 0;
         }
     }
-    Label::Bad
+    find_any(answer, &group)
+}
+
+fn find_any(answer: &str, golds: &[&String]) -> bool {
+    let automaton =
+        AhoCorasick::builder().kind(Some(AhoCorasickKind::NoncontiguousNFA)).build(golds);
+    automaton.expect("the golds are shorter than 2 GiB together").is_match(answer)
 }
 
 /// True if the answer is a gold that normalises to nothing, such as “A+”, “*” or “The The”. The
 /// paper's match can never find these; they are compared without regard to case.
-fn is_bare_gold(answer: &str, golds: &[String]) -> bool {
+fn is_bare_gold(answer: &str, bare_golds: &[&String]) -> bool {
     let comparable = |text: &str| text.nfkd().collect::<String>().to_lowercase().trim().to_owned();
-    golds.iter().any(|gold| {
-        let is_bare = normalize(gold).is_empty() && !gold.trim().is_empty();
-        is_bare && comparable(answer) == comparable(gold)
-    })
+    let answer = comparable(answer);
+    bare_golds.iter().any(|gold| !gold.trim().is_empty() && answer == comparable(gold))
 }
 
 /// Normalises a text: NFKD, lower case, articles and punctuation dropped, words joined by a space.
@@ -315,11 +355,30 @@ pub fn normalize(text: &str) -> String {
 /// Returns R^f: +1 if the completion reasons and then answers, −1 if not.
 #[must_use]
 pub fn format_reward(completion: &str, compatibility: Compatibility) -> f64 {
-    let has_format = match compatibility {
-        Compatibility::Paper => has_paper_format(completion),
-        Compatibility::Reference => compat::keeps_format(completion),
+    if format_fault(completion, compatibility).is_none() { 1.0 } else { -1.0 }
+}
+
+/// Returns the reason why a completion fails the format check; `None` if it passes.
+///
+/// In the paper (App. A.2, “Format anti-hack constraints”) a completion passes if it follows the
+/// template, and its reasoning has at least 30 characters (white space included) and a letter, and
+/// does not begin with `<`.
+fn format_fault(completion: &str, compatibility: Compatibility) -> Option<&'static str> {
+    if compatibility == Compatibility::Reference {
+        let matches = compat::keeps_format(completion);
+        return (!matches).then_some("the completion does not match the published pattern");
+    }
+    let Some(reasoning) = templated_reasoning(completion) else {
+        return Some("there is no closed think block with an answer block after it");
     };
-    if has_format { 1.0 } else { -1.0 }
+    if reasoning.chars().count() < MIN_REASONING {
+        return Some("the think block has fewer than 30 characters");
+    }
+    if !reasoning.contains(char::is_alphabetic) {
+        return Some("the think block has no letter");
+    }
+    let begins_with_tag = reasoning.trim_start_matches(is_space).starts_with('<');
+    begins_with_tag.then_some("the think block begins with “<”")
 }
 
 /// Returns the content of the first `<think>` block if an `<answer>` follows it; `None` if the
@@ -334,16 +393,6 @@ pub fn templated_reasoning(completion: &str) -> Option<&str> {
     let (_, opened) = completion.split_once(THINK.open)?;
     let (reasoning, rest) = opened.split_once(THINK.close)?;
     rest.contains(ANSWER.open).then_some(reasoning)
-}
-
-/// Returns true if a completion passes the paper's format check (App. A.2, “Format anti-hack
-/// constraints”). It follows the template, and the reasoning has at least 30 characters (white space
-/// included) and a letter, and does not begin with `<`.
-fn has_paper_format(completion: &str) -> bool {
-    let Some(reasoning) = templated_reasoning(completion) else { return false };
-    reasoning.chars().count() >= MIN_REASONING
-        && reasoning.contains(char::is_alphabetic)
-        && !reasoning.trim_start_matches(is_space).starts_with('<')
 }
 
 #[cfg(test)]
@@ -445,6 +494,44 @@ mod tests {
         assert_eq!(grade(AnswerRule::Paper, "A", ""), Label::NotAttempted);
     }
 
+    /// Oracle: a search for each gold by itself.
+    #[test]
+    fn many_golds_match_as_single_ones() {
+        let answer = "on the 24th of may 1819 in kensington palace".repeat(3);
+        let mut many: Vec<String> = (0..3_000).map(|n| format!("gold {n}")).collect();
+        let grade = |golds: &[String]| AnswerRule::PublishedTraining.grade_answer(&answer, golds);
+        assert_eq!(grade(&many), Label::Bad);
+        for (gold, label) in [
+            ("palace on the 24th", Label::Bad),
+            ("palaceon the 24th", Label::Good),
+            ("ensingt", Label::Good),
+            ("Ensington", Label::Good),
+            ("of June 1819", Label::Bad),
+        ] {
+            for index in [0, 1_500, 2_999] {
+                let replaced = std::mem::replace(&mut many[index], gold.to_owned());
+                assert_eq!(grade(&many), label, "{gold} at {index}");
+                assert_eq!(grade(&golds(&[gold])), label, "{gold}");
+                many[index] = replaced;
+            }
+        }
+        many.push(format!("{answer} or later"));
+        assert_eq!(grade(&many), Label::Good, "the gold contains the answer");
+    }
+
+    #[test]
+    fn many_golds_of_long_answer_take_linear_time() {
+        let answer = "abcdefghijk ".repeat(10_000);
+        let bare = vec!["*".to_owned(); 50_000];
+        let long: Vec<String> = (0..50_000).map(|n| format!("abcdefghijk abcd{n}")).collect();
+        for many in [bare, long] {
+            let start = std::time::Instant::now();
+            assert_eq!(AnswerRule::Paper.grade_answer(&answer, &many), Label::Bad);
+            // One search of the answer for each gold takes minutes.
+            assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+        }
+    }
+
     #[test]
     fn normalize_drops_articles_and_splits_at_accents() {
         assert_eq!(normalize(" The  Beatles—a band "), "beatles band");
@@ -464,6 +551,28 @@ mod tests {
         assert_eq!((of(&"7".repeat(30)), of(&format!("{}г", "7".repeat(29)))), (-1.0, 1.0));
         assert_eq!(of("<b>Paris is the capital city of France."), -1.0);
         assert_eq!(of("\n <b>Paris is the capital city of France."), -1.0);
+    }
+
+    #[test]
+    fn broken_format_is_explained() {
+        let note = |text: &str, compatibility| {
+            let completion = Completion { text, ..Completion::default() };
+            let mut check = ThinkThenAnswer { compatibility };
+            check.grade(&[completion], &mut Backends::default()).unwrap().remove(0).note
+        };
+        let of_paper = |think: &str| {
+            let text = format!("<think>{think}</think><answer>x</answer>");
+            note(&text, Compatibility::Paper).unwrap_or_default()
+        };
+        assert_eq!(of_paper("Paris is the capital city of France."), "");
+        assert!(of_paper("Paris.").contains("fewer than 30 characters"));
+        assert!(of_paper(&"7".repeat(30)).contains("no letter"));
+        assert!(of_paper("<b>Paris is the capital city of France.").contains("begins with"));
+        let unclosed = note("<think>Paris <answer>x", Compatibility::Paper);
+        assert!(unclosed.is_some_and(|note| note.contains("no closed think block")));
+        assert!(
+            note("Paris", Compatibility::Reference).is_some_and(|note| note.contains("pattern"))
+        );
     }
 
     #[test]

@@ -28,6 +28,27 @@ pub struct Scorers<'a, 'b> {
     pub graders: &'a mut Graders,
 }
 
+impl<'b> Scorers<'_, 'b> {
+    /// Separates the extractor from the rules, so that a batch of it can be open while the policy
+    /// samples.
+    pub(crate) fn split(&mut self) -> (&mut dyn Extractor, RuleScorers<'_, 'b>) {
+        let extractor: &mut dyn Extractor = self.extractor;
+        let rules = RuleScorers {
+            backends: self.backends,
+            sentence_scorer: self.sentence_scorer,
+            graders: self.graders,
+        };
+        (extractor, rules)
+    }
+}
+
+/// The scorers without the extractor.
+pub(crate) struct RuleScorers<'a, 'b> {
+    pub(crate) backends: &'a mut Backends<'b>,
+    pub(crate) sentence_scorer: &'a mut dyn SentenceScorer,
+    pub(crate) graders: &'a mut Graders,
+}
+
 /// A completion with the returns of its tokens.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ScoredCompletion {
@@ -64,15 +85,17 @@ pub fn score(
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
     let timer = StageTimer::default();
+    let (extractor, mut rules) = scorers.split();
+    let reads_triplets = rules.sentence_scorer.reads_triplets();
     let ExtractedCompletions { splits, not_understood } = timer.time(Stage::Extract, || {
-        let mut extraction = Extraction::start(scorers, settings);
+        let mut extraction = Extraction::start(extractor, reads_triplets, settings);
         for (index, rollout) in rollouts.iter().enumerate() {
             extraction.push(index, rollout);
         }
         extraction.finish(rollouts.len())
     })?;
     let (completions, backend_stats) = timer.time(Stage::Reward, || {
-        compute_returns(rollouts, splits, questions, scorers, settings, &timer)
+        compute_returns(rollouts, splits, questions, &mut rules, settings, &timer)
     })?;
     let seconds = timer.seconds(backend_stats.seconds());
     Ok(Scored { completions, backend_stats, not_understood, seconds })
@@ -118,11 +141,15 @@ pub(crate) struct Extraction<'a> {
 }
 
 impl<'a> Extraction<'a> {
-    /// Starts a batch of the extractor.
-    pub(crate) fn start(scorers: &'a mut Scorers<'_, '_>, settings: &'a RewardSettings) -> Self {
+    /// Starts a batch of the extractor. It stays empty if the rules read no triplets.
+    pub(crate) fn start(
+        extractor: &'a mut dyn Extractor,
+        reads_triplets: bool,
+        settings: &'a RewardSettings,
+    ) -> Self {
         Self {
-            reads_triplets: scorers.sentence_scorer.reads_triplets(),
-            batch: scorers.extractor.start(),
+            reads_triplets,
+            batch: extractor.start(),
             settings,
             splits: Vec::new(),
             owners: Vec::new(),
@@ -181,7 +208,7 @@ pub(crate) fn compute_returns(
     rollouts: &[Rollout],
     splits: Vec<SplitCompletion>,
     questions: &[Question],
-    scorers: &mut Scorers<'_, '_>,
+    rules: &mut RuleScorers<'_, '_>,
     settings: &RewardSettings,
     timer: &StageTimer,
 ) -> Result<(Vec<ScoredCompletion>, BackendStats), StepError> {
@@ -190,12 +217,12 @@ pub(crate) fn compute_returns(
         let question = &questions[rollout.question];
         completions.push(Completion::new(question, rollout, &split.split.sentences));
     }
-    scorers.backends.take_stats();
+    rules.backends.take_stats();
     let all_verdicts = timer
-        .time(Stage::ScoreSentences, || score_sentences(&completions, &splits, scorers))
+        .time(Stage::ScoreSentences, || score_sentences(&completions, &splits, rules))
         .map_err(StepError::ScoreSentences)?;
     let all_grades = timer
-        .time(Stage::GradeResponses, || scorers.graders.grade(&completions, scorers.backends))
+        .time(Stage::GradeResponses, || rules.graders.grade(&completions, rules.backends))
         .map_err(StepError::GradeResponses)?;
 
     let mut scored = Vec::with_capacity(rollouts.len());
@@ -205,14 +232,14 @@ pub(crate) fn compute_returns(
         let question = &questions[rollout.question];
         scored.push(ScoredCompletion::new(question, rollout, split, verdicts, grades, settings));
     }
-    Ok((scored, scorers.backends.take_stats()))
+    Ok((scored, rules.backends.take_stats()))
 }
 
 /// Returns the verdicts of each completion; none for one whose sentences are not scored.
 fn score_sentences(
     completions: &[Completion<'_>],
     splits: &[SplitCompletion],
-    scorers: &mut Scorers<'_, '_>,
+    rules: &mut RuleScorers<'_, '_>,
 ) -> Result<Vec<Vec<Verdict>>, BoxError> {
     let mut to_score = Vec::new();
     for (completion, split) in completions.iter().zip(splits) {
@@ -223,7 +250,7 @@ fn score_sentences(
     if to_score.is_empty() {
         return Ok(vec![Vec::new(); completions.len()]);
     }
-    let scored = scorers.sentence_scorer.score(&to_score, scorers.backends)?;
+    let scored = rules.sentence_scorer.score(&to_score, rules.backends)?;
     check_shape("the rule", &to_score, &scored)?;
 
     let mut next_scored = scored.into_iter();

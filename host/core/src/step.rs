@@ -44,7 +44,7 @@ pub struct StepReport {
 /// Takes one training step on `questions`. `seed` decides every draw.
 ///
 /// Triplets are extracted while other completions are sampled, and the update is prepared while the
-/// rules score.
+/// last ones are extracted and the rules score.
 ///
 /// # Errors
 /// If a part fails; the policy is then unchanged.
@@ -58,7 +58,9 @@ pub fn step<P: Learner + ?Sized>(
     let StepSettings { sampling, rewards, estimator } = settings;
     let timer = StageTimer::default();
 
-    let mut extraction = Extraction::start(scorers, rewards);
+    let (extractor, mut rules) = scorers.split();
+    let reads_triplets = rules.sentence_scorer.reads_triplets();
+    let mut extraction = Extraction::start(extractor, reads_triplets, rewards);
     let rollouts = timer
         .time(Stage::Rollout, || {
             policy.sample(questions, sampling, seed, &mut |index, rollout| {
@@ -66,19 +68,20 @@ pub fn step<P: Learner + ?Sized>(
             })
         })
         .map_err(StepError::Rollout)?;
-    let ExtractedCompletions { splits, not_understood } =
-        timer.time(Stage::Extract, || extraction.finish(rollouts.len()))?;
 
     let batch = TrainingBatch { questions, sampling, rollouts: &rollouts };
     let (scored, prepared) = join(
-        || {
-            timer.time(Stage::Reward, || {
-                compute_returns(&rollouts, splits, questions, scorers, rewards, &timer)
-            })
+        || -> Result<_, StepError> {
+            let ExtractedCompletions { splits, not_understood } =
+                timer.time(Stage::Extract, || extraction.finish(rollouts.len()))?;
+            let (completions, backend_stats) = timer.time(Stage::Reward, || {
+                compute_returns(&rollouts, splits, questions, &mut rules, rewards, &timer)
+            })?;
+            Ok((completions, backend_stats, not_understood))
         },
         || timer.time(Stage::Prepare, || policy.prepare(&batch)),
     );
-    let (completions, backend_stats) = scored?;
+    let (completions, backend_stats, not_understood) = scored?;
     let values = prepared.map_err(StepError::Update)?;
 
     let signal = estimator

@@ -43,8 +43,8 @@ pub trait Extractor: Send {
     }
 }
 
-/// A batch of sentences in an [`Extractor`].
-pub trait ExtractionBatch {
+/// A batch of sentences in an [`Extractor`]. Another thread may finish it.
+pub trait ExtractionBatch: Send {
     /// Adds a sentence without waiting for its triplets.
     fn push(&mut self, sentence: &str);
 

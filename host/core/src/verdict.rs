@@ -253,7 +253,7 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CorpusSize, Count, Counter, Query, Section, Sentence};
+    use crate::{CorpusInfo, Count, Counter, Query, Section, Sentence};
 
     /// Rewards sentences whose text has a count.
     struct RewardsKnown(f32);
@@ -302,8 +302,8 @@ mod tests {
             Ok(queries.iter().map(|query| Count::exact(known(query))).collect())
         }
 
-        fn size(&self) -> CorpusSize {
-            CorpusSize::default()
+        fn info(&self) -> CorpusInfo {
+            CorpusInfo::default()
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use corver_core::advantage::{GaeSettings, Pair, whiten};
 use corver_core::{
-    AdvantageSettings, Backends, BoxError, Completion, CorpusSize, Count, Counter, Credit,
+    AdvantageSettings, Backends, BoxError, Completion, CorpusInfo, Count, Counter, Credit,
     Demonstration, Estimator, Extracted, ExtractionBatch, Extractor, Graders, Granularity, Learner,
     Lookup, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence,
     SentenceScorer, Signal, StepError, StepReport, StepSettings, TrainingBatch, Triplet,
@@ -126,8 +126,8 @@ impl Counter for Atlas {
         Ok(queries.iter().map(|query| Count::exact(Some(france(query)))).collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 
@@ -493,6 +493,30 @@ fn update_preparation_overlaps_reward_computation() {
         let rewards = RewardSettings::default();
         let met = run(&mut policy, &mut IsIn::default(), &mut Meeting(&barrier), rewards).is_ok();
         sender.send(met)
+    });
+    assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(true));
+}
+
+/// Extracts once the policy prepares its update.
+struct MeetingExtractor<'c>(&'c Barrier);
+
+impl Extractor for MeetingExtractor<'_> {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
+        self.0.wait();
+        IsIn::default().extract(sentences)
+    }
+}
+
+/// One after the other, each would wait for ever.
+#[test]
+fn update_preparation_overlaps_extraction() {
+    let (sender, end) = mpsc::channel();
+    thread::spawn(move || {
+        let barrier = Barrier::new(2);
+        let mut policy = ScriptedPolicy { meeting: Some(&barrier), ..policy() };
+        let rewards = RewardSettings::default();
+        let mut extractor = MeetingExtractor(&barrier);
+        sender.send(run(&mut policy, &mut extractor, &mut Attested, rewards).is_ok())
     });
     assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(true));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
+use corver_core::{BoxError, CorpusInfo, Count, Counter, Query};
 
 /// Number of cached counts at which the cache is cleared.
 const MAX_COUNTS: usize = 1 << 20;
@@ -43,8 +43,8 @@ impl Counter for CachedCounter {
         Ok(queries.iter().filter_map(|query| self.cache.get(query).copied()).collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        self.inner.size()
+    fn info(&self) -> CorpusInfo {
+        self.inner.info()
     }
 }
 
@@ -64,8 +64,8 @@ mod tests {
             Ok(queries.iter().map(|query| Count::exact(Some(words(query)))).collect())
         }
 
-        fn size(&self) -> CorpusSize {
-            CorpusSize { tokens: Some(7), documents: None }
+        fn info(&self) -> CorpusInfo {
+            CorpusInfo { tokens: Some(7), documents: None, window: Some(1_000) }
         }
     }
 
@@ -82,6 +82,6 @@ mod tests {
         assert_eq!(count(&[one.clone(), pair]), [Some(1), Some(3)]);
         assert_eq!(count(&[one.with_limit(Some(2))]), [Some(1)]);
         assert_eq!(*BATCH_SIZES.lock().unwrap(), [2, 1], "another limit may have another count");
-        assert_eq!(cached.size().tokens, Some(7));
+        assert_eq!(cached.info().tokens, Some(7));
     }
 }

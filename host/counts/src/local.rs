@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
+use corver_core::{BoxError, CorpusInfo, Count, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Error, TextIndex};
 
 use crate::wire;
@@ -102,9 +102,13 @@ impl Counter for Local {
         Ok(counts)
     }
 
-    fn size(&self) -> CorpusSize {
+    fn info(&self) -> CorpusInfo {
         let info = self.corpus.index().info();
-        CorpusSize { tokens: Some(info.tokens), documents: Some(info.documents) }
+        CorpusInfo {
+            tokens: Some(info.tokens),
+            documents: Some(info.documents),
+            window: Some(self.options.max_diff_tokens),
+        }
     }
 }
 
@@ -146,7 +150,10 @@ mod tests {
             assert_eq!(counts[0], Count::exact(Some(5)), "{mode:?}");
             assert!(counts[1].occurrences.unwrap() >= 2, "{mode:?}");
             assert_eq!(counts[2..], [Count::exact(None); 3], "{mode:?}");
-            assert_eq!(local.size(), CorpusSize { tokens: Some(15), documents: Some(5) });
+            assert_eq!(
+                local.info(),
+                CorpusInfo { tokens: Some(15), documents: Some(5), window: Some(max_diff_tokens) }
+            );
             let error = local.within(Some(Duration::ZERO)).count(&queries).unwrap_err().to_string();
             assert!(
                 error.contains("longer than 0 ms (corpus.count_timeout_ms): 0 of 5 queries"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
+use corver_core::{BoxError, CorpusInfo, Count, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, OpenOptions, Part, TextIndex};
 
 use crate::{Local, Remote, RemoteError, RemoteSettings};
@@ -156,10 +156,10 @@ impl Counter for OpenedSource {
         }
     }
 
-    fn size(&self) -> CorpusSize {
+    fn info(&self) -> CorpusInfo {
         match self {
-            Self::Local(local) => local.size(),
-            Self::Remote(remote) => remote.size(),
+            Self::Local(local) => local.info(),
+            Self::Remote(remote) => remote.info(),
         }
     }
 }

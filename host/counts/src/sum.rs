@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::panic::resume_unwind;
 
-use corver_core::{BoxError, CorpusSize, Count, Counter, Query};
+use corver_core::{BoxError, CorpusInfo, Count, Counter, Query};
 use corver_corpus::Mode;
 
 /// The sum of several counters.
@@ -145,14 +145,20 @@ impl Counter for Sum {
         }
     }
 
-    /// Returns the sum of all sizes; `None` if a member's size is unknown.
-    fn size(&self) -> CorpusSize {
-        let sizes: Vec<CorpusSize> = self.members.iter().map(|member| member.size()).collect();
-        CorpusSize {
-            tokens: sizes.iter().map(|size| size.tokens).sum(),
-            documents: sizes.iter().map(|size| size.documents).sum(),
+    /// Returns the sums of all sizes, and the window of all members; `None` if a member's is unknown.
+    fn info(&self) -> CorpusInfo {
+        let infos: Vec<CorpusInfo> = self.members.iter().map(|member| member.info()).collect();
+        CorpusInfo {
+            tokens: infos.iter().map(|info| info.tokens).sum(),
+            documents: infos.iter().map(|info| info.documents).sum(),
+            window: infos.iter().map(|info| info.window).reduce(common).flatten(),
         }
     }
+}
+
+/// Returns the value that both have; `None` if they differ.
+fn common(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    if a == b { a } else { None }
 }
 
 #[cfg(test)]
@@ -164,14 +170,14 @@ mod tests {
     use super::*;
 
     /// Returns the same count for every query, whatever its limit.
-    struct Fixed(Count, CorpusSize);
+    struct Fixed(Count, CorpusInfo);
 
     impl Counter for Fixed {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
             Ok(vec![self.0; queries.len()])
         }
 
-        fn size(&self) -> CorpusSize {
+        fn info(&self) -> CorpusInfo {
             self.1
         }
     }
@@ -184,8 +190,8 @@ mod tests {
             Err(self.0.into())
         }
 
-        fn size(&self) -> CorpusSize {
-            CorpusSize::default()
+        fn info(&self) -> CorpusInfo {
+            CorpusInfo::default()
         }
     }
 
@@ -198,8 +204,8 @@ mod tests {
             Ok(vec![Count::exact(Some(1)); queries.len()])
         }
 
-        fn size(&self) -> CorpusSize {
-            CorpusSize::default()
+        fn info(&self) -> CorpusInfo {
+            CorpusInfo::default()
         }
     }
 
@@ -217,8 +223,8 @@ mod tests {
             Ok(queries.iter().map(count).collect())
         }
 
-        fn size(&self) -> CorpusSize {
-            CorpusSize::default()
+        fn info(&self) -> CorpusInfo {
+            CorpusInfo::default()
         }
     }
 
@@ -227,7 +233,10 @@ mod tests {
     const UNKNOWN: Count = Count { occurrences: None, precision: CountPrecision::Exact };
 
     fn fixed(count: Count) -> Box<dyn Counter> {
-        Box::new(Fixed(count, CorpusSize { tokens: Some(10), documents: None }))
+        Box::new(Fixed(
+            count,
+            CorpusInfo { tokens: Some(10), documents: None, window: Some(1_000) },
+        ))
     }
 
     fn sum(members: Vec<Box<dyn Counter>>, limits: &[Option<u64>]) -> Result<Vec<Count>, BoxError> {
@@ -271,8 +280,8 @@ mod tests {
             Ok(queries.iter().map(length).collect())
         }
 
-        fn size(&self) -> CorpusSize {
-            CorpusSize::default()
+        fn info(&self) -> CorpusInfo {
+            CorpusInfo::default()
         }
     }
 
@@ -319,8 +328,8 @@ mod tests {
             fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, BoxError> {
                 Ok(Vec::new())
             }
-            fn size(&self) -> CorpusSize {
-                CorpusSize::default()
+            fn info(&self) -> CorpusInfo {
+                CorpusInfo::default()
             }
         }
         assert_eq!(
@@ -333,10 +342,10 @@ mod tests {
     fn sum_size_needs_every_member_size() {
         let mut members = vec![fixed(THREE), fixed(THREE)];
         assert_eq!(
-            Sum::new(members, Mode::Compatible).size(),
-            CorpusSize { tokens: Some(20), documents: None }
+            Sum::new(members, Mode::Compatible).info(),
+            CorpusInfo { tokens: Some(20), documents: None, window: Some(1_000) }
         );
         members = vec![fixed(THREE), Box::new(Broken("it does not say"))];
-        assert_eq!(Sum::new(members, Mode::Compatible).size(), CorpusSize::default());
+        assert_eq!(Sum::new(members, Mode::Compatible).info(), CorpusInfo::default());
     }
 }

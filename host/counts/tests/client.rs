@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corver_core::{CorpusSize, Count, CountPrecision, Counter, Query};
+use corver_core::{CorpusInfo, Count, CountPrecision, Counter, Query};
 use corver_corpus::{CnfOptions, Mode};
 use corver_counts::{Remote, RemoteError, RemoteSettings};
 use serde_json::{Value, json};
@@ -312,11 +312,17 @@ fn cached_counts_are_not_requested_again() {
     assert_eq!(ask(Mode::Compatible, RemoteSettings { cache: false, ..settings() }), Some(9));
 }
 
+/// Returns what is known of the corpus of a server that does not describe itself.
+fn undescribed() -> CorpusInfo {
+    let window = Some(CnfOptions::default().max_diff_tokens);
+    CorpusInfo { window, ..CorpusInfo::default() }
+}
+
 #[test]
 fn count_mode_requires_server_support() {
     let says = |about: Response, mode| {
         let server = CountServer::with_description(vec![about], vec![good(7)]);
-        let remote = open(&server.url, mode, &settings(), None).map(|remote| remote.size());
+        let remote = open(&server.url, mode, &settings(), None).map(|remote| remote.info());
         assert_eq!(server.num_requests(), 0);
         remote
     };
@@ -324,7 +330,7 @@ fn count_mode_requires_server_support() {
     for mode in [Mode::Compatible, Mode::Span] {
         assert_eq!(
             says(ours("wiki"), mode).unwrap(),
-            CorpusSize { tokens: Some(9), documents: Some(3) }
+            CorpusInfo { tokens: Some(9), documents: Some(3), ..undescribed() }
         );
     }
     let error = says(ours("wiki"), Mode::Exact).unwrap_err();
@@ -336,10 +342,10 @@ fn count_mode_requires_server_support() {
     assert!(error.to_string().contains("has the index wiki-0-3, not wiki"), "{error}");
     let status = |status| Response::Answer(status, "", String::new());
     for other in [status(502), status(503)] {
-        assert_eq!(says(other, Mode::Compatible).unwrap(), CorpusSize::default());
+        assert_eq!(says(other, Mode::Compatible).unwrap(), undescribed());
     }
     for other in [Response::Answer(200, "", "<html>".into()), good(7), status(405)] {
-        assert_eq!(says(other.clone(), Mode::Compatible).unwrap(), CorpusSize::default());
+        assert_eq!(says(other.clone(), Mode::Compatible).unwrap(), undescribed());
         for mode in [Mode::Exact, Mode::Span] {
             let error = says(other.clone(), mode).unwrap_err();
             assert!(
@@ -354,10 +360,7 @@ fn count_mode_requires_server_support() {
         [(busy.clone(), Mode::Compatible), (busy, Mode::Span), (status(502), Mode::Span)]
     {
         let server = CountServer::with_description(vec![first, ours("wiki")], vec![good(7)]);
-        assert_ne!(
-            open(&server.url, mode, &settings(), None).unwrap().size(),
-            CorpusSize::default()
-        );
+        assert_ne!(open(&server.url, mode, &settings(), None).unwrap().info(), undescribed());
     }
 }
 

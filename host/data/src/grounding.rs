@@ -263,7 +263,7 @@ fn gold_spellings(question: &Question) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use corver_core::{CorpusSize, Count};
+    use corver_core::{CorpusInfo, Count};
 
     use super::*;
 
@@ -284,8 +284,8 @@ mod tests {
             Ok(queries.iter().map(count).collect())
         }
 
-        fn size(&self) -> CorpusSize {
-            CorpusSize::default()
+        fn info(&self) -> CorpusInfo {
+            CorpusInfo::default()
         }
     }
 

@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+/// Jaro–Winkler similarity above which a name is suggested, 0 to 1.
+const SIMILAR: f64 = 0.85;
+
 /// The kind of a repository of the hub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepoKind {
@@ -38,9 +41,12 @@ pub fn snapshot(kind: RepoKind, name: &str) -> Option<PathBuf> {
     snapshot.is_dir().then_some(snapshot)
 }
 
-/// Returns the message about a file or folder that does not exist. If the path may be meant as
-/// `OWNER/NAME`, the message has the command that downloads it.
+/// Returns the message about a file or folder that does not exist. It has the most similar name of
+/// its folder; or, if the path may be meant as `OWNER/NAME`, the command that downloads it.
 pub fn missing_message(kind: RepoKind, path: &Path) -> String {
+    if let Some(similar) = most_similar_sibling(path) {
+        return format!("there is no {}; did you mean {}?", path.display(), similar.display());
+    }
     match name_in(path).zip(cache()) {
         Some((name, cache)) => {
             format!(
@@ -52,6 +58,21 @@ pub fn missing_message(kind: RepoKind, path: &Path) -> String {
         }
         None => format!("there is no {}", path.display()),
     }
+}
+
+/// Returns the file or folder beside `path` whose name is most similar.
+fn most_similar_sibling(path: &Path) -> Option<PathBuf> {
+    let name = path.file_name()?.to_string_lossy();
+    let mut best = None;
+    let mut best_similarity = SIMILAR;
+    for entry in std::fs::read_dir(path.parent()?).ok()?.flatten() {
+        let similarity = strsim::jaro_winkler(&entry.file_name().to_string_lossy(), &name);
+        if similarity > best_similarity {
+            best_similarity = similarity;
+            best = Some(entry.path());
+        }
+    }
+    best
 }
 
 /// Returns the `OWNER/NAME` that an absolute path was made of, unless it is a question file's.
@@ -92,4 +113,20 @@ fn cache() -> Option<PathBuf> {
 
 fn path_variable(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_path_is_compared_with_its_neighbours() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = dir.path().join("Qwen3-8B");
+        std::fs::create_dir(&model).unwrap();
+        let message = |name| missing_message(RepoKind::Model, &dir.path().join(name));
+        let suggestion = format!("did you mean {}?", model.display());
+        assert!(message("Qwen3-8b").ends_with(&suggestion), "{}", message("Qwen3-8b"));
+        assert!(!message("llama").contains("did you mean"));
+    }
 }

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
+use corver_core::text::excerpt;
 use corver_core::{BoxError, Decoding, Question, Rollout, Sampler, Sampling};
 use corver_http::RetryPolicy;
 use corver_pretrained::{Dialogue, PretrainedError};
@@ -243,7 +244,7 @@ impl Engine {
                 return Err(PretrainedError::InvalidInput(format!(
                     "the prompt of {:?} has {} tokens; the engine {} takes {max_positions}, \
                      completion included (--max-model-len)",
-                    question.question,
+                    excerpt(&question.question),
                     prompt.len(),
                     self.server.url()
                 ))

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use corver_http::{
     AttemptError, Client, FirstFailure, Host, HttpResponse, RequestError, RetryPolicy, Token,
+    shorten_foreign,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -95,8 +96,9 @@ impl EngineServer {
         let ids: Vec<&str> = served.iter().map(|served| served.id.as_str()).collect();
         let names = if ids.is_empty() { "none".to_owned() } else { ids.join(", ") };
         EngineError::NoModel(format!(
-            "the engine {} has no model {model:?} (engine.model); it has {names}",
-            self.root
+            "the engine {} has no model {model:?} (engine.model); it has {}",
+            self.root,
+            shorten_foreign(&names)
         ))
     }
 
@@ -213,6 +215,16 @@ fn find_problem(completion: &EngineCompletion, request: &SampleRequest<'_>) -> O
             request.max_tokens
         ));
     }
+    let stop = request.stop.tokens;
+    if let Some(index) = completion.tokens.iter().position(|token| stop.contains(token))
+        && index + 1 < tokens
+    {
+        return Some(format!(
+            "{} tokens after the stop token {}",
+            tokens - index - 1,
+            completion.tokens[index]
+        ));
+    }
     let invalid =
         completion.log_probs.iter().find(|log_prob| !VALID_LOG_PROBS.contains(log_prob))?;
     Some(format!("a token whose log-probability is {invalid:?}"))
@@ -251,5 +263,6 @@ fn request_error(url: &str, failure: RequestError) -> EngineError {
 
 /// Returns the error of a reply that contradicts the API or the request.
 pub(crate) fn unexpected(url: &str, problem: &str) -> EngineError {
+    let problem = shorten_foreign(problem);
     EngineError::Unusable(format!("the engine {url} sent an unexpected reply: {problem}"))
 }

@@ -266,7 +266,7 @@ fn max_tokens_fits_context_after_prompt() {
 #[test]
 fn invalid_engine_replies_are_rejected() {
     type Change = fn(&mut Value);
-    let cases: [(&str, Change); 11] = [
+    let cases: [(&str, Change); 13] = [
         ("without token ids: it needs vLLM", |reply| {
             reply["choices"][0]["token_ids"] = Value::Null
         }),
@@ -291,6 +291,13 @@ fn invalid_engine_replies_are_rejected() {
         ("ended with Some(\"abort\")", |reply| {
             reply["choices"][0]["finish_reason"] = json!("abort")
         }),
+        ("1 tokens after the stop token 2", |reply| {
+            let choice = &mut reply["choices"][0];
+            choice["token_ids"] = json!([4, 2, 4]);
+            choice["logprobs"]["tokens"] = json!(["token_id:4", "token_id:2", "token_id:4"]);
+            choice["logprobs"]["token_logprobs"] = json!([-0.5, -0.5, -0.5]);
+        }),
+        ("of the model \"xxxx", |reply| reply["model"] = json!("x".repeat(1 << 20))),
         ("the token 4000, where policy.model has 1022", |reply| {
             reply["choices"][0]["token_ids"][0] = json!(4000);
             reply["choices"][0]["logprobs"]["tokens"][0] = json!("token_id:4000");
@@ -301,6 +308,7 @@ fn invalid_engine_replies_are_rejected() {
         let error =
             error_of(open(&server).sample(&questions(1), &GROUP, 7, &mut |_, _| ())).to_string();
         assert!(error.contains(message) && error.contains(&server.url), "{message}: {error}");
+        assert!(error.len() < 700, "{error}");
     }
 }
 

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
-pub use text::{open_text, read_text, read_text_from, strip_bom};
+pub use text::{
+    SETTINGS_BYTES, open_text, read_settings_text, read_text, read_text_from, strip_bom,
+};
 
 /// File name prefix of temporary files.
 pub const TEMPORARY: &str = ".tmp";
@@ -54,6 +56,15 @@ pub fn remove_temporary_files(folder: &Path) -> Result<()> {
 /// Fails if the folder cannot be opened.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder)?.sync_all()
+}
+
+/// Creates a folder with its parents. It survives a crash.
+///
+/// # Errors
+/// Fails if the folder cannot be created.
+pub fn create_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path)?;
+    sync_folder(parent(path))
 }
 
 /// Returns the folder that holds a path; `.` for a bare file name.

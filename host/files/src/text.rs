@@ -8,6 +8,9 @@ use std::path::Path;
 use encoding_rs_io::DecodeReaderBytesBuilder;
 use flate2::read::MultiGzDecoder;
 
+/// Longest text of settings, bytes.
+pub const SETTINGS_BYTES: u64 = 1 << 20;
+
 /// Byte-order mark of UTF-8.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// First bytes of a gzip file.
@@ -47,6 +50,22 @@ pub fn read_text(path: &Path) -> Result<String> {
     read_text_from(File::open(path)?)
 }
 
+/// Reads a text of settings, such as a prompt or a template, as [`open_text`] opens it.
+///
+/// # Errors
+/// Fails as [`read_text`], and if the text is longer than [`SETTINGS_BYTES`].
+pub fn read_settings_text(path: &Path) -> Result<String> {
+    let file = File::open(path)?;
+    let mut bytes = Vec::new();
+    text_reader(file)?.take(SETTINGS_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > SETTINGS_BYTES {
+        return Err(invalid(format!(
+            "it is longer than {SETTINGS_BYTES} bytes, the limit of a text of settings"
+        )));
+    }
+    decode(bytes)
+}
+
 /// Reads a text from a file or a pipe, as [`open_text`] opens it.
 ///
 /// # Errors
@@ -54,6 +73,10 @@ pub fn read_text(path: &Path) -> Result<String> {
 pub fn read_text_from(source: impl Read + 'static) -> Result<String> {
     let mut bytes = Vec::new();
     text_reader(source)?.read_to_end(&mut bytes)?;
+    decode(bytes)
+}
+
+fn decode(bytes: Vec<u8>) -> Result<String> {
     if let Some(index) = bytes.iter().position(|byte| *byte == 0) {
         let line = line_of(&bytes, index);
         return Err(invalid(format!(
@@ -144,6 +167,21 @@ mod tests {
         assert_eq!(read_text_from(Cursor::new("\u{feff}")).unwrap(), "");
         assert_eq!(read_text_from(Cursor::new("")).unwrap(), "");
         assert_eq!(strip_bom(marked.as_bytes()), text.as_bytes());
+    }
+
+    #[test]
+    fn long_text_of_settings_is_refused_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prompt");
+        let longest = "x".repeat(SETTINGS_BYTES as usize);
+        std::fs::write(&path, &longest).unwrap();
+        assert_eq!(read_settings_text(&path).unwrap(), longest);
+        std::fs::write(&path, gzip("x".repeat(1 << 27).as_bytes())).unwrap();
+        let error = read_settings_text(&path).unwrap_err().to_string();
+        assert_eq!(error, "it is longer than 1048576 bytes, the limit of a text of settings");
+        // A terabyte without content: whoever reads it all has no memory left.
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(read_settings_text(&path).unwrap_err().to_string(), error);
     }
 
     #[test]

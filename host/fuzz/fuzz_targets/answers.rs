@@ -9,7 +9,7 @@ mod guest;
 use std::sync::LazyLock;
 
 use corver_core::{
-    Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence, Triplet,
+    Backends, BoxError, Completion, CorpusInfo, Count, Counter, Query, Section, Sentence, Triplet,
 };
 use corver_rules::{Limits, LoadOptions, Rule, RuleError};
 use guest::Guest;
@@ -22,8 +22,8 @@ impl Counter for Nothing {
         Ok(vec![Count::exact(Some(3)); queries.len()])
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 

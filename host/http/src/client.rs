@@ -9,7 +9,8 @@ use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use ureq::http::{HeaderValue, Response, StatusCode};
 use ureq::{Agent, Body, RequestBuilder};
 
-use crate::{Host, Token, UrlError};
+use crate::foreign::Redaction;
+use crate::{Host, Token, UrlError, shorten_foreign};
 
 /// Default limit of a response body, bytes.
 const MAX_RESPONSE_BYTES: u64 = 1 << 20;
@@ -38,7 +39,8 @@ impl AttemptError {
 /// A server's response to one request.
 #[derive(Debug)]
 pub struct HttpResponse {
-    /// Response body; at most 1 MiB, or the limit of [`Client::with_max_response_bytes`].
+    /// Response body without the client's token; at most 1 MiB, or the limit of
+    /// [`Client::with_max_response_bytes`].
     pub body: Vec<u8>,
     status: StatusCode,
     retry_after: Duration,
@@ -88,7 +90,7 @@ impl HttpResponse {
     fn error_message(&self) -> Option<String> {
         let body: Value = serde_json::from_slice(&self.body).ok()?;
         let error = &body["error"];
-        error.as_str().or_else(|| error["message"].as_str()).map(str::to_owned)
+        error.as_str().or_else(|| error["message"].as_str()).map(shorten_foreign)
     }
 
     /// Returns the error code of the body, if it has one: `{"error": {"code": "…"}}`.
@@ -121,6 +123,7 @@ pub struct Client {
     url: String,
     agent: Agent,
     authorization: Option<HeaderValue>,
+    redaction: Redaction,
     max_response_bytes: u64,
 }
 
@@ -155,7 +158,8 @@ impl Client {
         });
         let agent = config.build().new_agent();
         let max_response_bytes = MAX_RESPONSE_BYTES;
-        Ok(Self { url: url.to_owned(), agent, authorization, max_response_bytes })
+        let redaction = Redaction::new(token);
+        Ok(Self { url: url.to_owned(), agent, authorization, redaction, max_response_bytes })
     }
 
     /// Sets the limit of a response body. A longer body is a transient error.
@@ -202,7 +206,9 @@ impl Client {
     }
 
     fn read_body(&self, response: &mut Response<Body>) -> Result<Vec<u8>, ureq::Error> {
-        response.body_mut().with_config().limit(self.max_response_bytes).read_to_vec()
+        let limit = self.max_response_bytes;
+        let body = response.body_mut().with_config().limit(limit).read_to_vec()?;
+        Ok(self.redaction.apply(body))
     }
 
     /// Runs a request without logging if there is a token: at the level `trace`, ureq logs each

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use backon::{BackoffBuilder, ExponentialBuilder};
 
 use crate::rate_limit::RateLimiter;
-use crate::{AttemptError, FirstFailure};
+use crate::{AttemptError, FirstFailure, shorten_foreign};
 
 /// Exponential backoff: each wait is twice the one before. Jitter of up to the same length keeps
 /// clients that failed together from retrying together.
@@ -18,7 +18,8 @@ const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
 /// The final failure of a request.
 #[derive(Debug)]
 pub enum RequestError {
-    /// The server understood the request and refuses it, with this message. A retry is of no use.
+    /// The server understood the request and refuses it, with this message of at most 500
+    /// characters. A retry is of no use.
     Refused(String),
     /// Every attempt failed with a transient error until the time was up.
     RetriesExhausted {
@@ -26,7 +27,7 @@ pub enum RequestError {
         attempts: u32,
         /// Time since the first attempt, seconds, without waits for the rate limit.
         seconds: f64,
-        /// Error of the last attempt.
+        /// Error of the last attempt, at most 500 characters.
         last_error: String,
     },
 }
@@ -69,8 +70,12 @@ impl RetryPolicy {
             attempts += 1;
             let (problem, retry_after) = match attempt() {
                 Ok(response) => return Ok(Some(response)),
-                Err(AttemptError::Refused(message)) => return Err(RequestError::Refused(message)),
-                Err(AttemptError::Transient { problem, retry_after }) => (problem, retry_after),
+                Err(AttemptError::Refused(message)) => {
+                    return Err(RequestError::Refused(shorten_foreign(&message)));
+                }
+                Err(AttemptError::Transient { problem, retry_after }) => {
+                    (shorten_foreign(&problem), retry_after)
+                }
             };
             let wait = backoff.next().unwrap_or_default().max(retry_after);
             if start.elapsed().saturating_add(wait) > self.max_elapsed {

@@ -58,7 +58,7 @@ impl Token {
         Self::parse(&value.to_string_lossy(), &source_name).map(Some)
     }
 
-    fn parse(text: &str, source_name: &str) -> Result<Self, TokenError> {
+    pub(crate) fn parse(text: &str, source_name: &str) -> Result<Self, TokenError> {
         let token = text.trim_start_matches('\u{feff}').trim();
         let chars = token.chars().count();
         if (1..=MAX_CHARS).contains(&chars) && token.chars().all(is_token_char) {
@@ -72,6 +72,12 @@ impl Token {
     #[must_use]
     pub fn num_chars(&self) -> usize {
         self.0.len() // all are ASCII
+    }
+
+    /// Returns the token itself.
+    #[cfg(feature = "client")]
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
     }
 
     /// Returns the value of a client's `Authorization` header.

@@ -48,7 +48,7 @@ impl Policy {
     /// # Errors
     /// Fails if a file cannot be written or deleted.
     pub fn save_checkpoint(&self, root: &Path, keep: usize) -> Result<PathBuf> {
-        std::fs::create_dir_all(root).map_err(PretrainedError::io("create", root))?;
+        corver_files::create_folder(root).map_err(PretrainedError::io("create", root))?;
         let folder = root.join(format!("{PREFIX}{:06}", self.steps()));
         let new = files::create_folder(&folder)?;
         self.model().save_adapter(new.path())?;

@@ -5,6 +5,7 @@ mod learn;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use corver_core::text::excerpt;
 use corver_core::{
     Algorithm, BoxError, Compatibility, Decoding, LearnSettings, Precision, Question, Rollout,
     Sampler, Sampling,
@@ -218,7 +219,7 @@ impl Policy {
                      included (max_position_embeddings). Shorten the question or the system \
                      prompt, or set rollout.max_prompt_length and rollout.long_prompts = \
                      \"truncate\"",
-                    question.question,
+                    excerpt(&question.question),
                     prompt.len()
                 ))
                 .into());

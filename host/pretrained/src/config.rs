@@ -8,9 +8,6 @@ use serde_json::{Map, Value, json};
 use crate::error::{PretrainedError, Result};
 use crate::json::read_json;
 
-/// The supported values of `model_type`.
-pub const SUPPORTED: &[&str] = &["llama", "qwen2", "qwen3", "olmo2"];
-
 /// The architecture of a supported model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelFamily {
@@ -25,6 +22,10 @@ pub enum ModelFamily {
 }
 
 impl ModelFamily {
+    /// Families of policies.
+    pub const ALL: &[Self] = &[Self::Llama, Self::Qwen2, Self::Qwen3, Self::Olmo2];
+
+    /// Returns the family's `model_type`.
     fn name(self) -> &'static str {
         match self {
             Self::Llama => "llama",
@@ -132,28 +133,23 @@ const MAX_SIZE: usize = 1 << 24;
 const MAX_COUNT: usize = 1 << 12;
 
 impl ModelConfig {
-    /// Reads a config.json.
+    /// Reads a config.json of one of the `supported` families.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or asks for an architecture or variation that is not
     /// supported.
-    pub fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path, supported: &[ModelFamily]) -> Result<Self> {
         let value = read_json(path)?;
         // The architecture is checked before the fields, because another one has other fields and
         // the error would blame those.
         let model_type = value.get("model_type").and_then(Value::as_str).unwrap_or_default();
-        let family = match model_type {
-            "llama" => ModelFamily::Llama,
-            "qwen2" => ModelFamily::Qwen2,
-            "qwen3" => ModelFamily::Qwen3,
-            "olmo2" => ModelFamily::Olmo2,
-            _ => {
-                return Err(PretrainedError::InvalidModel(format!(
-                    "{}: model_type `{model_type}` is not supported; supported are {}",
-                    path.display(),
-                    SUPPORTED.join(", ")
-                )));
-            }
+        let Some(&family) = supported.iter().find(|family| family.name() == model_type) else {
+            let names: Vec<&str> = supported.iter().map(|family| family.name()).collect();
+            return Err(PretrainedError::InvalidModel(format!(
+                "{}: model_type `{model_type}` is not supported; supported are {}",
+                path.display(),
+                names.join(", ")
+            )));
         };
         let raw = RawConfig::deserialize(&value).map_err(|error| {
             PretrainedError::malformed(path, "a decoder's configuration", error)
@@ -434,7 +430,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.json");
         std::fs::write(&path, json).unwrap();
-        ModelConfig::read(&path)
+        ModelConfig::read(&path, ModelFamily::ALL)
     }
 
     const LLAMA: &str = r#"{"model_type":"llama","vocab_size":128256,"hidden_size":3072,"intermediate_size":8192,

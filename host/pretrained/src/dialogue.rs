@@ -3,6 +3,7 @@
 
 use std::cell::OnceCell;
 
+use corver_core::text::excerpt;
 use corver_core::{Compatibility, LongPrompts, Question, Rollout, Sampling};
 
 use crate::error::{PretrainedError, Result};
@@ -64,15 +65,16 @@ impl Dialogue {
             Some(limit) if tokens > limit => limit,
             _ => return Ok(prompt),
         };
+        let start = excerpt(question);
         if sampling.long_prompts == LongPrompts::Reject {
             return Err(PretrainedError::InvalidInput(format!(
-                "the prompt of {question:?} has {tokens} tokens; rollout.max_prompt_length is \
+                "the prompt of {start:?} has {tokens} tokens; rollout.max_prompt_length is \
                  {limit}. Raise it, shorten the system prompt, or set rollout.long_prompts = \
                  \"truncate\""
             )));
         }
         self.cut_warning.get_or_init(|| {
-            tracing::warn!(question, tokens, limit, "prompts lose their first tokens")
+            tracing::warn!(question = start, tokens, limit, "prompts lose their first tokens")
         });
         prompt.drain(..tokens - limit);
         Ok(prompt)

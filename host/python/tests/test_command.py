@@ -30,7 +30,7 @@ class Command(unittest.TestCase):
 
     def test_doctor_finds_packaged_runtime_and_rules(self):
         findings = {finding["what"]: finding for finding in json.loads(host("doctor", "--json"))}
-        self.assertEqual(findings["ONNX Runtime"]["found"], str(PACKAGE / "lib/libonnxruntime.so"))
+        self.assertIn(str(PACKAGE / "lib/libonnxruntime.so"), findings["ONNX Runtime"]["found"])
         self.assertTrue(findings["rules"]["good"])
         self.assertIn(str(PACKAGE / "plugins/dist"), host("plugin", "list", "--json", cwd=self.folder))
 

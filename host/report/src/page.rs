@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
+use corver_core::text::escape_controls;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::ReportError;
 
-/// Returns a self-contained page. Its security policy forbids scripts and requests.
+/// Returns a self-contained page. Its security policy forbids scripts and requests. Control
+/// characters of texts are escaped: HTML has no form for them, and they change how a page looks.
 #[must_use]
 pub fn page(title: &str, body: &Markup) -> String {
-    html! {
+    let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
@@ -23,8 +25,8 @@ pub fn page(title: &str, body: &Markup) -> String {
             }
             body { main { (body) footer { "CorVer " (env!("CARGO_PKG_VERSION")) } } }
         }
-    }
-    .into_string()
+    };
+    escape_controls(&page.into_string(), &['\t', '\n', '\r'])
 }
 
 /// Writes a page atomically.
@@ -58,6 +60,13 @@ mod tests {
 
     #[test]
     fn page_escapes_input_and_loads_no_resources() {
+        let hidden = page("\0\x1b[2J\u{202e}", &table(&["a\nb"], &[vec!["\u{2066}".into()]]));
+        assert!(hidden.contains(r"<title>\u0000\u001b[2J\u202e</title>"), "{hidden}");
+        assert!(
+            hidden.contains("<th>a\nb</th>") && hidden.contains(r"<td>\u2066</td>"),
+            "{hidden}"
+        );
+
         let page = page("<script>alert(1)</script>", &table(&["<i>"], &[vec!["\"&'".into()]]));
         assert!(!page.contains("<script") && !page.contains("<i>"), "{page}");
         for request in ["src=", "href=", "url(", "@import", "http://", "https://"] {

@@ -68,10 +68,14 @@ impl LoadedRun {
     pub fn open(path: &Path) -> Result<Self, ReportError> {
         for missing in [MANIFEST, CONFIG] {
             if !path.join(missing).is_file() {
-                let path = path.display();
-                return Err(ReportError::NotThere(format!(
-                    "{path} holds no run: it has no {missing}"
-                )));
+                return Err(ReportError::NotThere(match first_run_of_comparison(path) {
+                    Some(run) => format!(
+                        "{} holds a comparison; name one of its runs, such as {}",
+                        path.display(),
+                        run.display()
+                    ),
+                    None => format!("{} holds no run: it has no {missing}", path.display()),
+                }));
             }
         }
         let config = read(&path.join(CONFIG))?.unwrap_or_default();
@@ -234,6 +238,19 @@ fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ReportError>
         Ok(value) => Ok(Some(value)),
         Err(error) => Err(ReportError::Damaged(format!("{} is damaged: {error}", path.display()))),
     }
+}
+
+/// Returns the first run of a comparison's folder, whose runs are in `ARM/seed-N`.
+fn first_run_of_comparison(folder: &Path) -> Option<PathBuf> {
+    let mut runs = Vec::new();
+    for arm in fs::read_dir(folder).ok()?.flatten() {
+        for run in fs::read_dir(arm.path()).into_iter().flatten().flatten() {
+            if run.path().join(MANIFEST).is_file() {
+                runs.push(run.path());
+            }
+        }
+    }
+    runs.into_iter().min()
 }
 
 #[cfg(test)]

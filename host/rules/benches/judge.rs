@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use corver_core::{
-    Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence, Triplet,
+    Backends, BoxError, Completion, CorpusInfo, Count, Counter, Query, Section, Sentence, Triplet,
 };
 use corver_rules::{LoadOptions, Rule};
 use corver_sdk::{Corpus, Pending, SentenceRule, Verdict};
@@ -25,8 +25,8 @@ impl Counter for Instant {
         Ok(vec![Count::exact(Some(7)); queries.len()])
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 
@@ -86,7 +86,7 @@ fn native(sentences: &[Sentence]) -> Vec<corver_sdk::Sentence> {
 
 /// Runs the rule's code alone, without a host: the request, the replies, the verdict.
 fn score_natively(rule: &First, sentences: &[corver_sdk::Sentence]) -> Vec<Verdict> {
-    let size = corver_sdk::CorpusSize { tokens: None, documents: None };
+    let size = corver_sdk::CorpusInfo { tokens: None, documents: None, window: None };
     let precision = corver_sdk::Precision::Exact;
     let count = corver_sdk::Reply::Count(corver_sdk::Count { occurrences: Some(7), precision });
     let mut verdicts = Vec::with_capacity(sentences.len());

@@ -300,7 +300,7 @@ mod tests {
     fn rule_requiring_corpus_size_is_detected() {
         let needs_size =
             |completions: &[Completion<'_>], backends: &mut Backends<'_>| match backends
-                .size()
+                .info()
                 .tokens
             {
                 Some(_) => each(completions, |_| 0.0),

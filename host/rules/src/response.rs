@@ -1,7 +1,7 @@
 //! Response rules: completions and the replies about them → grades.
 
 use corver_core::{
-    Backends, BoxError, Capability, Completion, CorpusSize, Exchange, Grade, Lookup,
+    Backends, BoxError, Capability, Completion, CorpusInfo, Exchange, Grade, Lookup,
 };
 use corver_settings::limits::LABEL_BYTES;
 
@@ -49,12 +49,12 @@ impl Session for Instance<response_grading::Guest> {
     fn start(
         &mut self,
         completions: &[Completion<'_>],
-        size: CorpusSize,
+        info: CorpusInfo,
     ) -> Result<Vec<Vec<Outcome<Grade>>>, Failure> {
-        let CorpusSize { tokens, documents } = size;
-        let wire_size = types::CorpusSize { tokens, documents };
+        let CorpusInfo { tokens, documents, window } = info;
+        let wire_info = types::CorpusInfo { tokens, documents, window };
         let outcomes = with_wire_completions(completions, |wire_completions| {
-            self.call(|rule, store| rule.call_grade(store, wire_completions, wire_size))
+            self.call(|rule, store| rule.call_grade(store, wire_completions, wire_info))
         })?;
         Ok(outcomes.into_iter().map(|outcome| vec![from_wire(outcome)]).collect())
     }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use corver_core::{
-    Backends, BoxError, Capability, Completion, CorpusSize, CreditKind, Exchange, Lookup,
+    Backends, BoxError, Capability, Completion, CorpusInfo, CreditKind, Exchange, Lookup,
 };
 use rayon::prelude::*;
 
@@ -28,7 +28,7 @@ pub(crate) trait Session: Send {
     fn start(
         &mut self,
         completions: &[Completion<'_>],
-        size: CorpusSize,
+        info: CorpusInfo,
     ) -> Result<Vec<Vec<Outcome<Self::Decision>>>, Failure>;
 
     /// Continues with the replies to the last requests, in their order. Returns the outcomes of the
@@ -112,7 +112,7 @@ pub(crate) fn run_batch<S: Session>(
     backends: &mut Backends<'_>,
     create: impl Fn() -> Result<S, RuleError> + Sync,
 ) -> Result<Vec<Vec<S::Decision>>, BatchError> {
-    let size = backends.size();
+    let info = backends.info();
     let mut counts = RequestCounts::default();
     let mut decisions = Vec::with_capacity(completions.len());
     // Instances wait for replies, so their number is bounded: a large batch runs in several waves.
@@ -122,7 +122,7 @@ pub(crate) fn run_batch<S: Session>(
             .map(|range| {
                 let session = create().map_err(BatchError::Start)?;
                 let part = BatchPart::new(session, range.start, &completions[range.clone()]);
-                part.start(size, permissions)
+                part.start(info, permissions)
             })
             .collect::<Result<Vec<_>, BatchError>>()?;
         answer_requests(&mut parts, permissions, &mut counts, backends)?;
@@ -259,9 +259,9 @@ impl<'a, S: Session> BatchPart<'a, S> {
     }
 
     /// Scores the completions for the first time.
-    fn start(mut self, size: CorpusSize, permissions: Permissions<'_>) -> Result<Self, BatchError> {
+    fn start(mut self, info: CorpusInfo, permissions: Permissions<'_>) -> Result<Self, BatchError> {
         if let Some(session) = &mut self.session {
-            let outcomes = session.start(self.completions, size).map_err(BatchError::Rule)?;
+            let outcomes = session.start(self.completions, info).map_err(BatchError::Rule)?;
             self.apply(outcomes, permissions)?;
         }
         Ok(self)

@@ -1,7 +1,7 @@
 //! Sentence rules: completions and the replies about them → verdicts.
 
 use corver_core::{
-    Backends, BoxError, Capability, Completion, CorpusSize, Credit, CreditKind, Exchange, Lookup,
+    Backends, BoxError, Capability, Completion, CorpusInfo, Credit, CreditKind, Exchange, Lookup,
     SentenceScorer, TokenReward, Verdict,
 };
 
@@ -62,12 +62,12 @@ impl Session for Instance<sentence_scoring::Guest> {
     fn start(
         &mut self,
         completions: &[Completion<'_>],
-        size: CorpusSize,
+        info: CorpusInfo,
     ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
-        let CorpusSize { tokens, documents } = size;
-        let wire_size = types::CorpusSize { tokens, documents };
+        let CorpusInfo { tokens, documents, window } = info;
+        let wire_info = types::CorpusInfo { tokens, documents, window };
         let outcomes = with_wire_completions(completions, |wire_completions| {
-            self.call(|rule, store| rule.call_score(store, wire_completions, wire_size))
+            self.call(|rule, store| rule.call_score(store, wire_completions, wire_info))
         })?;
         Ok(from_wire(outcomes))
     }

@@ -7,7 +7,7 @@
 mod guest;
 
 use corver_core::{
-    Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence,
+    Backends, BoxError, Completion, CorpusInfo, Count, Counter, Query, Section, Sentence,
 };
 use corver_rules::{Compiler, Limits, RuleError, Sandbox};
 use guest::{Guest, RECURSION};
@@ -20,8 +20,8 @@ impl Counter for Nothing {
         Ok(Vec::new())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use corver_core::{
-    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, Completion, CorpusSize, Count, Counter,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, Completion, CorpusInfo, Count, Counter,
     Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Section, Sentence, Triplet,
     Usage,
 };
@@ -36,8 +36,8 @@ impl Counter for World {
             .collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize { tokens: Some(1_000), documents: None }
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo { tokens: Some(1_000), documents: None, window: Some(1_000) }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use corver_core::{
-    Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence, Triplet,
+    Backends, BoxError, Completion, CorpusInfo, Count, Counter, Query, Section, Sentence, Triplet,
 };
 use corver_rules::{LoadOptions, Rule};
 
@@ -46,8 +46,8 @@ impl Counter for Sums {
         Ok(queries.iter().map(answer).collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 
@@ -81,8 +81,8 @@ impl Counter for Nested<'_> {
         Ok(queries.iter().map(answer).collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 

@@ -7,7 +7,7 @@ mod golden;
 use std::path::{Path, PathBuf};
 
 use corver_core::{
-    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, ChatRole, Completion, CorpusSize, Count,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, ChatRole, Completion, CorpusInfo, Count,
     Counter, Credit, Entailment, Exchange, NliModel, NliPair, Passage, Query, Retriever, Search,
     Section, Sentence, TokenReward, Triplet, Usage, Verdict,
 };
@@ -26,8 +26,8 @@ impl Counter for Hashed {
         Ok(queries.iter().map(count).collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize { tokens: Some(u64::MAX), documents: None }
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo { tokens: Some(u64::MAX), documents: None, window: None }
     }
 }
 

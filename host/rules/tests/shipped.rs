@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use corver_core::{
-    Backends, BoxError, Capability, Completion, CorpusSize, Count, CountPrecision, Counter, Query,
+    Backends, BoxError, Capability, Completion, CorpusInfo, Count, CountPrecision, Counter, Query,
     Section, Sentence, Triplet, Verdict,
 };
 use corver_rules::{Limits, LoadOptions, PluginKind, ResponseRule, Rule, RuleError};
@@ -39,8 +39,8 @@ impl Counter for FakeIndex {
         Ok(queries.iter().map(count).collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo::default()
     }
 }
 

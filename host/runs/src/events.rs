@@ -1,5 +1,7 @@
 //! The metrics of every step in TensorBoard's format, under the names that TRL's runs have there.
 
+use std::time::SystemTime;
+
 use serde_json::{Map, Value};
 use tfrecord::protobuf::event::What;
 use tfrecord::{Event, EventIter, EventMeta, RecordReaderConfig, RecordWriter, Summary};
@@ -10,13 +12,16 @@ pub(super) const EVENTS: &str = "events.out.tfevents.corver";
 /// Returns the first event of a file.
 pub(super) fn header() -> Vec<u8> {
     let version = Some(What::FileVersion("brain.Event:2".to_owned()));
-    bytes([Event { what: version, ..EventMeta::with_step(0).build_empty() }])
+    bytes([Event {
+        what: version,
+        ..EventMeta::new(0, wall_time(SystemTime::now())).build_empty()
+    }])
 }
 
 /// Returns the events of a step: a scalar for each number of its metrics.
 pub(super) fn step_events(metrics: &Map<String, Value>) -> Vec<u8> {
     let step = metrics.get("step").and_then(Value::as_f64).unwrap_or(0.0);
-    let meta = EventMeta::with_step(step as i64);
+    let meta = EventMeta::new(step as i64, wall_time(SystemTime::now()));
     let mut events = Vec::new();
     for (name, value) in metrics {
         if name != "step"
@@ -42,6 +47,14 @@ pub(super) fn length_until(steps_done: usize, file: &[u8]) -> usize {
         length = file.len() - rest.len();
     }
     length
+}
+
+/// Returns seconds since 1970, negative before it. The library's own clock panics there.
+fn wall_time(now: SystemTime) -> f64 {
+    match now.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => since.as_secs_f64(),
+        Err(before) => -before.duration().as_secs_f64(),
+    }
 }
 
 fn bytes(events: impl IntoIterator<Item = Event>) -> Vec<u8> {
@@ -82,6 +95,13 @@ mod tests {
             (step, format!("train/{name}"), format!("SimpleValue({value:?})"))
         });
         assert_eq!(scalars, expected);
+    }
+
+    #[test]
+    fn wall_time_before_1970_is_negative() {
+        let half_a_second = std::time::Duration::from_millis(500);
+        assert_eq!(wall_time(SystemTime::UNIX_EPOCH + half_a_second), 0.5);
+        assert_eq!(wall_time(SystemTime::UNIX_EPOCH - half_a_second), -0.5);
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl RunDir {
                 path.display()
             )));
         }
-        fs::create_dir_all(path).map_err(io("create the run folder", path))?;
+        corver_files::create_folder(path).map_err(io("create the run folder", path))?;
         let run = Self::lock(path)?;
         let entries = fs::read_dir(path).map_err(io("read the run folder", path))?;
         if entries.flatten().any(|entry| !is_written_before_manifest(&entry.file_name())) {

@@ -18,7 +18,7 @@ use crate::ServerLimits;
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// Address or network that counts as one client.
-type Peer = IpAddr;
+pub(super) type Peer = IpAddr;
 
 pub(super) struct ConnectionLimiter {
     connections: usize,
@@ -45,6 +45,7 @@ struct OpenConnection {
 pub(super) struct ConnectionSlot {
     limiter: Arc<ConnectionLimiter>,
     number: u64,
+    pub(super) peer: Peer,
 }
 
 /// Guard of a request that is answered: its connection is not idle.
@@ -81,7 +82,7 @@ impl ConnectionLimiter {
         state.next_number += 1;
         let connection = OpenConnection { peer, idle_since: Some(Instant::now()), _closer: closer };
         state.open.insert(number, connection);
-        Some((ConnectionSlot { limiter: self.clone(), number }, yields))
+        Some((ConnectionSlot { limiter: self.clone(), number, peer }, yields))
     }
 
     /// Closes the longest idle connection of the peer that has most.

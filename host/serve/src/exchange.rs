@@ -12,11 +12,12 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::ServerLimits;
-use crate::connections::{ConnectionLimiter, ConnectionSlot};
+use crate::connections::{ConnectionLimiter, ConnectionSlot, Peer};
+use crate::memory::{RequestBytes, RequestMemory};
 use crate::metrics::Metrics;
 use crate::route::{HttpError, HttpReply, Route};
 
@@ -25,6 +26,10 @@ const MAX_TURNED_AWAY: usize = 256;
 
 /// Paths that monitors request.
 const MONITORS: [&str; 3] = ["/health", "/ready", "/metrics"];
+
+/// Message to a client whose body was dropped.
+const DROPPED: &str =
+    "the request was incomplete when other requests needed its memory; send it again";
 
 /// Condition of a server that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +50,7 @@ pub(crate) struct Service {
     token: Option<Token>,
     metrics: Metrics,
     pub(crate) connections: Arc<ConnectionLimiter>,
-    /// A permit for each byte of the requests that are being read or answered.
-    memory: Arc<Semaphore>,
+    memory: Arc<RequestMemory>,
     pub(crate) turned_away: Arc<Semaphore>,
     /// Deadline of the last requests; `None` until the server is stopped.
     pub(crate) end: watch::Sender<Option<Instant>>,
@@ -55,7 +59,7 @@ pub(crate) struct Service {
 /// Reply, and the memory of its request, which is held until the reply has been sent.
 struct MeteredReply {
     reply: HttpReply,
-    memory: Option<OwnedSemaphorePermit>,
+    memory: Option<RequestBytes>,
 }
 
 /// Answers a request. Without a slot, only the requests of monitors are answered.
@@ -77,7 +81,8 @@ pub(crate) async fn respond(
         }
         Err(error) => service.error_response(&path, error),
     };
-    if service.end.borrow().is_some() {
+    // The rest of a body that did not arrive in time is not the next request.
+    if service.end.borrow().is_some() || response.status() == StatusCode::REQUEST_TIMEOUT {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     observed.status = response.status().as_u16();
@@ -93,7 +98,7 @@ impl Service {
             token,
             metrics,
             connections: ConnectionLimiter::new(&limits),
-            memory: Arc::new(Semaphore::new(limits.request_bytes.min(Semaphore::MAX_PERMITS))),
+            memory: RequestMemory::new(limits.request_bytes),
             turned_away: Arc::new(Semaphore::new(MAX_TURNED_AWAY)),
             end: watch::Sender::new(None),
         }
@@ -113,11 +118,10 @@ impl Service {
         };
         self.authorize(&request)?;
         let route = self.find_route(&request)?;
-        let read = self.read_body(request.into_body(), route.body_bytes);
-        let (body, memory) = timeout(self.limits.time, read).await.map_err(|_| {
-            let message = "the request did not arrive in time";
-            HttpError::new(StatusCode::REQUEST_TIMEOUT, message)
-        })??;
+        let read = self.read_body(request.into_body(), slot.peer, route.body_bytes);
+        let (body, memory) = timeout(self.limits.time, read)
+            .await
+            .map_err(|_| late("the request did not arrive in time"))??;
         let _busy = slot.start_request();
         let reply = (route.handler)(body).await?;
         Ok(MeteredReply { reply, memory: Some(memory) })
@@ -176,18 +180,25 @@ impl Service {
         MONITORS.into_iter().chain(routes).find(|known| *known == path).unwrap_or("other")
     }
 
-    /// Reads a body, and returns it with the permits for its memory.
+    /// Reads a body of a peer, and returns it with its memory.
     async fn read_body(
         &self,
         mut incoming: Incoming,
+        peer: Peer,
         limit: usize,
-    ) -> Result<(Bytes, OwnedSemaphorePermit), HttpError> {
+    ) -> Result<(Bytes, RequestBytes), HttpError> {
         if incoming.size_hint().lower() > limit as u64 {
             return Err(too_long(limit));
         }
         let mut body = Vec::new();
-        let mut memory = self.reserve_memory(0)?;
-        while let Some(frame) = incoming.frame().await {
+        let (memory, mut dropped) = self.memory.start(peer);
+        loop {
+            let next = tokio::select! {
+                biased;
+                _ = &mut dropped => return Err(late(DROPPED)),
+                next = incoming.frame() => next,
+            };
+            let Some(frame) = next else { break };
             let frame = frame.map_err(|error| {
                 HttpError::bad_request(format!("the request broke off: {error}"))
             })?;
@@ -195,17 +206,13 @@ impl Service {
             if body.len() + data.len() > limit {
                 return Err(too_long(limit));
             }
-            memory.merge(self.reserve_memory(data.len())?);
+            memory
+                .reserve(data.len())
+                .map_err(|_| HttpError::busy("too many requests are being answered"))?;
             body.extend_from_slice(&data);
         }
+        memory.finish().map_err(|_| late(DROPPED))?;
         Ok((body.into(), memory))
-    }
-
-    fn reserve_memory(&self, bytes: usize) -> Result<OwnedSemaphorePermit, HttpError> {
-        self.memory
-            .clone()
-            .try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX))
-            .map_err(|_| HttpError::busy("too many requests are being answered"))
     }
 
     /// Completes at the deadline of the last requests; never, unless the server is stopped.
@@ -245,6 +252,10 @@ impl Service {
     }
 }
 
+fn late(problem: &str) -> HttpError {
+    HttpError::new(StatusCode::REQUEST_TIMEOUT, problem)
+}
+
 fn list<'a>(routes: impl Iterator<Item = &'a Route>) -> String {
     let names: Vec<String> =
         routes.map(|route| format!("{} {}", route.method, route.path)).collect();
@@ -269,7 +280,7 @@ fn response(
 /// Body that holds the memory of its request until it has been sent.
 struct AccountedBody {
     body: Vec<u8>,
-    _memory: Option<OwnedSemaphorePermit>,
+    _memory: Option<RequestBytes>,
 }
 
 impl AsRef<[u8]> for AccountedBody {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! connection ──▶ a slot ──────▶ its body, within the memory ──▶ route ──▶ answer
-//!  server.rs   connections.rs   exchange.rs                       │
+//!  server.rs   connections.rs   memory.rs, exchange.rs            │
 //!                                           ┌─────────────────────┴─┐
 //!                                       counts/                 reward/
 //!                                 Infini-gram's API     OpenRLHF's, and our own; one thread scores
@@ -16,6 +16,7 @@ mod connections;
 mod counts;
 mod exchange;
 mod limits;
+mod memory;
 mod metrics;
 mod reward;
 mod route;

@@ -15,7 +15,8 @@ pub struct ServerLimits {
     pub connections: usize,
     /// Connections of one peer, an IPv4 address or a /64 network of IPv6; 1 or more.
     pub connections_per_peer: usize,
-    /// Bytes of all requests that are being read or answered; 1 or more.
+    /// Bytes of all requests that are being read or answered; 1 or more. Several requests of one
+    /// peer have at most three quarters of them.
     pub request_bytes: usize,
 }
 

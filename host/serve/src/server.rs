@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use corver_http::Token;
 use hyper::server::conn::http1;
@@ -208,6 +208,8 @@ async fn serve(listener: TcpListener, service: Arc<Service>, stop: impl Future<O
             () = &mut stop => break,
             accepted = listener.accept() => accepted,
         };
+        // hyper's header panics if the clock is before 1970.
+        http.auto_date_header(SystemTime::now() >= SystemTime::UNIX_EPOCH);
         match accepted {
             Ok((socket, peer)) => connect(&http, &graceful, &service, socket, peer),
             Err(error) => {

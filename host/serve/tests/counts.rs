@@ -235,7 +235,7 @@ fn remote_counts_equal_local_counts() {
                 local.count(&asked).unwrap(),
                 "{options:?} {enough:?}"
             );
-            assert_eq!(remote.size(), local.size());
+            assert_eq!(remote.info(), local.info());
         }
     }
 }
@@ -290,7 +290,7 @@ fn distributed_shards_count_like_one_index() {
             let mut parts = sum(options, 20.0);
             let counts = parts.count(&queries()).unwrap();
             assert_eq!(counts, whole.count(&queries()).unwrap(), "{options:?}");
-            assert_eq!(parts.size(), whole.size());
+            assert_eq!(parts.info(), whole.info());
             // What is enough is found, or all is counted.
             let enough: Vec<Query> =
                 queries().into_iter().map(|query| query.with_limit(Some(4))).collect();

@@ -2,12 +2,14 @@
 
 mod http;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use corver_serve::{Health, HttpError, HttpReply, HttpServer, Metrics, Route, ServerLimits};
 use http::{Running, post, read_answer};
+use tokio::net::TcpSocket;
 
 /// A server with one route, `POST /slow`. It says when an answer is begun, and ends it with a word
 /// from the test.
@@ -158,4 +160,94 @@ fn disconnected_client_request_is_dropped() {
     begun.recv().unwrap();
     drop(leaves);
     wait_for(&server, r#"corver_requests_total{route="/slow",status="499"} 1"#);
+}
+
+/// Sends all but the last bytes of a body, until the server answers; then again.
+fn send_halves(from: Ipv4Addr, server: SocketAddr, body_bytes: usize, until: Instant) {
+    let request = post("/", &"x".repeat(body_bytes));
+    let part = &request.as_bytes()[..request.len() - 5];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    while Instant::now() < until {
+        let mut stream = runtime
+            .block_on(async {
+                let socket = TcpSocket::new_v4()?;
+                socket.bind((from, 0).into())?;
+                socket.connect(server).await?.into_std()
+            })
+            .unwrap();
+        stream.set_nonblocking(false).unwrap();
+        let left = until.saturating_duration_since(Instant::now());
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1)))).unwrap();
+        // The server may close the connection at any time.
+        if stream.write_all(part).is_ok() {
+            let _ = stream.read(&mut [0; 4096]);
+        }
+    }
+}
+
+/// Sends a request to the server, and again until it is answered.
+fn wait_for_answer(server: SocketAddr, request: &str) {
+    loop {
+        let mut stream = TcpStream::connect(server).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut answer = [0; 4096];
+        if stream.write_all(request.as_bytes()).is_ok()
+            && let Ok(length) = stream.read(&mut answer)
+            && answer[..length].starts_with(b"HTTP/1.1 200")
+        {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// The limits are those of `serve`, where a trainer is one address, and of `index serve`.
+#[test]
+fn half_sent_bodies_exclude_no_client() {
+    let of_serve = ServerLimits { connections_per_peer: 512, ..ServerLimits::default() };
+    for (attackers, body_bytes, limits) in
+        [(8, 8 << 20, of_serve), (65, 1 << 20, ServerLimits::default())]
+    {
+        for from in [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::LOCALHOST] {
+            let address = "127.0.0.1:0".parse().unwrap();
+            let mut server = HttpServer::bind(address, limits, None, Metrics::default()).unwrap();
+            let answer = |_| async { Ok(HttpReply::json(&"done")) };
+            server.add_routes([Route::post("/", body_bytes, answer)]);
+            let server = Running::new(server);
+            let until = Instant::now() + Duration::from_secs(3);
+            let mut slowest = Duration::ZERO;
+            std::thread::scope(|scope| {
+                for _ in 0..attackers {
+                    scope.spawn(|| send_halves(from, server.address, body_bytes, until));
+                }
+                std::thread::sleep(Duration::from_secs(1)); // until the memory is full
+                let request = post("/", &"x".repeat(100_000));
+                while Instant::now() < until {
+                    let start = Instant::now();
+                    wait_for_answer(server.address, &request);
+                    slowest = slowest.max(start.elapsed());
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            });
+            eprintln!("{attackers} half-sent bodies of {from}: answers within {slowest:?}");
+            assert!(slowest < Duration::from_secs(2), "{attackers}, {from}: {slowest:?}");
+        }
+    }
+}
+
+#[test]
+fn dropped_body_gets_408() {
+    let (server, begun, word) =
+        slow(ServerLimits { request_bytes: 1_500, ..ServerLimits::default() });
+    let mut half = server.connect();
+    let request = post("/slow", &"x".repeat(900));
+    half.write_all(&request.as_bytes()[..request.len() - 1]).unwrap();
+    std::thread::sleep(Duration::from_millis(300)); // until it has arrived
+    word.send(()).unwrap();
+    assert_eq!(server.post("/slow", &"x".repeat(1_000)).status, 200);
+    begun.recv().unwrap();
+    let dropped = read_answer(&mut half);
+    assert_eq!(dropped.status, 408);
+    assert!(dropped.head.contains("connection: close"), "{dropped:?}");
+    assert!(dropped.error().contains("send it again"), "{dropped:?}");
 }

@@ -48,7 +48,7 @@ pub struct NliSettings {
     pub max_batch_tokens: Option<usize>,
     /// Longest pair, in tokens; the longer text of a longer pair loses its end. Not set: 512 for
     /// DeBERTa, as its tokenizer has it, and 4,096 for HHEM, whose published code has no bound.
-    #[schemars(range(min = 1, max = 1_000_000_000))]
+    #[schemars(range(min = 1, max = 65_536))]
     pub max_tokens: Option<usize>,
 }
 

@@ -12,8 +12,9 @@ use crate::text::{TextOrTexts, one_or_many};
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CorpusSection {
-    /// Index folder, `URL#NAME` of an index on a server, `demo`, or a list of those, such as the
-    /// shards of one index on several servers. The counts of all are added.
+    /// Index folder, `OWNER/NAME` of a downloaded one, `URL#NAME` of an index on a server, `demo`, or
+    /// a list of those, such as the shards of one index on several servers. The counts of all are
+    /// added.
     #[serde(deserialize_with = "one_or_many")]
     #[schemars(with = "TextOrTexts")]
     pub index: Vec<String>,

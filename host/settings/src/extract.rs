@@ -16,8 +16,8 @@ pub struct ExtractSection {
     /// graph, or `demo`.
     #[schemars(length(min = 1))]
     pub model: Option<String>,
-    /// Text file with the prompt, which has `{sentence}` in place of the sentence. A line break at
-    /// its end is left out. Not set: the folder's own.
+    /// Text file with the prompt, at most 1 MiB, which has `{sentence}` in place of the sentence. A
+    /// line break at its end is left out. Not set: the folder's own.
     #[schemars(length(min = 1))]
     pub prompt: Option<PathBuf>,
     /// Sends the prompt as a user message through the model's chat template, if it has one.
@@ -31,15 +31,16 @@ pub struct ExtractSection {
     /// Longest reply, in tokens. Not set: the folder's own, or 256 (the paper's).
     #[schemars(range(min = 1, max = 100_000))]
     pub max_new_tokens: Option<usize>,
-    /// Sentences decoded together, at most. Not set: the folder's own, or 32 (the paper's).
+    /// Sentences decoded together, at most. Not set: the folder's own, or 256 for a Hugging Face
+    /// folder on a GPU, or 32 (the paper's).
     #[schemars(range(min = 1, max = 100_000))]
     pub batch_size: Option<usize>,
     /// Longest sentence, in tokens; a longer one has no triplets. Not set: the folder's own, or
     /// 512.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_sentence_tokens: Option<usize>,
-    /// Device of the extractor: `auto` (a GPU if ONNX Runtime can use one), `cpu`, `cuda` or
-    /// `cuda:N`.
+    /// Device of the extractor: `auto` (the GPU, if there is one and ONNX Runtime is built for CUDA),
+    /// `cpu`, `cuda` or `cuda:N`.
     #[schemars(with = "String")]
     pub device: Device,
 }

@@ -8,16 +8,21 @@
 //! own: see [`PARTS`].
 
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
 
 use crate::Settings;
-use crate::schema::{check_names, declared};
+use crate::schema::{check_names, declared, type_in_words};
 
 /// Name of the demo's configuration, models, corpus and questions.
 pub const DEMO: &str = "demo";
+
+/// Longest file of settings, bytes.
+const MAX_BYTES: u64 = 1 << 20;
 
 const TRAINING_PROMPT: &str = "policy.system_prompt";
 const EVALUATION_PROMPT: &str = "eval.system_prompt";
@@ -133,9 +138,22 @@ impl Layers {
         {
             merge(&mut merged, nested(EVALUATION_PROMPT, prompt.clone()));
         }
-        serde_path_to_error::deserialize(Value::Object(merged))
-            .map_err(|error| anyhow!("setting `{}`: {}", error.path(), error.inner()))
+        serde_path_to_error::deserialize(Value::Object(merged)).map_err(|error| {
+            let key = error.path().to_string();
+            match type_in_words(&key) {
+                Some(expected) => {
+                    anyhow!("setting `{key}`: {}; it must be {expected}", got(&error))
+                }
+                None => anyhow!("setting `{key}`: {}", error.inner()),
+            }
+        })
     }
+}
+
+/// Returns serde's message without the Rust type that it expected.
+fn got(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let message = error.inner().to_string();
+    message.split(", expected ").next().unwrap_or_default().to_owned()
 }
 
 fn is_demo(value: &Value) -> bool {
@@ -172,8 +190,15 @@ fn read(path: &Path) -> Result<Map<String, Value>> {
     if path == Path::new(DEMO) {
         return toml::from_str(DEMO_SETTINGS).context("in the built-in demo configuration");
     }
-    let text = std::fs::read_to_string(path)
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        bail!("the configuration {} is longer than {MAX_BYTES} bytes", path.display());
+    }
+    let text = String::from_utf8(bytes)
+        .with_context(|| format!("the configuration {} is not UTF-8", path.display()))?;
     let text = text.trim_start_matches('\u{feff}'); // editors of Windows write a byte-order mark
     toml::from_str(text).with_context(|| format!("{} is not valid TOML", path.display()))
 }
@@ -243,6 +268,16 @@ mod tests {
 
     fn demo() -> Settings {
         toml::from_str(DEMO_SETTINGS).unwrap()
+    }
+
+    #[test]
+    fn long_configuration_is_refused_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.toml");
+        // A terabyte without content: whoever reads it all has no memory left.
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        let error = load(&[path.to_str().unwrap()], &[]).unwrap_err().to_string();
+        assert!(error.ends_with("run.toml is longer than 1048576 bytes"), "{error}");
     }
 
     #[test]

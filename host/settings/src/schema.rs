@@ -186,6 +186,23 @@ fn number(value: f64) -> String {
     }
 }
 
+/// Returns the type and the bounds of a setting that is one number or one truth value; `None` for the
+/// others, whose errors say more.
+pub(crate) fn type_in_words(key: &str) -> Option<String> {
+    let declared = declared().iter().find(|declared| declared.key == key)?;
+    let setting = declared.setting.as_ref()?;
+    let kind = match setting.types.as_slice() {
+        [name] if name == "integer" => "a whole number",
+        [name] if name == "number" => "a number",
+        [name] if name == "boolean" => "true or false",
+        _ => return None,
+    };
+    Some(match setting.bounds {
+        Some((least, most)) => format!("{kind} from {} to {}", number(least), number(most)),
+        None => kind.to_owned(),
+    })
+}
+
 /// Returns every value of `settings` that is out of its declared bounds; `section` is the prefix of
 /// their names.
 #[must_use]

@@ -168,7 +168,7 @@ pub const METRICS: &[Metric] = &[
     metric("seconds/rollout", "seconds", |s| Some(s.report?.seconds.rollout)).means(
         "duration of the stages; `reward` holds the six before it. On a GPU, and with an engine, \
          extraction begins during the rollout, and `extract` is the time after it; `prepare` (the \
-         base model's log-probabilities) runs concurrently with the rest of the reward",
+         base model's log-probabilities) runs concurrently with the reward",
     ),
     metric("seconds/extract", "seconds", |s| Some(s.report?.seconds.extract)),
     metric("seconds/count", "seconds", |s| Some(s.report?.backend_stats.count.seconds)),

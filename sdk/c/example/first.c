@@ -110,7 +110,7 @@ static void score_batch(reply_t const **replies, outcomes_t *outcomes) {
   }
 }
 
-void exports_corver_reward_sentence_scoring_score(completions_t *completions, corver_reward_types_corpus_size_t *corpus,
+void exports_corver_reward_sentence_scoring_score(completions_t *completions, corver_reward_types_corpus_info_t *corpus,
                                                   outcomes_t *outcomes) {
   batch = *completions;
   score_batch(NULL, outcomes);

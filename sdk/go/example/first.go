@@ -32,7 +32,7 @@ func Configure(settings string) wit_types.Result[wit_types.Unit, string] {
 	return wit_types.Ok[wit_types.Unit, string](wit_types.Unit{})
 }
 
-func Score(completions []Completion, corpus CorpusSize) [][]SentenceOutcome {
+func Score(completions []Completion, corpus CorpusInfo) [][]SentenceOutcome {
 	batch = completions
 	outcomes := make([][]SentenceOutcome, len(batch))
 	for i, completion := range batch {

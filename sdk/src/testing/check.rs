@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::{ScoredSentence, completion_from, score};
 use crate::{
-    Completion, CompletionRule, CorpusSize, Count, Entailment, Passage, Precision, Query, Reply,
+    Completion, CompletionRule, CorpusInfo, Count, Entailment, Passage, Precision, Query, Reply,
     Request, Section, Sentence, Triplet,
 };
 
@@ -93,7 +93,7 @@ pub fn check_with<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>, tex
     let lowest = *rewards.start() as f32;
     let highest = *rewards.end() as f32;
     let score_case = |case: &Case| {
-        score(rule, &case.completion, case.size, |request| case.reply_to(request, &texts))
+        score(rule, &case.completion, case.info, |request| case.reply_to(request, &texts))
     };
     let mut results = Vec::new();
     for number in 0..CASES {
@@ -109,7 +109,7 @@ pub fn check_with<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>, tex
             );
         }
         assert_eq!(score_case(&case), first, "scored again, the completion has another result");
-        let limited = score(rule, &case.completion, case.size, |request| {
+        let limited = score(rule, &case.completion, case.info, |request| {
             stop_at_limit(request, case.reply_to(request, &texts))
         });
         assert_eq!(
@@ -141,7 +141,7 @@ fn stop_at_limit(request: &Request, reply: Reply) -> Reply {
 struct Case {
     number: u32,
     completion: Completion,
-    size: CorpusSize,
+    info: CorpusInfo,
 }
 
 impl Case {
@@ -165,8 +165,12 @@ impl Case {
         }
         completion.title = draw.pick(&[None, Some("Rome")]).map(str::to_owned);
         completion.evidence = (0..draw.below(3)).map(|_| draw.pick(texts).to_owned()).collect();
-        let size = CorpusSize { tokens: draw.pick(&SIZES), documents: draw.pick(&SIZES) };
-        Self { number, completion, size }
+        let info = CorpusInfo {
+            tokens: draw.pick(&SIZES),
+            documents: draw.pick(&SIZES),
+            window: draw.pick(&SIZES),
+        };
+        Self { number, completion, info }
     }
 
     /// Returns a reply that depends on the case and on the request's text, so not on `limit`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    ChatPrompt, CorpusSize, Count, Entailment, NliPair, Passage, Precision, Query, Reply, Request,
+    ChatPrompt, CorpusInfo, Count, Entailment, NliPair, Passage, Precision, Query, Reply, Request,
     Search,
 };
 
@@ -26,6 +26,7 @@ pub struct FakeCorpus {
     passages: BTreeMap<(Option<String>, String), Vec<Passage>>,
     tokens: Option<u64>,
     documents: Option<u64>,
+    window: Option<u64>,
 }
 
 impl FakeCorpus {
@@ -40,6 +41,13 @@ impl FakeCorpus {
     #[must_use]
     pub fn of_size(mut self, tokens: u64, documents: u64) -> Self {
         (self.tokens, self.documents) = (Some(tokens), Some(documents));
+        self
+    }
+
+    /// Sets the greatest distance between the clauses of a match, tokens. It is unknown otherwise.
+    #[must_use]
+    pub fn of_window(mut self, tokens: u64) -> Self {
+        self.window = Some(tokens);
         self
     }
 
@@ -72,8 +80,8 @@ impl FakeCorpus {
         self
     }
 
-    pub(super) fn size(&self) -> CorpusSize {
-        CorpusSize { tokens: self.tokens, documents: self.documents }
+    pub(super) fn info(&self) -> CorpusInfo {
+        CorpusInfo { tokens: self.tokens, documents: self.documents, window: self.window }
     }
 
     pub(super) fn reply_to(&self, request: &Request) -> Reply {

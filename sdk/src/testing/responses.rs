@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use super::limits::{LABEL_BYTES, REQUESTS_PER_COMPLETION, TEXT_BYTES};
 use super::{FakeCorpus, rounds};
 use crate::{
-    Completion, CorpusSize, Entailment, Grade, Passage, Precision, Reply, Request, ResponseRule,
+    Completion, CorpusInfo, Entailment, Grade, Passage, Precision, Reply, Request, ResponseRule,
     Section, Sentence,
 };
 
@@ -76,13 +76,13 @@ pub fn run_response<R: ResponseRule>(
     completion: &Completion,
     corpus: &FakeCorpus,
 ) -> Grade {
-    settle(rule, completion, corpus.size(), |request| corpus.reply_to(request))
+    settle(rule, completion, corpus.info(), |request| corpus.reply_to(request))
 }
 
 fn settle<R: ResponseRule>(
     rule: &R,
     completion: &Completion,
-    size: CorpusSize,
+    info: CorpusInfo,
     answer: impl Fn(&Request) -> Reply,
 ) -> Grade {
     let allowed = rounds::Allowed {
@@ -93,7 +93,7 @@ fn settle<R: ResponseRule>(
         &allowed,
         completion,
         1,
-        size,
+        info,
         |completion, corpora| vec![rule.grade(completion, &corpora[0])],
         answer,
     );
@@ -121,7 +121,7 @@ pub fn check_responses_with<R: ResponseRule>(
     replies: &[&str],
 ) {
     let replies = [&["", "Yes.", "\u{0}東京 {}"], replies].concat();
-    let unknown = CorpusSize { tokens: None, documents: None };
+    let unknown = CorpusInfo { tokens: None, documents: None, window: None };
     let grade = |completion: &Completion| {
         settle(rule, completion, unknown, |request| reply_to(request, &replies))
     };

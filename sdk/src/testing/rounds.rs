@@ -2,7 +2,7 @@
 
 use super::limits;
 use crate::{
-    Capability, ChatPrompt, Completion, Corpus, CorpusSize, NliPair, Pending, Query, Reply,
+    Capability, ChatPrompt, Completion, Corpus, CorpusInfo, NliPair, Pending, Query, Reply,
     Request, Search,
 };
 
@@ -23,7 +23,7 @@ pub(super) fn run_rounds<T>(
     allowed: &Allowed<'_>,
     completion: &Completion,
     num_subjects: usize,
-    size: CorpusSize,
+    info: CorpusInfo,
     rule: impl for<'a> Fn(&'a Completion, Vec<Corpus<'a>>) -> Vec<Result<T, Pending>>,
     answer: impl Fn(&Request) -> Reply,
 ) -> Vec<Settled<T>> {
@@ -32,7 +32,7 @@ pub(super) fn run_rounds<T>(
     for _ in 0..=limits::ROUNDS {
         let mut corpora = Vec::new();
         for (subject_replies, subject_requests) in replies.iter().zip(&requests) {
-            corpora.push(Corpus::recorded(size, subject_replies, subject_requests));
+            corpora.push(Corpus::recorded(info, subject_replies, subject_requests));
         }
         let outcomes = rule(completion, corpora);
         assert_eq!(outcomes.len(), num_subjects, "a rule must return one outcome per sentence");

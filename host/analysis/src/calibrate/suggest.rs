@@ -49,13 +49,13 @@ pub fn suggest(buckets: &[BucketShare]) -> Vec<Suggestion> {
     if tiers.len() > 1 {
         suggestions.push(Suggestion::new("first", json!({ "tiers": step_function(&tiers) })));
     }
-    let mut audit = Vec::with_capacity(buckets.len());
+    let mut labels = Vec::with_capacity(buckets.len());
     for (index, BucketShare { bucket, share }) in buckets.iter().enumerate() {
         // The first row begins at 0, even if the lowest labelled count is larger.
         let from = if index == 0 { 0 } else { bucket.from };
-        audit.push((from, share.correct, share.n));
+        labels.push((from, share.correct, share.n));
     }
-    suggestions.push(Suggestion::new("calibrated", json!({ "audit": audit })));
+    suggestions.push(Suggestion::new("calibrated", json!({ "labels": labels })));
     suggestions
 }
 
@@ -134,7 +134,7 @@ mod tests {
         );
         assert_eq!(
             audit,
-            json!({"audit": [[0, 48, 200], [1, 53, 100], [5, 70, 100], [10, 73, 100], [20, 162, 200]]})
+            json!({"labels": [[0, 48, 200], [1, 53, 100], [5, 70, 100], [10, 73, 100], [20, 162, 200]]})
         );
     }
 
@@ -155,6 +155,6 @@ mod tests {
         assert_eq!(fallen[0].1["tiers"]["thresholds"], json!([20]));
         let nothing = settings(&[(0, 50, 100), (3, 52, 100), (20, 49, 100)]);
         assert_eq!(nothing.len(), 1, "no tiers: {nothing:?}");
-        assert_eq!(settings(&[(3, 5, 10)])[0].1, json!({"audit": [[0, 5, 10]]}));
+        assert_eq!(settings(&[(3, 5, 10)])[0].1, json!({"labels": [[0, 5, 10]]}));
     }
 }

@@ -105,8 +105,8 @@ impl ReplyCache {
 
     pub(crate) fn add_prior_usage(&self, usage: Usage) {
         let cached = &mut self.lock().spending.cached;
-        cached.prompt_tokens += usage.prompt_tokens;
-        cached.completion_tokens += usage.completion_tokens;
+        cached.prompt_tokens = cached.prompt_tokens.saturating_add(usage.prompt_tokens);
+        cached.completion_tokens = cached.completion_tokens.saturating_add(usage.completion_tokens);
     }
 
     pub(crate) fn spending(&self) -> Spending {

@@ -198,7 +198,7 @@ impl ChatClient {
         let Some((second, own_usage)) = self.reply_to(request, 1, failure)? else {
             return Ok(None);
         };
-        Ok(Some((second, sum(usage, own_usage))))
+        Ok(Some((second, usage.plus(own_usage))))
     }
 
     fn reply_to(
@@ -301,13 +301,6 @@ fn after_thinking(content: &str) -> &str {
         Some((_, answer)) => answer.trim_start(),
         None if content.trim_start().starts_with("<think>") => "",
         None => content,
-    }
-}
-
-fn sum(one: Usage, other: Usage) -> Usage {
-    Usage {
-        prompt_tokens: one.prompt_tokens + other.prompt_tokens,
-        completion_tokens: one.completion_tokens + other.completion_tokens,
     }
 }
 

@@ -28,8 +28,9 @@ impl ReplyTotals {
     pub(crate) fn add(&mut self, usage: Usage) {
         let Usage { prompt_tokens, completion_tokens } = usage;
         self.replies += 1;
-        self.prompt_tokens += prompt_tokens;
-        self.completion_tokens += completion_tokens;
+        // An endpoint may report any number.
+        self.prompt_tokens = self.prompt_tokens.saturating_add(prompt_tokens);
+        self.completion_tokens = self.completion_tokens.saturating_add(completion_tokens);
     }
 
     /// Returns the cost, in the currency of the prices.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use corver_core::{ChatPrompt, Exchange, Lookup, NliPair, Query, Search, Usage};
+use corver_core::{ChatPrompt, Entailment, Exchange, Lookup, NliPair, Query, Search, Usage};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,23 @@ impl RecordedLine {
         }
     }
 
+    /// Describes a reply that no backend gives; `None` if the reply is possible.
+    pub(crate) fn find_problem(&self) -> Option<String> {
+        let Self::Exchange(RecordedExchange { exchange, .. }) = self else { return None };
+        match exchange {
+            Exchange::Nli { answer, .. } => {
+                let Entailment { entail, neutral, contradict } = *answer;
+                let mut probabilities = [Some(entail), neutral, contradict].into_iter().flatten();
+                let invalid = probabilities.find(|share| !(0.0..=1.0).contains(share))?;
+                Some(format!("the probability {invalid} is not from 0 to 1"))
+            }
+            Exchange::Passages { search, found } if found.len() > search.k as usize => {
+                Some(format!("a search for k = {} has {} passages", search.k, found.len()))
+            }
+            Exchange::Passages { .. } | Exchange::Chat { .. } => None,
+        }
+    }
+
     /// Returns the request, as messages show it.
     pub(crate) fn request(&self) -> String {
         match self {
@@ -74,7 +91,7 @@ pub(crate) enum ShownRequest<'a> {
 impl fmt::Display for ShownRequest<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Query(query) => write!(f, "the query {:?}", query.to_string()),
+            Self::Query(query) => write!(f, "the query {}", quoted(&query.to_string())),
             Self::Pair(NliPair { premise, hypothesis }) => {
                 write!(f, "whether {} follows from {}", quoted(hypothesis), quoted(premise))
             }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use corver_core::{
-    Backends, BoxError, Capability, ChatModel, ChatPrompt, ChatReply, CorpusSize, Count, Counter,
+    Backends, BoxError, Capability, ChatModel, ChatPrompt, ChatReply, CorpusInfo, Count, Counter,
     Entailment, Exchange, Lookup, NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
 };
 use serde::Serialize;
@@ -26,9 +26,11 @@ pub fn record<'a>(path: &Path, backends: Backends<'a>) -> Result<Backends<'a>, R
         ErrorKind::AlreadyExists => RecordingError::Exists { path: path.to_owned() },
         _ => RecordingError::io("write", path)(source),
     })?;
-    let header = RecordingHeader { corpus: backends.size() };
+    let header = RecordingHeader { corpus: backends.info() };
     let mut recorder = Recorder::new(path, file, RecordedReplies::default(), backends);
     recorder.append([header])?;
+    corver_files::sync_folder(corver_files::parent(path))
+        .map_err(RecordingError::io("write", path))?;
     Ok(recorder.into_backends())
 }
 
@@ -43,7 +45,7 @@ pub fn resume<'a>(path: &Path, backends: Backends<'a>) -> Result<Backends<'a>, R
     let complete = complete_lines(path).map_err(RecordingError::io("read", path))?;
     file.set_len(complete).map_err(write)?;
     let (_, replies) = read(path)?;
-    let header = RecordingHeader { corpus: backends.size() };
+    let header = RecordingHeader { corpus: backends.info() };
     let mut recorder = Recorder::new(path, file, replies, backends);
     if complete == 0 {
         recorder.append([header])?;
@@ -81,8 +83,8 @@ impl<'a> Recorder<'a> {
         let has_nli = self.inner.grants(Capability::Nli);
         let has_chat = self.inner.grants(Capability::Chat);
         let has_passages = self.inner.grants(Capability::Passages);
-        let size = self.inner.size();
-        let shared = SharedRecorder { recorder: Arc::new(Mutex::new(self)), size };
+        let info = self.inner.info();
+        let shared = SharedRecorder { recorder: Arc::new(Mutex::new(self)), info };
         let mut backends = Backends::counting(shared.clone());
         if has_nli {
             backends = backends.with_nli(shared.clone());
@@ -107,14 +109,17 @@ impl<'a> Recorder<'a> {
                 new.push(line);
             }
         }
-        self.append(new)
+        if new.is_empty() { Ok(()) } else { self.append(new) }
     }
 
+    /// Appends lines and flushes them to disk: after a power cut, a run resumes from its checkpoint and
+    /// does not repeat the requests of earlier steps.
     fn append<T: Serialize>(
         &mut self,
         lines: impl IntoIterator<Item = T>,
     ) -> Result<(), RecordingError> {
-        write_lines(&mut self.file, lines).map_err(RecordingError::io("write", &self.path))
+        write_lines(&mut self.file, lines).map_err(RecordingError::io("write", &self.path))?;
+        self.file.get_ref().sync_data().map_err(RecordingError::io("write", &self.path))
     }
 }
 
@@ -133,7 +138,7 @@ fn write_lines<T: Serialize>(
 #[derive(Clone)]
 struct SharedRecorder<'a> {
     recorder: Arc<Mutex<Recorder<'a>>>,
-    size: CorpusSize,
+    info: CorpusInfo,
 }
 
 impl<'a> SharedRecorder<'a> {
@@ -156,8 +161,8 @@ impl Counter for SharedRecorder<'_> {
         Ok(counts)
     }
 
-    fn size(&self) -> CorpusSize {
-        self.size
+    fn info(&self) -> CorpusInfo {
+        self.info
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use corver_core::{
-    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusSize, Count, Counter, Entailment,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusInfo, Count, Counter, Entailment,
     NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use crate::recording::replies::{Added, RecordedReplies, key, without_limit};
 /// The first line of a recording.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct RecordingHeader {
-    pub(crate) corpus: CorpusSize,
+    pub(crate) corpus: CorpusInfo,
 }
 
 /// A backend that answers from a recording alone.
@@ -29,7 +29,7 @@ pub(crate) struct RecordingHeader {
 #[derive(Debug, Clone)]
 pub struct Recording {
     path: PathBuf,
-    size: CorpusSize,
+    info: CorpusInfo,
     replies: Arc<RecordedReplies>,
     /// Keys of the prompts whose usage has been returned.
     charged: HashSet<String>,
@@ -39,12 +39,13 @@ impl Recording {
     /// Reads a recording.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, a line is malformed, or two lines contradict each other.
+    /// Fails if the file cannot be read, a line is malformed or has a reply that no backend gives,
+    /// or two lines contradict each other.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
-        let (size, replies) = read(path)?;
+        let (info, replies) = read(path)?;
         Ok(Self {
             path: path.to_owned(),
-            size,
+            info,
             replies: Arc::new(replies),
             charged: HashSet::new(),
         })
@@ -69,11 +70,11 @@ impl Recording {
     }
 }
 
-/// Returns the size of the corpus and all replies. A truncated last line is ignored.
-pub(crate) fn read(path: &Path) -> Result<(CorpusSize, RecordedReplies), RecordingError> {
+/// Returns the description of the corpus and all replies. A truncated last line is ignored.
+pub(crate) fn read(path: &Path) -> Result<(CorpusInfo, RecordedReplies), RecordingError> {
     let io = RecordingError::io("read", path);
     let mut reader = BufReader::new(File::open(path).map_err(&io)?);
-    let mut size = CorpusSize::default();
+    let mut info = CorpusInfo::default();
     let mut replies = RecordedReplies::default();
     let mut text = Vec::new();
     for number in 1.. {
@@ -85,7 +86,7 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, RecordedReplies), Recordi
             && let Ok(header) =
                 serde_json::from_slice::<RecordingHeader>(corver_files::strip_bom(&text))
         {
-            size = header.corpus;
+            info = header.corpus;
             continue;
         }
         let line = match RecordedLine::parse(corver_files::strip_bom(&text)) {
@@ -107,6 +108,12 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, RecordedReplies), Recordi
                 )));
             }
         };
+        if let Some(problem) = line.find_problem() {
+            return Err(RecordingError::InvalidRecording(format!(
+                "{}:{number}: {problem}; record it again",
+                path.display()
+            )));
+        }
         if replies.add(&line) == Added::Different {
             return Err(RecordingError::InvalidRecording(format!(
                 "{}:{number}: {} was answered differently before",
@@ -115,7 +122,7 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, RecordedReplies), Recordi
             )));
         }
     }
-    Ok((size, replies))
+    Ok((info, replies))
 }
 
 impl Counter for Recording {
@@ -130,8 +137,8 @@ impl Counter for Recording {
         Ok(counts)
     }
 
-    fn size(&self) -> CorpusSize {
-        self.size
+    fn info(&self) -> CorpusInfo {
+        self.info
     }
 }
 

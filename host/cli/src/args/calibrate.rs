@@ -14,7 +14,7 @@ pub struct CalibrateArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum CalibrateCommand {
-    /// Sample sentences stratified by co-occurrence count, into a sheet to label.
+    /// Sample sentences stratified by co-occurrence count, into a sheet to label
     ///
     /// The sheet is CSV, for any spreadsheet. Fill the column `label` with correct, incorrect or
     /// unclear (or c, i, u).
@@ -25,13 +25,13 @@ pub enum CalibrateCommand {
     ///     --out sheet.csv  # the paper's sample
     #[command(verbatim_doc_comment)]
     Draw(DrawArgs),
-    /// Compute P(correct) by count from labelled sheets, and suggest settings of rules.
+    /// Compute P(correct) by count from labelled sheets, and suggest settings of rules
     ///
     /// Several people may label the same sentences, each in a copy of the sheet; the majority
     /// label counts.
     #[command(verbatim_doc_comment)]
     Read(ReadArgs),
-    /// Measure how well each rule's rewards separate true from false sentences.
+    /// Measure how well each rule's rewards separate true from false sentences
     ///
     /// If the truth is known, as in the demo, the policy answers the evaluation questions as in
     /// training, and every rule scores the same sentences. Otherwise give labelled sheets.

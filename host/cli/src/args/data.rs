@@ -15,7 +15,7 @@ pub struct DataArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum DataCommand {
-    /// Build a pool of valid, distinct questions whose entities occur in the corpus.
+    /// Build a pool of valid, distinct questions whose entities occur in the corpus
     ///
     /// Writes questions.jsonl, for `question.train` and `filter --questions`; dropped.jsonl, with
     /// the reason for every dropped question; and summary.json. Of duplicates, the one in the
@@ -27,7 +27,7 @@ pub enum DataCommand {
     ///   corver-host data pool nq.jsonl --index wikipedia --out pool
     #[command(verbatim_doc_comment)]
     Pool(PoolArgs),
-    /// Attach corpus passages to questions, as evidence for rules such as fspo and forag.
+    /// Attach corpus passages to questions, as evidence for rules such as fspo and forag
     ///
     /// Each question gets the passages with the best BM25 score for its words and its first gold.
     /// A question that has evidence is not changed. `corver-host index passages` makes the
@@ -38,7 +38,7 @@ pub enum DataCommand {
     ///     --out zone/with-evidence.jsonl
     #[command(verbatim_doc_comment)]
     Evidence(EvidenceArgs),
-    /// Write demonstrations for `sft` from questions with golds.
+    /// Write demonstrations for `sft` from questions with golds
     ///
     /// Each line has a question and a completion in the format of the paper:
     /// <think>reasoning</think><answer>gold</answer>. Questions without golds are left out.

@@ -33,7 +33,7 @@ pub enum IndexCommand {
     Serve(IndexServeArgs),
     /// Print an index's size, pointer widths and tokenizer.
     Info(InfoArgs),
-    /// Split an index's documents into passages, for rules that search (backends.passages).
+    /// Split an index's documents into passages, for rules that search (backends.passages)
     ///
     /// The passages are written next to the index, in NAME.passages, and replace existing ones.
     /// An interrupted run leaves the existing ones in place.
@@ -95,7 +95,7 @@ pub struct CountArgs {
     pub query: String,
     /// Index folder, or URL#NAME of an index on a server. Repeatable; counts are summed. Default:
     /// the demo's.
-    #[arg(long, value_name = "DIR|URL#NAME")]
+    #[arg(long, value_name = "DIR|NAME|URL#NAME")]
     pub index: Vec<String>,
     /// Tokenizer (tokenizer.json), for an index without one.
     #[arg(long)]
@@ -144,7 +144,7 @@ impl From<CountModeArg> for Mode {
 #[derive(Debug, Args)]
 pub struct IndexServeArgs {
     /// Index folder. Default: the demo's.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR|NAME")]
     pub index: Option<PathBuf>,
     /// Tokenizer (tokenizer.json), for an index without one.
     #[arg(long)]
@@ -166,7 +166,7 @@ pub struct IndexServeArgs {
 #[derive(Debug, Args)]
 pub struct PassagesArgs {
     /// Index folder. Default: the demo's.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR|NAME")]
     pub index: Option<PathBuf>,
     /// Output folder. Default: the parent folder of the index.
     #[arg(long)]
@@ -197,14 +197,14 @@ pub struct SearchArgs {
 #[derive(Debug, Args)]
 pub struct InfoArgs {
     /// Index folder. Default: the demo's.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR|NAME")]
     pub index: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
     /// Index folder. Default: the demo's.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR|NAME")]
     pub index: Option<PathBuf>,
     /// Verify only these shards, such as 3 or 0-3, from 0. The others' files may be absent.
     #[arg(long, value_name = "N|FIRST-LAST", value_parser = parse_shards)]

@@ -14,10 +14,10 @@ pub struct JudgeArgs {
     /// Questions of the answers, with their golds. Repeatable. Not for sheets.
     #[arg(long, value_name = "FILE")]
     pub questions: Vec<PathBuf>,
-    /// TOML file with the judge's prompt, labels, model and prices. Default: the built-in
+    /// TOML file with the prompt, labels, model and prices. Default: the built-in
     /// configs/judge/answer.toml or sentence.toml.
     #[arg(long, value_name = "FILE")]
-    pub judge: Option<PathBuf>,
+    pub prompt: Option<PathBuf>,
     /// Base URL of an OpenAI-compatible API, such as http://localhost:8000/v1.
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
@@ -27,7 +27,7 @@ pub struct JudgeArgs {
     /// File with the API key. Default: the environment variable OPENAI_API_KEY.
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Send no more requests after this amount is spent. Needs prices in the judge's file. Replies
+    /// Send no more requests after this amount is spent. Needs prices in the file of --prompt. Replies
     /// received until then are saved.
     #[arg(long, value_name = "AMOUNT")]
     pub max_cost: Option<f64>,

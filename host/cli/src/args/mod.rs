@@ -41,7 +41,7 @@ pub use settings::{
 };
 pub use train::{CompareArgs, FilterArgs, MergeArgs, SftArgs, TrainArgs};
 
-/// Train language models with reward rules that are WebAssembly plugins.
+/// Train language models with reward rules that are WebAssembly plugins
 ///
 /// Without a model, corpus, questions or demonstrations of your own, a command uses the built-in
 /// demo: `corver-host train` alone trains a small model in a few minutes.
@@ -74,7 +74,7 @@ impl Cli {
 // clap does not wrap texts here: examples keep a line each, and long texts break as written.
 #[derive(Debug, Subcommand)]
 pub enum CliCommand {
-    /// Train a policy with a reward rule.
+    /// Train a policy with a reward rule
     ///
     /// Without options: the built-in demo with the rule First, in a few minutes on a laptop CPU.
     ///
@@ -86,7 +86,7 @@ pub enum CliCommand {
     ///   corver-host train --out runs/first-001 --resume
     #[command(verbatim_doc_comment)]
     Train(TrainArgs),
-    /// Fine-tune an adapter on demonstrations (SFT), as a cold start for training.
+    /// Fine-tune an adapter on demonstrations (SFT), as a cold start for training
     ///
     /// The file has one JSON object per line: {"question", "completion"}. The loss is on the
     /// completions only, each with its end-of-sequence token. The settings `sft.*` have the
@@ -98,7 +98,7 @@ pub enum CliCommand {
     ///   corver-host train --set policy.adapter=runs/sft-001/checkpoints/step-000120
     #[command(verbatim_doc_comment)]
     Sft(SftArgs),
-    /// Select questions that the model answers correctly in some but not all samples.
+    /// Select questions that the model answers correctly in some but not all samples
     ///
     /// Draws 16 answers to every question. Questions with 1 to 15 correct answers go into
     /// questions.jsonl in --out, a file for `train --questions`.
@@ -110,7 +110,7 @@ pub enum CliCommand {
     Filter(FilterArgs),
     /// Prepare question sets: build pools, attach evidence.
     Data(DataArgs),
-    /// Answer and grade question sets with the raw model or with adapters.
+    /// Answer and grade question sets with the raw model or with adapters
     ///
     /// Examples:
     ///   corver-host eval --model Qwen/Qwen3-4B --questions nq.json --questions popqa.json \
@@ -118,7 +118,7 @@ pub enum CliCommand {
     ///   corver-host eval diff answers/raw.nq.jsonl answers/first-001-step-000100.nq.jsonl
     #[command(verbatim_doc_comment)]
     Eval(EvalArgs),
-    /// Judge answers or sentences with a chat model; report its agreement with other labels.
+    /// Judge answers or sentences with a chat model; report its agreement with other labels
     ///
     /// For an answer, the model sees the question and its golds. For a sentence of a calibration
     /// sheet, it sees the sentence only; the sheet with the model's labels goes into --out, to be
@@ -128,7 +128,7 @@ pub enum CliCommand {
     /// after an interrupt, and no reply is requested twice.
     ///
     /// Examples:
-    ///   corver-host judge answers/raw.nq.jsonl --questions nq.json --judge my-judge.toml \
+    ///   corver-host judge answers/raw.nq.jsonl --questions nq.json --prompt my-judge.toml \
     ///     --max-cost 1
     ///   corver-host judge runs/first-001/answers_after.jsonl --questions eval.json \
     ///     --endpoint http://localhost:8000/v1 --chat-model Qwen/Qwen3-32B
@@ -136,7 +136,7 @@ pub enum CliCommand {
     ///     --chat-model Qwen/Qwen3-32B --out affirmed
     #[command(verbatim_doc_comment)]
     Judge(JudgeArgs),
-    /// Train several arms with the same seeds, and test which differences are significant.
+    /// Train several arms with the same seeds, and test which differences are significant
     ///
     /// An arm is a rule (--plugin), or a settings file over the common settings (--arm). All are
     /// compared with the first: the first rule or, without --plugin, the common settings.
@@ -149,7 +149,7 @@ pub enum CliCommand {
     ///     --eval triviaqa.json popqa.json
     #[command(verbatim_doc_comment)]
     Compare(CompareArgs),
-    /// Measure how well corpus counts and rule rewards predict truth.
+    /// Measure how well corpus counts and rule rewards predict truth
     ///
     /// Examples:
     ///   corver-host calibrate draw runs/first-001 --out sheet.csv
@@ -157,7 +157,7 @@ pub enum CliCommand {
     ///   corver-host calibrate audit --plugin first.wasm --plugin min.wasm
     #[command(verbatim_doc_comment)]
     Calibrate(CalibrateArgs),
-    /// Merge an adapter into a model's weights.
+    /// Merge an adapter into a model's weights
     ///
     /// The output is a Hugging Face folder, for inference servers and other programs.
     ///
@@ -166,7 +166,7 @@ pub enum CliCommand {
     ///     qwen3-8b-first
     #[command(verbatim_doc_comment)]
     Merge(MergeArgs),
-    /// Score completions, and show the reward of each sentence with its reason.
+    /// Score completions, and show the reward of each sentence with its reason
     ///
     /// The quickest way to try a rule. The file has one JSON object per line:
     /// {"question", "answers", "completion"}. "answers" is a list, or a string separated by
@@ -175,7 +175,7 @@ pub enum CliCommand {
     /// for a sentence that states no fact.
     #[command(verbatim_doc_comment)]
     Score(ScoreArgs),
-    /// Find the sentences of a text that the corpus does not support.
+    /// Find the sentences of a text that the corpus does not support
     ///
     /// A sentence is unsupported if the head and tail of one of its facts never co-occur in the
     /// corpus, or if the only entity of a fact is rare. This is QuCo-RAG's test; the settings
@@ -188,7 +188,7 @@ pub enum CliCommand {
     ///     --index wiki --extractor extractor --json
     #[command(verbatim_doc_comment)]
     Check(CheckArgs),
-    /// Serve rewards over HTTP, for OpenRLHF and other trainers.
+    /// Serve rewards over HTTP, for OpenRLHF and other trainers
     ///
     /// POST /get_reward  OpenRLHF's remote reward model (--reward.remote_url)
     /// POST /v1/score    the output of `corver-host score --json`
@@ -204,7 +204,7 @@ pub enum CliCommand {
     ///   corver-host serve --config configs/qwen3-8b.toml --listen 0.0.0.0:8765 --token-file token
     #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
-    /// Write an HTML report about a run, or several runs side by side.
+    /// Write an HTML report about a run, or several runs side by side
     ///
     /// It has learning curves, checks for reward hacking, the best and the worst completions,
     /// time by stage, and settings.
@@ -214,7 +214,7 @@ pub enum CliCommand {
     ///   corver-host report runs/first-001 runs/min-001 --out first-min.html
     #[command(verbatim_doc_comment)]
     Report(ReportArgs),
-    /// Write an HTML page for one completion: rewards, corpus counts, and advantages.
+    /// Write an HTML page for one completion: rewards, corpus counts, and advantages
     ///
     /// Examples:
     ///   corver-host explain runs/first-001 --step 20 --completion 7

@@ -24,7 +24,7 @@ pub enum PluginCommand {
     },
     /// Print a rule's name and settings, and test it on unusual input.
     Check(RuleArgs),
-    /// Run a rule on sentences or completions, and print the rewards with their reasons.
+    /// Run a rule on sentences or completions, and print the rewards with their reasons
     ///
     /// The file has one JSON object per line. Either the sentences of one completion,
     /// {"sentence", "triplets": [[head, relation, tail], …]}; without "triplets", the extractor

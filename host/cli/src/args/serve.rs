@@ -22,7 +22,8 @@ pub struct ServeArgs {
     /// Largest number of completions that are queued or being scored; further requests get 503.
     #[arg(long, value_name = "N", default_value_t = QueueLimits::default().completions)]
     pub queue: usize,
-    /// Largest total size of open requests, such as 64M; further requests get 503.
+    /// Largest total size of open requests, such as 64M; several of one address have at most three
+    /// quarters of it. Beyond it, incomplete requests get 408 and others 503.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, default_value = "64M")]
     pub queue_bytes: u64,
     /// Return an error to OpenRLHF if a completion cannot be scored. Default: a neutral reward,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use corver_serve::ServerLimits;
 
-/// Address, access token and limits of a server.
+/// Address, token and limits of a server.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
     /// Address and port to bind. There is no TLS: outside a trusted network, use a TLS proxy.

@@ -67,7 +67,7 @@ impl Flags for PartArgs {
 pub struct CorpusArgs {
     /// Corpus: an index folder, or URL#NAME of an index on a server. Repeatable; counts are summed
     /// (`corpus.index`).
-    #[arg(long, value_name = "DIR|URL#NAME")]
+    #[arg(long, value_name = "DIR|NAME|URL#NAME")]
     pub index: Vec<String>,
 }
 

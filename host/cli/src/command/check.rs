@@ -110,7 +110,10 @@ fn show(checked: &CheckedText) {
 
 fn show_question(question: &QuestionCheck) {
     let Some(mean) = question.mean else {
-        return output::line("the question names no entity that the corpus counts");
+        return output::line(match question.entities.len() {
+            0 => "the extractor read no entity from the question",
+            _ => "the corpus has no counts of the question's entities",
+        });
     };
     let rare = if question.rare { "rare: look something up before answering" } else { "common" };
     output::line(format_args!("the question's entities occur {mean:.0} times on average: {rare}"));

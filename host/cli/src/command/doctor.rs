@@ -4,6 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use corver_core::Device;
+use corver_inference::onnx;
 use corver_reward::{folders, parts, plugin};
 use serde::Serialize;
 
@@ -20,37 +21,38 @@ struct InstallCheck {
 }
 
 impl InstallCheck {
-    fn new(what: &'static str, found: Result<String>, fix: &'static str) -> Self {
+    /// `fix` is `None` if the error contains it.
+    fn new(what: &'static str, found: Result<String>, fix: Option<&'static str>) -> Self {
         match found {
             Ok(found) => Self { what, needed: true, good: true, found, fix: None },
-            Err(error) => Self {
-                what,
-                needed: true,
-                good: false,
-                found: format!("{error:#}"),
-                fix: Some(fix),
-            },
+            Err(error) => {
+                Self { what, needed: true, good: false, found: format!("{error:#}"), fix }
+            }
         }
     }
 }
 
 pub fn run(json: bool) -> Result<()> {
     let checks = [
-        // Only training needs libtorch.
-        InstallCheck {
-            needed: cfg!(feature = "torch"),
-            ..InstallCheck::new("libtorch", libtorch(), "make train, in a checkout")
-        },
-        InstallCheck::new("ONNX Runtime", onnx_runtime(), "make setup"),
-        InstallCheck::new("rules", rules(), "make plugins"),
-        InstallCheck::new("cache", cache(), "set XDG_CACHE_HOME to a folder that you can write to"),
-        InstallCheck {
-            needed: false,
-            ..InstallCheck::new("cargo", cargo(), "https://rustup.rs, to build rules in Rust")
-        },
+        libtorch(),
+        InstallCheck::new("ONNX Runtime", onnx_runtime(), None),
+        InstallCheck::new("rules", rules(), Some("make plugins")),
+        InstallCheck::new(
+            "cache",
+            cache(),
+            Some("set XDG_CACHE_HOME to a folder that you can write to"),
+        ),
         InstallCheck {
             needed: false,
-            ..InstallCheck::new("GPU", gpu(), "an NVIDIA driver, then `make setup` again")
+            ..InstallCheck::new("cargo", cargo(), Some("https://rustup.rs, to build rules in Rust"))
+        },
+        InstallCheck {
+            needed: false,
+            ..InstallCheck::new(
+                "GPU",
+                gpu(),
+                Some("install an NVIDIA driver, then run `make setup` again"),
+            )
         },
     ];
     if json {
@@ -78,14 +80,23 @@ fn show(checks: &[InstallCheck]) {
     }
 }
 
-fn libtorch() -> Result<String> {
-    Ok(format!("loaded; training runs on {}", policy::find_device(Device::Auto)?))
+fn libtorch() -> InstallCheck {
+    let found = policy::find_device(Device::Auto)
+        .map(|device| format!("loaded; training runs on {device}"));
+    if cfg!(feature = "torch") {
+        InstallCheck::new("libtorch", found, None)
+    } else {
+        // Only training needs it.
+        let fix = Some("make train, in a checkout");
+        InstallCheck { needed: false, ..InstallCheck::new("libtorch", found, fix) }
+    }
 }
 
 fn onnx_runtime() -> Result<String> {
     let library = parts::runtime_library()?;
-    library.load()?;
-    Ok(library.path().display().to_string())
+    let gpu = onnx::gpu(Device::Auto, &library)?;
+    let device = gpu.map_or(Device::Cpu, Device::Cuda);
+    Ok(format!("{}; extraction runs on {device}", library.path().display()))
 }
 
 fn rules() -> Result<String> {
@@ -107,10 +118,6 @@ fn cargo() -> Result<String> {
 }
 
 fn gpu() -> Result<String> {
-    let output = Command::new("nvidia-smi")
-        .arg("-L")
-        .output()
-        .map_err(|_| anyhow::anyhow!("no NVIDIA driver"))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().next().map(str::to_owned).context("the driver sees no GPU")
+    let gpu = corver_gpu::find().context("no NVIDIA GPU, or CUDA_VISIBLE_DEVICES hides it")?;
+    Ok(gpu.to_string())
 }

@@ -91,6 +91,11 @@ pub fn show_return(trace: &Trace, parts: &ReturnParts) {
         "  return {:+.3} = judge {:+.3} ({}), format {:+.3} ({}), sentences {:+.3} on average",
         trace.mean_return, parts.judge, judge.label, parts.format, format.label, parts.sentences
     ));
+    for (rule, grade) in [("judge", judge), ("format", format)] {
+        if let Some(note) = &grade.note {
+            output::line(format_args!("  {rule}: {note}"));
+        }
+    }
 }
 
 /// Prints a sentence's reward, and below it the counts, channels and note.

@@ -8,7 +8,7 @@ use corver_core::{Algorithm, LearnSettings, Learner, Sampling};
 use corver_learn::MemoryPlan;
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
-use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
+use corver_runs::{RunDir, RunDirError, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::Settings;
 use corver_train::sft::{Demonstrations, SftError, SftPlan, SftSummary, sft};
 use serde_json::{Value, json};
@@ -107,6 +107,8 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
             output::note(&bar, &format!("stopped after step {step} of {steps}; {resume}"));
             Ok(())
         }
+        // The message says what to do, since resuming alone would fail again.
+        Err(error @ SftError::RunDir(RunDirError::Unusable(_))) => Err(error.into()),
         trained => {
             show(&trained.with_context(|| format!("the run is unfinished; {resume}"))?, &run, json)
         }

@@ -14,7 +14,7 @@ use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_reward::plugin;
-use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
+use corver_runs::{RunDir, RunDirError, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::{ChatPrices, PriceSection, Settings};
 use corver_train::{
     Observer, Prices, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train,
@@ -320,6 +320,8 @@ pub fn train_once(
             );
             Ok(None)
         }
+        // The message says what to do, since resuming alone would fail again.
+        Err(error @ TrainError::RunDir(RunDirError::Unusable(_))) => Err(error.into()),
         trained => {
             let summary = trained.with_context(|| format!("the run is unfinished; {resume}"))?;
             Ok(Some((summary, run.path().to_owned())))

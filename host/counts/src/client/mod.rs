@@ -10,10 +10,12 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use corver_core::{BoxError, CorpusSize, Count, CountPrecision, Counter, Query};
+use corver_core::text::excerpt;
+use corver_core::{BoxError, CorpusInfo, Count, CountPrecision, Counter, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode, Part};
 use corver_http::{
     AttemptError, Client, FirstFailure, RequestError, RetryPolicy, for_each_concurrent,
+    shorten_foreign,
 };
 
 use crate::wire::{CountRequest, CountResult, ServerInfo};
@@ -110,6 +112,7 @@ impl Remote {
         let mode = self.options.mode;
         match &self.info {
             Some(ServerInfo { index: has, .. }) if *has != self.index => {
+                let has = shorten_foreign(has);
                 Err(RemoteError::Unsuitable(format!(
                     "{url} has the index {has}, not {}: write it as {url}#{has}",
                     self.index
@@ -207,7 +210,7 @@ impl Remote {
         failure: &FirstFailure<RemoteError>,
     ) -> Result<Option<Vec<Option<CountResult>>>, RemoteError> {
         let description = match queries {
-            [query] => format!("the query {:?}", query.text),
+            [query] => format!("the query {:?}", excerpt(&query.text)),
             _ => format!("{} queries", queries.len()),
         };
         let reply = match (&self.info, queries) {
@@ -292,12 +295,13 @@ impl Counter for Remote {
         Ok(counts)
     }
 
-    /// Returns the size that a `corver-host` server reports; `None` for any other server.
-    fn size(&self) -> CorpusSize {
+    /// Describes the corpus by what a `corver-host` server reports; another server reports no size.
+    fn info(&self) -> CorpusInfo {
         let info = self.info.as_ref();
-        CorpusSize {
+        CorpusInfo {
             tokens: info.map(|info| info.tokens),
             documents: info.map(|info| info.documents),
+            window: Some(self.options.max_diff_tokens),
         }
     }
 }

@@ -19,12 +19,22 @@ pub enum ExtractError {
     /// A model's folder, or a text, that cannot be used.
     #[error(transparent)]
     Pretrained(#[from] PretrainedError),
-    /// A failed run of the graph. If memory is short, fewer rows may succeed.
-    #[error(
-        "ONNX Runtime failed on {rows} rows of {columns} tokens: {source}. Where memory is short, \
-         lower extract.batch_size"
-    )]
+    /// A failed run of the graph.
+    #[error("ONNX Runtime failed on {rows} rows of {columns} tokens: {source}")]
     Run {
+        /// Number of rows of the batch.
+        rows: usize,
+        /// Number of tokens per row so far.
+        columns: usize,
+        /// Reason of ONNX Runtime.
+        source: RunError,
+    },
+    /// A run for which memory is short. Fewer rows may succeed.
+    #[error(
+        "ONNX Runtime has not enough memory for {rows} rows of {columns} tokens: {source}. Lower \
+         extract.batch_size"
+    )]
+    OutOfMemory {
         /// Number of rows of the batch.
         rows: usize,
         /// Number of tokens per row so far.
@@ -52,10 +62,5 @@ impl ExtractError {
     /// Returns the error of a defect of this program.
     pub(crate) fn panicked() -> Self {
         Self::Thread("the extractor's thread panicked; its message is above".to_owned())
-    }
-
-    /// True if a run with fewer rows may succeed.
-    pub(crate) fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::Run { source, .. } if crate::onnx::is_out_of_memory(source))
     }
 }

@@ -5,8 +5,8 @@ use std::process::Command;
 
 use corver_core::ReplyGrammar;
 use corver_pretrained::{
-    ChatTemplate, ModelConfig, PretrainedError, StopTokens, Switches, check_vocabulary,
-    read_tokenizer,
+    ChatTemplate, ModelConfig, ModelFamily, PretrainedError, StopTokens, Switches,
+    check_vocabulary, read_tokenizer,
 };
 use tokenizers::Tokenizer;
 
@@ -15,8 +15,16 @@ use crate::extract::prompt::ExtractPrompt;
 use crate::extract::settings::{DecodeLimits, ExtractorSettings};
 use crate::extract::{Device, ExtractError, Result, RuntimeLibrary};
 
+/// Default batch size (the paper's).
+const BATCH_SIZE: usize = 32;
+/// Default batch size of a Hugging Face folder on a GPU. There a step takes the time of its launches,
+/// not of its rows.
+const GPU_BATCH_SIZE: usize = 256;
 /// Marker of the sentence in a prompt.
 const SLOT: &str = "{sentence}";
+
+/// Families whose graph this program writes.
+const FAMILIES: &[ModelFamily] = &[ModelFamily::Llama, ModelFamily::Qwen2];
 
 /// Options of a run for its extractor.
 #[derive(Debug)]
@@ -88,9 +96,9 @@ pub(crate) fn open(
     let gpu = crate::onnx::gpu(device, runtime)?;
     let (decoder, limits): (Box<dyn Decoder>, _) = if graph.exists() {
         let decoder = Exported::open(&graph, &settings, shared, vocabulary, gpu, runtime)?;
-        (Box::new(decoder), settings.limits(usize::MAX))
+        (Box::new(decoder), settings.limits(usize::MAX, BATCH_SIZE))
     } else {
-        let model = ModelConfig::read(&config)?;
+        let model = ModelConfig::read(&config, FAMILIES)?;
         check_vocabulary(prompt.tokenizer(), model.vocab_size)?;
         let Some(room) = model.max_positions.checked_sub(shared.len()).filter(|room| *room > 1)
         else {
@@ -100,7 +108,8 @@ pub(crate) fn open(
                 model.max_positions
             )));
         };
-        let limits = settings.limits(room);
+        let default_batch_size = if gpu.is_some() { GPU_BATCH_SIZE } else { BATCH_SIZE };
+        let limits = settings.limits(room, default_batch_size);
         let decoder = Continued::open(folder, &model, shared, limits.max_own_tokens, gpu, runtime)?;
         (Box::new(decoder), limits)
     };

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use corver_core::reply;
+use corver_core::text::excerpt;
 
 use crate::extract::folder::LoadedExtractor;
 use crate::extract::memo::ReplyMemo;
@@ -51,8 +52,6 @@ pub(crate) const QUEUE: usize = 1024;
 
 /// Number of first replies that are not understood after which a wrong prompt is suspected.
 const PROBATION: usize = 32;
-/// Longest part of a reply in a warning, characters.
-const EXCERPT: usize = 200;
 
 /// A sentence to be decoded, once for all its requests.
 struct DecodeJob {
@@ -214,7 +213,7 @@ impl Scheduler {
             Ok(_) => {
                 tracing::warn!(
                     limit,
-                    %sentence,
+                    sentence = excerpt(&sentence),
                     "skipped a sentence that has too many tokens, has none, or merges with the \
                      prompt"
                 );
@@ -320,10 +319,10 @@ impl Scheduler {
             stats.not_understood += 1;
             is_first = stats.not_understood == 1;
         });
-        let excerpt: String = reply.chars().take(EXCERPT).collect();
+        let start = excerpt(reply);
         if is_first {
             tracing::warn!(
-                reply = excerpt,
+                reply = start,
                 "a reply of the extractor is not understood, and its sentence has no triplets; \
                  `corver-host extract --raw` shows replies"
             );
@@ -333,7 +332,7 @@ impl Scheduler {
         if earlier + 1 == PROBATION {
             self.not_understood_so_far = None;
             tracing::warn!(
-                reply = excerpt,
+                reply = start,
                 "none of the first {PROBATION} replies of the extractor is understood: its prompt \
                  may be wrong"
             );
@@ -343,7 +342,7 @@ impl Scheduler {
     /// Preempts all rows after an error. If memory was short, they are queued again, to be decoded
     /// from their beginning in half as many rows; any other error is returned.
     fn retry_with_smaller_batch(&mut self, error: ExtractError) -> Result<()> {
-        if !error.is_out_of_memory() || self.rows.len() < 2 {
+        if !matches!(error, ExtractError::OutOfMemory { .. }) || self.rows.len() < 2 {
             return Err(error);
         }
         self.max_rows = self.rows.len() / 2;

@@ -19,7 +19,7 @@ pub struct ExtractorSettings {
     pub stop: Option<Vec<String>>,
     /// Longest reply, tokens; a longer one is truncated. `None`: 256.
     pub max_new_tokens: Option<usize>,
-    /// Most sentences decoded together. `None`: 32.
+    /// Most sentences decoded together. `None`: 256 for a Hugging Face folder on a GPU, else 32.
     pub batch_size: Option<usize>,
     /// Longest sentence, tokens. A longer one is not decoded and has no triplets. `None`: 512.
     pub max_sentence_tokens: Option<usize>,
@@ -48,7 +48,8 @@ impl ExtractorSettings {
     /// # Errors
     /// Fails if the file cannot be read, or a setting is unknown or invalid.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = corver_files::read_text(path).map_err(PretrainedError::io("read", path))?;
+        let text =
+            corver_files::read_settings_text(path).map_err(PretrainedError::io("read", path))?;
         let settings: Self = toml::from_str(&text)
             .map_err(|error| PretrainedError::malformed(path, "an extractor's settings", error))?;
         settings
@@ -90,14 +91,15 @@ impl ExtractorSettings {
         Ok(())
     }
 
-    /// Returns the bounds, given the number `room` of positions after the prompt.
-    pub(crate) fn limits(&self, room: usize) -> DecodeLimits {
+    /// Returns the bounds, given the number `room` of positions after the prompt and the default
+    /// batch size.
+    pub(crate) fn limits(&self, room: usize, default_batch_size: usize) -> DecodeLimits {
         let max_new_tokens = self.max_new_tokens.unwrap_or(256);
         let max_sentence_tokens = self.max_sentence_tokens.unwrap_or(512).min(room - 1);
         let max_own_tokens = room.min(max_sentence_tokens.saturating_add(max_new_tokens));
         DecodeLimits {
             max_new_tokens,
-            batch_size: self.batch_size.unwrap_or(32),
+            batch_size: self.batch_size.unwrap_or(default_batch_size),
             max_sentence_tokens,
             max_own_tokens,
         }

@@ -10,6 +10,7 @@ use corver_core::{BoxError, Entailment, NliModel, NliPair};
 
 use crate::nli::config::ClassLabels;
 use crate::nli::encode::Encoded;
+use crate::nli::error::run_error;
 use crate::nli::folder::{self, LoadedNli};
 use crate::nli::{NliError, NliSettings, Result};
 
@@ -76,7 +77,7 @@ impl Nli {
         let logits = self
             .logits(rows, columns)
             .and_then(|logits| tensor::first_of_rows(&logits))
-            .map_err(|source| NliError::Run { rows: rows.len(), columns, source })?;
+            .map_err(|source| run_error(rows.len(), columns, source))?;
         logits
             .chunks_exact(labels.count)
             .map(|logits| labels.answer(logits).ok_or(NliError::NotFinite))

@@ -2,23 +2,21 @@
 
 use corver_settings::Device;
 
-use crate::onnx::{OnnxError, Result, RuntimeLibrary, session};
+use crate::onnx::{Result, RuntimeLibrary, session};
 
 /// Returns the number of the GPU that computes. `None`: the processor.
 ///
 /// # Errors
-/// Fails if ONNX Runtime cannot be loaded. A named GPU is checked when a session is opened.
+/// Fails if ONNX Runtime cannot be loaded, or if it is built for CUDA and cannot use the GPU of this
+/// machine.
 pub fn gpu(device: Device, runtime: &RuntimeLibrary) -> Result<Option<u16>> {
-    match device {
-        Device::Cpu => Ok(None),
-        Device::Cuda(number) => Ok(Some(number)),
-        Device::Auto if runtime.has_cuda()? => match session::builder(Some(0), runtime) {
-            Err(error @ OnnxError::NoCuda { .. }) => {
-                tracing::warn!(%error, "ONNX Runtime computes on the CPU");
-                Ok(None)
-            }
-            built => built.map(|_| Some(0)),
-        },
-        Device::Auto => Ok(None),
-    }
+    let number = match device {
+        Device::Cpu => return Ok(None),
+        Device::Cuda(number) => number,
+        // A build for the CPU is a choice, as in the Python package.
+        Device::Auto if !runtime.has_cuda()? || corver_gpu::find().is_none() => return Ok(None),
+        Device::Auto => 0,
+    };
+    session::builder(Some(number), runtime)?;
+    Ok(Some(number))
 }

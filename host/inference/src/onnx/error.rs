@@ -12,10 +12,23 @@ pub enum OnnxError {
     /// loaded.
     #[error("{0}")]
     Runtime(String),
-    /// A GPU that this ONNX Runtime or machine does not have.
+    /// A GPU, and an ONNX Runtime that is built for the CPU alone.
     #[error(
-        "device `{device}` is not available to ONNX Runtime: {reason}. Use an ONNX Runtime built \
-         for CUDA (set ORT_DYLIB_PATH), or the device cpu"
+        "device `{device}` is not available: ONNX Runtime at {library} has no CUDA (CPU-only \
+         build); run `make setup` on the GPU machine, set ORT_DYLIB_PATH to a build for CUDA, or \
+         use the device cpu"
+    )]
+    CpuBuild {
+        /// Device as configured: `cuda:0`, …
+        device: String,
+        /// Path of the library.
+        library: PathBuf,
+    },
+    /// A GPU that an ONNX Runtime for CUDA cannot use.
+    #[error(
+        "device `{device}` is not available to ONNX Runtime: {reason}. CUDA 13 needs driver 580 or \
+         newer, which has libcuda.so.1; NVIDIA's other libraries come from `nvidia/` beside ONNX \
+         Runtime or from LD_LIBRARY_PATH. Or use the device cpu"
     )]
     NoCuda {
         /// Device as configured: `cuda:0`, …
@@ -43,7 +56,7 @@ pub type Result<T> = std::result::Result<T, OnnxError>;
 #[must_use]
 pub fn is_out_of_memory(error: &ort::Error) -> bool {
     let reason = error.to_string().to_lowercase();
-    ["failed to allocate", "out of memory", "bad_alloc", "bad allocation"]
+    ["failed to allocate", "out of memory", "bad_alloc", "bad allocation", "alloc_failed"]
         .iter()
         .any(|words| reason.contains(words))
 }

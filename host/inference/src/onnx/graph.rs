@@ -1,12 +1,12 @@
 //! A builder of ONNX graphs, from the operators of the standard and those of ONNX Runtime.
 
-use half::bf16;
+use half::{bf16, f16};
 use ort::value::TensorElementType;
 use prost::Message;
 
 use crate::onnx::proto::{
     self, ATTRIBUTE_FLOAT, ATTRIBUTE_INT, ATTRIBUTE_INTS, AttributeProto, BFLOAT16, DimensionProto,
-    EXTERNAL, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto,
+    EXTERNAL, FLOAT, FLOAT16, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto,
     StringStringEntryProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto,
     ValueInfoProto,
 };
@@ -37,6 +37,8 @@ pub enum Float {
     F32,
     /// Brain floating point, for a GPU.
     Bf16,
+    /// Half precision, for caches of an exported graph.
+    F16,
 }
 
 impl Float {
@@ -44,6 +46,7 @@ impl Float {
         match self {
             Self::F32 => FLOAT,
             Self::Bf16 => BFLOAT16,
+            Self::F16 => FLOAT16,
         }
     }
 
@@ -53,13 +56,26 @@ impl Float {
         match self {
             Self::F32 => TensorElementType::Float32,
             Self::Bf16 => TensorElementType::Bfloat16,
+            Self::F16 => TensorElementType::Float16,
         }
+    }
+
+    /// Returns the floating-point type of tensors with this element type. `None`: it is another
+    /// one.
+    pub(crate) fn of_tensors(ty: TensorElementType) -> Option<Self> {
+        [Self::F32, Self::Bf16, Self::F16].into_iter().find(|float| float.element_type() == ty)
+    }
+
+    /// Returns the attribute of a `Cast` to this type.
+    pub(crate) fn cast_attribute(self) -> Attribute {
+        int("to", i64::from(self.code()))
     }
 
     fn bytes(self, data: &[f32]) -> Vec<u8> {
         match self {
             Self::F32 => data.iter().flat_map(|x| x.to_le_bytes()).collect(),
             Self::Bf16 => data.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect(),
+            Self::F16 => data.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect(),
         }
     }
 }
@@ -130,7 +146,7 @@ impl Graph {
         Value(name.to_owned())
     }
 
-    /// Adds an operator whose result is an output of the graph.
+    /// Adds an operator whose result is an output of the graph, of its floating-point type.
     pub fn output(
         &mut self,
         name: &str,
@@ -139,8 +155,32 @@ impl Graph {
         attributes: Vec<Attribute>,
         shape: &[AxisSize],
     ) -> Value {
+        self.typed_output(name, self.float.code(), op_type, inputs, attributes, shape)
+    }
+
+    /// Adds an operator whose result is an output of the graph, 64-bit integers.
+    pub fn int_output(
+        &mut self,
+        name: &str,
+        op_type: &str,
+        inputs: &[&Value],
+        attributes: Vec<Attribute>,
+        shape: &[AxisSize],
+    ) -> Value {
+        self.typed_output(name, INT64, op_type, inputs, attributes, shape)
+    }
+
+    fn typed_output(
+        &mut self,
+        name: &str,
+        elem_type: i32,
+        op_type: &str,
+        inputs: &[&Value],
+        attributes: Vec<Attribute>,
+        shape: &[AxisSize],
+    ) -> Value {
         self.push("", op_type, inputs, vec![name.to_owned()], attributes);
-        self.proto.output.push(value_info(name, self.float.code(), shape));
+        self.proto.output.push(value_info(name, elem_type, shape));
         Value(name.to_owned())
     }
 

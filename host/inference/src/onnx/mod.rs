@@ -26,7 +26,6 @@ pub use runtime::RuntimeLibrary;
 
 pub use ort::Error as RunError;
 pub use ort::Result as RunResult;
-pub use ort::memory::AllocationDevice;
 pub use ort::memory::MemoryInfo;
 pub use ort::session::Session;
 pub use ort::value::DynValue;

@@ -3,9 +3,10 @@
 
 use prost::Message;
 
-/// A value of `TensorProto.DataType`, as are the next two.
+/// A value of `TensorProto.DataType`, as are the next three.
 pub(crate) const FLOAT: i32 = 1;
 pub(crate) const INT64: i32 = 7;
+pub(crate) const FLOAT16: i32 = 10;
 pub(crate) const BFLOAT16: i32 = 16;
 
 /// A value of `TensorProto.DataLocation`.

@@ -13,6 +13,19 @@ use crate::onnx::{OnnxError, Result};
 /// Path of the library that `make setup` installs, from the root of the workspace.
 const IN_WORKSPACE: &str = ".deps/onnxruntime/libonnxruntime.so";
 
+/// NVIDIA's libraries that ONNX Runtime's build for CUDA 13 needs, in the order of loading, within
+/// the folder that the wheels of NVIDIA share.
+const CUDA_LIBRARIES: [&str; 6] = [
+    "cu13/lib/libcudart.so.13",
+    "cu13/lib/libcublasLt.so.13",
+    "cu13/lib/libcublas.so.13",
+    "cu13/lib/libcurand.so.10",
+    "cu13/lib/libcufft.so.12",
+    "cudnn/lib/libcudnn.so.9",
+];
+/// Number of folders above the library in which `nvidia/` is searched.
+const MAX_ANCESTORS: usize = 3;
+
 /// The shared library of ONNX Runtime, 1.17 or later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuntimeLibrary {
@@ -72,19 +85,37 @@ impl RuntimeLibrary {
         &self.path
     }
 
-    /// Loads the library for the rest of the process.
-    ///
-    /// # Errors
-    /// Fails if the file is not ONNX Runtime, or another copy is loaded already.
-    pub fn load(&self) -> Result<()> {
-        self.environment().map(drop)
-    }
-
-    /// True if the library was built for NVIDIA GPUs. Drivers or libraries that it needs may still
-    /// be missing.
+    /// True if the library was built for NVIDIA GPUs. The driver or libraries that it needs may
+    /// still be missing.
     pub(crate) fn has_cuda(&self) -> Result<bool> {
         self.environment()?;
         ep::CUDA::is_available().map_err(|error| self.unusable(error))
+    }
+
+    /// Loads NVIDIA's libraries from the folder `nvidia/` of this installation, so that ONNX Runtime
+    /// finds them. Without libtorch nothing else does. If one cannot be loaded, ONNX Runtime reports
+    /// it.
+    pub(crate) fn preload_cuda(&self) {
+        for library in self.cuda_libraries() {
+            if let Err(error) = ort::util::preload_dylib(&library) {
+                tracing::debug!(library = %library.display(), %error, "not preloaded");
+            }
+        }
+    }
+
+    /// Returns the paths of NVIDIA's libraries: beside the folder of ONNX Runtime after `make
+    /// setup`, and two folders higher after `pip install onnxruntime-gpu`.
+    fn cuda_libraries(&self) -> Vec<PathBuf> {
+        let mut libraries = Vec::new();
+        for folder in self.path.ancestors().skip(1).take(MAX_ANCESTORS) {
+            for library in CUDA_LIBRARIES {
+                let path = folder.join("nvidia").join(library);
+                if path.is_file() {
+                    libraries.push(path);
+                }
+            }
+        }
+        libraries
     }
 
     /// Returns the error of a library that exists but cannot be used, with the loader's reason.
@@ -137,6 +168,19 @@ mod tests {
             error.contains("/nowhere/libonnxruntime.so") && error.contains("make setup"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn cuda_libraries_are_found_after_setup_and_pip() {
+        for library in ["onnxruntime/libonnxruntime.so", "onnxruntime/capi/libonnxruntime.so.1.31"]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            let cudart = folder.path().join("nvidia/cu13/lib/libcudart.so.13");
+            std::fs::create_dir_all(cudart.parent().unwrap()).unwrap();
+            std::fs::write(&cudart, "").unwrap();
+            let runtime = RuntimeLibrary { path: folder.path().join(library) };
+            assert_eq!(runtime.cuda_libraries(), [cudart]);
+        }
     }
 
     #[test]

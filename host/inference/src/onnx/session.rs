@@ -71,6 +71,13 @@ pub(crate) fn builder(gpu: Option<u16>, runtime: &RuntimeLibrary) -> Result<Sess
         .and_then(|builder| Ok(builder.with_memory_pattern(false)?))
         .map_err(|error: ort::Error| runtime.unusable(error))?;
     let Some(number) = gpu else { return Ok(builder) };
+    if !runtime.has_cuda()? {
+        return Err(OnnxError::CpuBuild {
+            device: Device::Cuda(number).to_string(),
+            library: runtime.path().to_owned(),
+        });
+    }
+    runtime.preload_cuda();
     // Without `error_on_failure`, the session would silently run on the CPU.
     let cuda = ep::CUDA::default().with_device_id(i32::from(number)).build().error_on_failure();
     builder.with_execution_providers([cuda]).map_err(|error| OnnxError::NoCuda {

@@ -1,10 +1,8 @@
 //! Operations on tensors outside a graph, for all floating-point types.
 
 use half::{bf16, f16};
-use ort::memory::{AllocationDevice, Allocator};
-use ort::value::{
-    DynTensorValueType, DynValue, PrimitiveTensorElementType, Tensor, TensorElementType,
-};
+use ort::memory::Allocator;
+use ort::value::{DynTensor, DynValue, PrimitiveTensorElementType, TensorElementType};
 
 /// Runs `$body` with `$T` as the Rust type of a floating-point element type.
 macro_rules! with_float {
@@ -26,79 +24,12 @@ macro_rules! with_float {
     };
 }
 
-/// Returns the rows of `value` `[B, …]` with the indices `rows`, in that order. An index may
-/// repeat.
+/// Returns a tensor without elements.
 ///
 /// # Errors
-/// Fails if ONNX Runtime cannot read or create the tensor.
-pub fn select_rows(
-    value: &DynValue,
-    ty: TensorElementType,
-    rows: &[usize],
-) -> ort::Result<DynValue> {
-    with_float!(ty, T => select::<T>(value, rows))
-}
-
-fn select<T: PrimitiveTensorElementType + Copy + std::fmt::Debug + 'static>(
-    value: &DynValue,
-    rows: &[usize],
-) -> ort::Result<DynValue> {
-    let (shape, data) = value.try_extract_tensor::<T>()?;
-    let stride: usize =
-        shape.iter().skip(1).map(|&size| usize::try_from(size).unwrap_or(0)).product();
-    let mut selected = Vec::with_capacity(rows.len() * stride);
-    for &row in rows {
-        selected.extend_from_slice(&data[row * stride..(row + 1) * stride]);
-    }
-    let mut shape = shape.to_vec();
-    shape[0] = rows.len() as i64;
-    Ok(Tensor::from_array((shape, selected))?.into_dyn())
-}
-
-/// Returns zeros in memory that ONNX Runtime has allocated, so that an output can be bound to it.
-///
-/// # Errors
-/// Fails if ONNX Runtime cannot read or create the tensor.
-pub fn zeros(ty: TensorElementType, shape: &[usize]) -> ort::Result<DynValue> {
-    with_float!(ty, T => {
-        let mut tensor = Tensor::<T>::new(&Allocator::default(), shape)?;
-        tensor.try_extract_tensor_mut::<T>()?.1.fill(T::default());
-        Ok(tensor.into_dyn())
-    })
-}
-
-/// Returns the keys or values of one row `[1, Hkv, P, Dh]` without the first axis, as `[Hkv, P, Dh]`
-/// or transposed to `[Hkv, Dh, P]`.
-///
-/// # Errors
-/// Fails if ONNX Runtime cannot read or create the tensor.
-pub fn shared_rows(
-    value: &DynValue,
-    ty: TensorElementType,
-    [heads, tokens, dim]: [usize; 3],
-    transposed: bool,
-) -> ort::Result<DynValue> {
-    with_float!(ty, T => {
-        let data = value.try_extract_tensor::<T>()?.1;
-        if !transposed {
-            return Ok(Tensor::from_array(([heads, tokens, dim], data.to_vec()))?.into_dyn());
-        }
-        let mut columns: Vec<T> = Vec::with_capacity(data.len());
-        for head in data.chunks(tokens * dim) {
-            for column in 0..dim {
-                columns.extend(head[column..].iter().step_by(dim));
-            }
-        }
-        Ok(Tensor::from_array(([heads, dim, tokens], columns))?.into_dyn())
-    })
-}
-
-/// Returns a copy on another device.
-///
-/// # Errors
-/// Fails if ONNX Runtime cannot read or create the tensor.
-pub fn copied(value: &DynValue, device: AllocationDevice, number: u16) -> ort::Result<DynValue> {
-    Ok(value.view().downcast::<DynTensorValueType>()?.to(device, i32::from(number))?.into_dyn())
+/// Fails if ONNX Runtime cannot create the tensor.
+pub fn empty(ty: TensorElementType, shape: &[usize]) -> ort::Result<DynValue> {
+    Ok(DynTensor::new(&Allocator::default(), ty, shape)?.into_dyn())
 }
 
 /// Returns the most probable token of each row of `logits` `[B, …, V]`, at its last position. Of

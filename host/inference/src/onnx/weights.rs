@@ -1,11 +1,12 @@
 //! The weights of a Hugging Face folder as tensors of ONNX Runtime.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::path::Path;
 
 use corver_pretrained::{PretrainedError, read_weights};
 use half::{bf16, f16};
-use ort::value::{DynValue, Tensor};
+use ort::value::{DynValue, PrimitiveTensorElementType, Tensor, Value};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
@@ -31,10 +32,9 @@ pub(crate) fn read(
             if view.shape() != shape {
                 return Err(mismatch(name, format!("{:?}", view.shape())));
             }
-            let values = values(&view)
-                .ok_or_else(|| mismatch(name, format!("numbers of type {:?}", view.dtype())))?;
-            let value =
-                tensor(shape, values, float).map_err(|error| mismatch(name, error.to_string()))?;
+            let value = tensor(&view, float)
+                .ok_or_else(|| mismatch(name, format!("numbers of type {:?}", view.dtype())))?
+                .map_err(|error| mismatch(name, error.to_string()))?;
             found.insert(name.to_owned(), value);
         }
         Ok(())
@@ -45,24 +45,31 @@ pub(crate) fn read(
     }
 }
 
-/// Returns the values of a weight. `None`: the type is not supported.
-fn values(view: &TensorView<'_>) -> Option<Vec<f32>> {
-    let words = view.data().chunks_exact(4);
-    let halves = view.data().chunks_exact(2);
-    match view.dtype() {
-        Dtype::F32 => Some(words.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
-        Dtype::BF16 => Some(halves.map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f32()).collect()),
-        Dtype::F16 => Some(halves.map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect()),
-        _ => None,
+/// Returns a weight as a tensor of the type `float`. `None`: the type of the weight is not
+/// supported.
+fn tensor(view: &TensorView<'_>, float: Float) -> Option<ort::Result<DynValue>> {
+    match float {
+        Float::F32 => converted(view, |x| x),
+        Float::Bf16 => converted(view, bf16::from_f32),
+        Float::F16 => converted(view, f16::from_f32),
     }
 }
 
-fn tensor(shape: &[usize], values: Vec<f32>, float: Float) -> ort::Result<DynValue> {
-    Ok(match float {
-        Float::F32 => Tensor::from_array((shape, values))?.into_dyn(),
-        Float::Bf16 => {
-            Tensor::from_array((shape, values.into_iter().map(bf16::from_f32).collect::<Vec<_>>()))?
-                .into_dyn()
+fn converted<T: PrimitiveTensorElementType + Clone + Debug + 'static>(
+    view: &TensorView<'_>,
+    convert: impl Fn(f32) -> T,
+) -> Option<ort::Result<DynValue>> {
+    let words = view.data().chunks_exact(4);
+    let halves = view.data().chunks_exact(2);
+    let values: Vec<T> = match view.dtype() {
+        Dtype::F32 => {
+            words.map(|b| convert(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect()
         }
-    })
+        Dtype::BF16 => {
+            halves.map(|b| convert(bf16::from_le_bytes([b[0], b[1]]).to_f32())).collect()
+        }
+        Dtype::F16 => halves.map(|b| convert(f16::from_le_bytes([b[0], b[1]]).to_f32())).collect(),
+        _ => return None,
+    };
+    Some(Tensor::from_array((view.shape(), values)).map(Value::into_dyn))
 }

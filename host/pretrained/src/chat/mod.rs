@@ -107,7 +107,7 @@ fn find_template(folder: &Path, config: &Json) -> Result<(PathBuf, String)> {
     let file = folder.join(FILE);
     if file.exists() {
         let template =
-            corver_files::read_text(&file).map_err(PretrainedError::io("read", &file))?;
+            corver_files::read_settings_text(&file).map_err(PretrainedError::io("read", &file))?;
         return Ok((file, template));
     }
     let path = folder.join("tokenizer_config.json");

@@ -29,14 +29,11 @@ impl Resolve for CorpusConfig {
         let corpus = &mut settings.corpus;
         problems.make_absolute("corpus.remote.token_file", &mut corpus.remote.token_file);
         let is_named = (!corpus.index.is_empty()).then_some(());
-        problems.required("corpus.index", is_named, "--index DIR|URL#NAME")?;
+        problems.required("corpus.index", is_named, "--index DIR|NAME|URL#NAME")?;
         let mut sources = Vec::new();
         for text in &mut corpus.index {
             let source = problems.record("corpus.index", parse_source(text));
             let Some(source) = source else { continue };
-            if let DemoOr::Own(CorpusSource::Folder(folder)) = &source {
-                problems.require_path("corpus.index", folder);
-            }
             *text = source.to_setting(|own| match own {
                 CorpusSource::Folder(folder) => folder.display().to_string(),
                 CorpusSource::Remote { url, index } => format!("{url}#{index}"),

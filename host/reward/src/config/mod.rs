@@ -232,7 +232,7 @@ mod tests {
         let lines = problems(Settings::default());
         let expected = [
             "`extract.model`: not set; --extractor DIR|NAME names one",
-            "`corpus.index`: not set; --index DIR|URL#NAME names one",
+            "`corpus.index`: not set; --index DIR|NAME|URL#NAME names one",
             "`policy.model`: not set; --model DIR|NAME names one",
         ];
         assert_eq!(lines.len(), expected.len(), "{lines:?}");

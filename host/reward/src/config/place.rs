@@ -34,7 +34,7 @@ impl<T> DemoOr<T> {
 /// Returns the indexes that a command line names; the demo's if it names none.
 ///
 /// # Errors
-/// If a URL names no index.
+/// If a URL names no index, or there is no such folder.
 pub fn parse_sources(texts: &[String]) -> Result<Vec<DemoOr<CorpusSource>>> {
     if texts.is_empty() {
         return Ok(vec![DemoOr::Demo]);
@@ -48,7 +48,7 @@ pub(super) fn parse_source(text: &str) -> Result<DemoOr<CorpusSource>> {
         return Ok(DemoOr::Demo);
     }
     Ok(DemoOr::Own(match text.parse()? {
-        CorpusSource::Folder(path) => CorpusSource::Folder(absolute(&path)?),
+        CorpusSource::Folder(_) => CorpusSource::Folder(hub_path(hub::RepoKind::Dataset, text)?),
         remote @ CorpusSource::Remote { .. } => remote,
     }))
 }
@@ -61,12 +61,16 @@ pub fn resolve_hub_path(kind: hub::RepoKind, text: &str) -> Result<DemoOrPath> {
     if text == DEMO {
         return Ok(DemoOr::Demo);
     }
+    Ok(DemoOr::Own(hub_path(kind, text)?))
+}
+
+fn hub_path(kind: hub::RepoKind, text: &str) -> Result<PathBuf> {
     let path = match hub::snapshot(kind, text) {
         Some(snapshot) if !Path::new(text).exists() => absolute(&snapshot)?,
         _ => absolute(Path::new(text))?,
     };
     ensure!(path.exists(), hub::missing_message(kind, &path));
-    Ok(DemoOr::Own(path))
+    Ok(path)
 }
 
 /// Returns an absolute path in UTF-8, as a configuration file holds it.

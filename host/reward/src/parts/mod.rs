@@ -31,7 +31,7 @@ pub fn open_extractor(config: &ExtractorConfig) -> Result<(PathBuf, OnnxExtracto
     };
     let mut prompt = None;
     if let Some(path) = &config.prompt {
-        let text = corver_files::read_text(path)
+        let text = corver_files::read_settings_text(path)
             .with_context(|| format!("cannot read the prompt {}", path.display()))?;
         // Editors end a file with a line break, which few prompts mean.
         let text = text.strip_suffix('\n').unwrap_or(&text);

@@ -1,7 +1,7 @@
 //! Backends whose replies are pseudo-random, and depend on the request alone.
 
 use corver_core::{
-    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusSize, Count, CountPrecision,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusInfo, Count, CountPrecision,
     Counter, Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
 };
 
@@ -59,12 +59,14 @@ impl Counter for Oracle {
         Ok(queries.iter().map(count).collect())
     }
 
-    fn size(&self) -> CorpusSize {
+    fn info(&self) -> CorpusInfo {
         match self {
-            Self::OfUnknownSize => CorpusSize::default(),
-            Self::Exact | Self::Stopping => {
-                CorpusSize { tokens: Some(1_000_000_000), documents: Some(1_000_000) }
-            }
+            Self::OfUnknownSize => CorpusInfo::default(),
+            Self::Exact | Self::Stopping => CorpusInfo {
+                tokens: Some(1_000_000_000),
+                documents: Some(1_000_000),
+                window: Some(1_000),
+            },
         }
     }
 }

@@ -18,8 +18,8 @@ impl Counter for Clauses {
         Ok(queries.iter().map(count).collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize { tokens: Some(1_000), documents: None }
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo { tokens: Some(1_000), documents: None, window: Some(1_000) }
     }
 }
 
@@ -78,9 +78,9 @@ impl<F: Fn(Name, &[u64]) -> Outcome<Verdict> + Send> Session for Script<'_, F> {
     fn start(
         &mut self,
         completions: &[Completion<'_>],
-        size: CorpusSize,
+        info: CorpusInfo,
     ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
-        assert_eq!(size.tokens, Some(1_000));
+        assert_eq!(info.tokens, Some(1_000));
         let open = |completion: &Completion<'_>| {
             let number = completion.text.parse().unwrap();
             (0..completion.sentences.len()).map(|index| ((number, index), 0, Vec::new())).collect()

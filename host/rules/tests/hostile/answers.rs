@@ -1,9 +1,11 @@
 //! Return values of a rule: numbers, texts, lists, and bytes that are none of these.
 
+use std::time::Instant;
+
 use corver_rules::{Limits, RuleError};
 
 use crate::guest::{Guest, SCORE_ZERO};
-use crate::{error_of, fault_in, fault_of, judge_text, load, score_fault};
+use crate::{error_of, fault_in, fault_of, judge, judge_text, load, score_fault};
 
 /// Start of the fault if a returned value does not follow the calling convention.
 pub(crate) const UNREADABLE: &str =
@@ -193,4 +195,39 @@ fn input_exceeding_guest_memory_faults_rule() {
     let long = judge_text(&rule, &"x".repeat(1 << 20));
     let fault = fault_in(long.expect_err("it does not fit"));
     assert!(fault.starts_with(UNREADABLE), "{fault}");
+}
+
+/// The credit assignment is outside the time limit of the rule.
+#[test]
+fn million_token_rewards_for_one_sentence_are_refused() {
+    // The list of token rewards is at 65,536, before the host's input.
+    let score = "(i32.store8 (i32.const 308) (i32.const 1))
+         (i32.store (i32.const 316) (i32.const 65536)) (i32.store (i32.const 320) (i32.const 1000000))
+         (i32.store (i32.const 3000) (i32.const 256)) (i32.store (i32.const 3004) (i32.const 1))
+         (i32.store (i32.const 336) (i32.const 3000)) i32.const 336";
+    let guest = Guest { score, pages: 200, ..Guest::default() };
+    let start = Instant::now();
+    let fault = fault_of(&guest, &Limits::default());
+    let seconds = start.elapsed().as_secs_f64();
+    assert_eq!(
+        fault,
+        "gave 1000000 token rewards for sentence 0 of completion 0, which has 5 characters"
+    );
+    eprintln!(
+        "\n| work outside a rule's limits | a million token rewards of a sentence | at most one per character | {seconds:.1} s | | refused |"
+    );
+}
+
+/// An index of a relaxed swizzle beyond 15 gives 0 where the result is specified; x86 processors take
+/// its lowest bits.
+#[test]
+fn relaxed_simd_has_the_specified_result() {
+    let score = "(f32.store (i32.const 264) (f32.convert_i32_u (i8x16.extract_lane_u 0
+             (i8x16.relaxed_swizzle (i8x16.splat (i32.const 7)) (i8x16.splat (i32.const 17))))))
+         i32.const 336";
+    let rule = load(&Guest::scoring(score).module(), Limits::default()).unwrap();
+    assert_eq!(judge(&rule).unwrap().reward, 0.0);
+    eprintln!(
+        "\n| determinism promised, not set | a relaxed swizzle with an index of 17 | one result of relaxed SIMD | | | the specified 0 |"
+    );
 }

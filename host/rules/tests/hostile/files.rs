@@ -33,6 +33,25 @@ fn is_too_large(error: &RuleError, words: &str) -> bool {
     matches!(error, RuleError::LimitExceeded(message) if message.contains(words))
 }
 
+/// Seeds of the fuzz target `admission`, which starts from files of the current contract.
+/// `CORVER_WRITE=1` writes them again.
+#[test]
+fn fuzz_seeds_have_current_contract() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/admission");
+    let guest = Guest::default();
+    for (name, wasm) in [
+        ("component", guest.component()),
+        ("module", guest.module()),
+        ("plain-module", guest.plain_module()),
+    ] {
+        let seed = folder.join(name);
+        if std::env::var_os("CORVER_WRITE").is_some() {
+            std::fs::write(&seed, &wasm).unwrap();
+        }
+        assert!(std::fs::read(&seed).unwrap() == wasm, "{name} has another contract");
+    }
+}
+
 #[test]
 fn foreign_imports_are_rejected_by_name() {
     let extra = r#"(import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))"#;

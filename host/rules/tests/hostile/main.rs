@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Backends, BoxError, Completion, CorpusSize, Count, Counter, Query, Section, Sentence, Verdict,
+    Backends, BoxError, Completion, CorpusInfo, Count, Counter, Query, Section, Sentence, Verdict,
 };
 use corver_rules::{Compiler, Limits, Rule, RuleError, Sandbox};
 use guest::Guest;
@@ -26,8 +26,8 @@ impl Counter for Nothing {
         Ok(queries.iter().map(|_| Count::exact(None)).collect())
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize { tokens: Some(3 << 40), documents: None }
+    fn info(&self) -> CorpusInfo {
+        CorpusInfo { tokens: Some(3 << 40), documents: None, window: Some(1_000) }
     }
 }
 

@@ -13,7 +13,7 @@ pub fn run(args: &DemonstrationsArgs, json: bool) -> Result<()> {
     ensure!(!args.out.exists(), "{out} is there already; choose another --out");
     let template = match &args.template {
         None => DEMONSTRATION_TEMPLATE.to_owned(),
-        Some(path) => corver_files::read_text(path)
+        Some(path) => corver_files::read_settings_text(path)
             .with_context(|| format!("cannot read the template {}", path.display()))?,
     };
     let (mut written, mut without) = (0, 0);

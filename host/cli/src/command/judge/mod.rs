@@ -80,7 +80,7 @@ struct Bill {
 }
 
 /// Requests the model's label of every subject; cached replies are not requested again. `built_in`
-/// is the judge's configuration if --judge names none.
+/// is the judge's configuration if --prompt names none.
 fn request_labels<S: JudgeSubject>(
     args: &JudgeArgs,
     built_in: &str,
@@ -171,10 +171,10 @@ impl<L: Copy + PartialEq + Display> JudgeRun<L> {
 
 /// Reads the judge's configuration; flags override it.
 fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<JudgeFile<L>> {
-    let mut file: JudgeFile<L> = match &args.judge {
+    let mut file: JudgeFile<L> = match &args.prompt {
         None => toml::from_str(built_in).context("in the built-in judge")?,
         Some(path) => {
-            let text = corver_files::read_text(path)
+            let text = corver_files::read_settings_text(path)
                 .with_context(|| format!("cannot read the judge {}", path.display()))?;
             toml::from_str(&text).with_context(|| {
                 format!("{} is not a judge for this kind of file", path.display())

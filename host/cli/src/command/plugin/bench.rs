@@ -7,7 +7,7 @@ use anyhow::Result;
 use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::{
-    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, Compatibility, Completion, CorpusSize,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, Compatibility, Completion, CorpusInfo,
     Count, Counter, Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Sentence,
     SentenceSplitter, Triplet, Usage,
 };
@@ -32,6 +32,10 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// each.
 const COMPLETIONS: usize = 384;
 
+/// The paper's corpus, so that rules which need a size do not abstain.
+const CORPUS: CorpusInfo =
+    CorpusInfo { tokens: Some(5_500_000_000), documents: Some(6_407_814), window: Some(1_000) };
+
 /// A backend that answers immediately, so that only the rule and the calls into it are measured.
 #[derive(Clone, Copy)]
 struct Immediate;
@@ -47,8 +51,8 @@ impl Counter for Immediate {
         Ok(vec![Count::exact(Some(7)); queries.len()])
     }
 
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
+    fn info(&self) -> CorpusInfo {
+        CORPUS
     }
 }
 
@@ -85,6 +89,8 @@ struct Costs {
     size: usize,
     /// `sentence` or `completion`.
     unit: &'static str,
+    /// Sentences that the rule abstained from; `None` for a response rule.
+    abstentions: Option<usize>,
     batch: Duration,
     instance: Duration,
     load: Duration,
@@ -92,7 +98,7 @@ struct Costs {
 }
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
-    let (settings, ()) = config::resolve(settings::of_rule(args, &[])?)?;
+    let (settings, ()) = config::resolve(settings::of_rule_alone(args)?)?;
     let config = RulesConfig::single(&args.plugin, &settings);
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
@@ -136,8 +142,10 @@ fn of_sentences(
     let fresh = LoadOptions { cache_dir: None, ..cached.clone() };
     let without_facts = [Sentence { triplets: Vec::new(), ..completions[0].sentences[0].clone() }];
     let one = [Completion { sentences: &without_facts, ..completions[0] }];
+    let verdicts = rule.score(completions, &mut Immediate::backends())?.concat();
     Ok(Costs {
         unit: "sentence",
+        abstentions: Some(verdicts.iter().filter(|verdict| verdict.reward.is_none()).count()),
         size: completions.iter().map(|completion| completion.sentences.len()).sum(),
         load: best(|| Rule::load(path, cached.clone()))?,
         compile: best(|| Rule::load(path, fresh.clone()))?,
@@ -155,6 +163,7 @@ fn of_completions(
     let fresh = LoadOptions { cache_dir: None, ..cached.clone() };
     Ok(Costs {
         unit: "completion",
+        abstentions: None,
         size: completions.len(),
         load: best(|| ResponseRule::load(path, cached.clone()))?,
         compile: best(|| ResponseRule::load(path, fresh.clone()))?,
@@ -165,12 +174,13 @@ fn of_completions(
 
 fn show(rule: &AnyRule, costs: &Costs, other_work: Option<f64>, json: bool) -> Result<()> {
     let Manifest { name, version, .. } = rule.manifest();
-    let Costs { unit, size, batch, instance, load, compile } = *costs;
+    let Costs { unit, size, abstentions, batch, instance, load, compile } = *costs;
     let ns_each = batch.as_secs_f64() * 1e9 / size as f64;
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     if json {
         return output::json(&json!({
-            "name": name, "blake3": rule.hash(), (format!("{unit}s")): size, (format!("ns_per_{unit}")): ns_each,
+            "name": name, "blake3": rule.hash(), (format!("{unit}s")): size, "abstentions": abstentions,
+            (format!("ns_per_{unit}")): ns_each,
             "ms_per_batch": ms(batch), "ms_instance": ms(instance), "ms_load_cached": ms(load),
             "ms_load_compiled": ms(compile), "other_work": other_work,
         }));
@@ -186,6 +196,11 @@ fn show(rule: &AnyRule, costs: &Costs, other_work: Option<f64>, json: bool) -> R
         (compile, "loading it for the first time".to_owned()),
     ] {
         output::line(format_args!("  {:>10.3} ms  {what}", ms(time)));
+    }
+    if let Some(abstentions) = abstentions.filter(|abstentions| *abstentions > 0) {
+        output::line(format_args!(
+            "the rule abstained from {abstentions} of {size} sentences, which is faster than a verdict"
+        ));
     }
     if let Some(share) = other_work.filter(|share| *share > NOTICEABLE) {
         output::line(format_args!(

@@ -14,7 +14,7 @@ use crate::output;
 use crate::settings;
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
-    let (settings, ()) = config::resolve(settings::of_rule(args, &[])?)?;
+    let (settings, ()) = config::resolve(settings::of_rule_alone(args)?)?;
     let config = RulesConfig::single(&args.plugin, &settings);
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;

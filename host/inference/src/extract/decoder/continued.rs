@@ -3,13 +3,11 @@
 use std::path::Path;
 
 use crate::onnx::graph::Float;
-use crate::onnx::tensor::{argmax, copied, shared_rows, zeros};
-use crate::onnx::{
-    AllocationDevice, DynValue, RunResult, RuntimeLibrary, Session, Tensor, TensorElementType,
-    session,
-};
-use corver_pretrained::{ModelConfig, ModelFamily, PretrainedError, check_shape, weight_shapes};
+use crate::onnx::tensor::{empty, first_of_rows};
+use crate::onnx::{DynValue, RunResult, RuntimeLibrary, Session, Tensor, session};
+use corver_pretrained::{ModelConfig, check_shape, weight_shapes};
 
+use super::cache::{CacheGraphs, RowCache};
 use super::{Decoder, as_input, run_error};
 use crate::extract::{ExtractError, Result, graph};
 
@@ -21,27 +19,11 @@ const SPARE_COLUMNS: usize = 32;
 /// A decoder over the weights of a Hugging Face folder, whose rows share one copy of the prompt.
 pub(crate) struct Continued {
     session: Session,
-    /// Graph that moves rows between caches.
-    mover: Session,
-    gpu: Option<u16>,
-    /// Element type of keys and values.
-    kv_type: TensorElementType,
-    num_layers: usize,
-    num_kv_heads: usize,
-    head_dim: usize,
+    caches: CacheGraphs,
     /// Key `[Hkv, Dh, P]` and value `[Hkv, P, Dh]` of each layer.
     prompt: Vec<DynValue>,
     cache: RowCache,
     rows: Vec<CacheRow>,
-}
-
-/// Key and value of each layer, `[slots, Hkv, columns, Dh]`: those of the tokens after the prompt,
-/// left-aligned. Columns that were never written are 0.
-#[derive(Default)]
-struct RowCache {
-    tensors: Vec<DynValue>,
-    slots: usize,
-    columns: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -81,75 +63,54 @@ impl Continued {
         gpu: Option<u16>,
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
-        if !matches!(config.family, ModelFamily::Llama | ModelFamily::Qwen2) {
-            return Err(PretrainedError::InvalidModel(format!(
-                "{}: an extractor of the family {:?} is not supported; Llama and Qwen2 are, or a \
-                 graph that Optimum exported",
-                folder.join("config.json").display(),
-                config.family
-            ))
-            .into());
-        }
         let config = &checked(folder, config)?;
         // A GPU computes in the type that such models are stored in.
         let float = if gpu.is_none() { Float::F32 } else { Float::Bf16 };
         let written = graph::decoder(config, float, prompt.len() + max_own);
         let session = session::build(&written, folder, gpu, runtime)?;
-        let mover_graph = graph::row_mover(config.num_kv_heads, config.head_dim, float);
-        let mover = session::build(&mover_graph, folder, gpu, runtime)?;
+        let caches = CacheGraphs::open(config, float, gpu, runtime)?;
         let mut decoder = Self {
             session,
-            mover,
-            gpu,
-            kv_type: float.element_type(),
-            num_layers: config.num_layers,
-            num_kv_heads: config.num_kv_heads,
-            head_dim: config.head_dim,
+            caches,
             prompt: Vec::new(),
             cache: RowCache::default(),
             rows: Vec::new(),
         };
-        decoder.run_prompt(prompt).map_err(|source| run_error(1, prompt.len(), source))?;
+        decoder
+            .run_prompt(prompt, config, float)
+            .map_err(|source| run_error(1, prompt.len(), source))?;
         Ok(decoder)
     }
 
     /// Runs the prompt as the own tokens of one row, and shares its keys and values with all rows.
-    fn run_prompt(&mut self, prompt: &[u32]) -> RunResult<()> {
-        let heads = self.num_kv_heads;
-        let dim = self.head_dim;
-        let empty = [[heads, dim, 0], [heads, 0, dim]];
-        for n in 0..2 * self.num_layers {
-            self.prompt.push(zeros(self.kv_type, &empty[n % 2])?);
+    fn run_prompt(&mut self, prompt: &[u32], config: &ModelConfig, float: Float) -> RunResult<()> {
+        let ModelConfig { num_layers, num_kv_heads, head_dim, .. } = *config;
+        for _ in 0..num_layers {
+            self.prompt.push(empty(float.element_type(), &[num_kv_heads, head_dim, 0])?);
+            self.prompt.push(empty(float.element_type(), &[num_kv_heads, 0, head_dim])?);
         }
         if prompt.is_empty() {
             return Ok(());
         }
-        let mut cache = self.new_cache(1, prompt.len())?;
+        let mut cache = self.caches.create(1, prompt.len())?;
         for (n, piece) in prompt.chunks(PROMPT_PIECE).enumerate() {
             let start = (n * PROMPT_PIECE) as i64;
             let last = piece.len() as i64 - 1;
             self.run(&mut cache, as_input(piece).collect(), vec![start], vec![last])?;
         }
-        for (n, tensor) in cache.tensors.iter().enumerate() {
-            let tensor = copied(tensor, AllocationDevice::CPU, 0)?;
-            let shape = [heads, prompt.len(), dim];
-            // Keys are transposed once here, not in every product with queries.
-            let is_key = n % 2 == 0;
-            let shared = shared_rows(&tensor, self.kv_type, shape, is_key)?;
-            self.prompt[n] = self.to_device(shared)?;
-        }
+        self.prompt = self.caches.share_row(&cache)?;
         Ok(())
     }
 
     /// Runs `tokens`, `[slots, N]` row by row, after each row's first `start` tokens. Returns the
-    /// logits `[slots, V]` after the tokens in columns `last`.
+    /// most probable tokens after those in columns `last`.
     fn run(
         &mut self,
         cache: &mut RowCache,
         tokens: Vec<i64>,
         start: Vec<i64>,
         last: Vec<i64>,
-    ) -> RunResult<DynValue> {
+    ) -> RunResult<BestTokens> {
         let slots = start.len();
         let width = tokens.len() / slots;
         let mut binding = self.session.create_binding()?;
@@ -164,57 +125,22 @@ impl Continued {
             binding.bind_input(format!("own.{name}"), own)?;
             binding.bind_output(format!("next.{name}"), own)?;
         }
-        binding.bind_output_to_device("logits", &session::output_memory(None)?)?;
-        let mut outputs = self.session.run_binding(&binding)?;
-        Ok(outputs.remove("logits").expect("it was bound by this name"))
-    }
-
-    fn new_cache(&self, slots: usize, columns: usize) -> RunResult<RowCache> {
-        let shape = [slots, self.num_kv_heads, columns, self.head_dim];
-        let mut tensors = Vec::with_capacity(2 * self.num_layers);
-        for _ in 0..2 * self.num_layers {
-            tensors.push(self.to_device(zeros(self.kv_type, &shape)?)?);
-        }
-        Ok(RowCache { tensors, slots, columns })
-    }
-
-    /// Copies the first `width` columns of rows to another cache. `moves` are pairs of slots, (from,
-    /// to).
-    fn move_rows(
-        &mut self,
-        from: &RowCache,
-        into: &mut RowCache,
-        moves: &[(usize, usize)],
-        width: usize,
-    ) -> RunResult<()> {
-        if moves.is_empty() {
-            return Ok(());
-        }
-        let sources: Vec<i64> = moves.iter().map(|(source, _)| *source as i64).collect();
-        let targets: Vec<i64> = moves.iter().map(|(_, target)| *target as i64).collect();
-        let sources = Tensor::from_array(([moves.len()], sources))?;
-        let targets = Tensor::from_array(([moves.len()], targets))?;
-        let width = Tensor::from_array(([1], vec![width as i64]))?;
-        for (rows, target) in from.tensors.iter().zip(&mut into.tensors) {
-            let mut binding = self.mover.create_binding()?;
-            binding.bind_input("into", target)?;
-            binding.bind_input("rows", rows)?;
-            binding.bind_input("from", &sources)?;
-            binding.bind_input("to", &targets)?;
-            binding.bind_input("width", &width)?;
-            binding.bind_output("placed", target)?;
-            self.mover.run_binding(&binding)?;
-        }
-        Ok(())
+        let processor = session::output_memory(None)?;
+        binding.bind_output_to_device("best", &processor)?;
+        binding.bind_output_to_device("logit_sum", &processor)?;
+        let outputs = self.session.run_binding(&binding)?;
+        let ids = outputs["best"].try_extract_tensor::<i64>()?.1.to_vec();
+        let logit_sums = first_of_rows(&outputs["logit_sum"])?;
+        Ok(BestTokens { ids, logit_sums })
     }
 
     /// Moves all rows to adjacent slots of a cache of this size.
     fn resize(&mut self, slots: usize, columns: usize) -> RunResult<()> {
-        let mut cache = self.new_cache(slots, columns)?;
+        let mut cache = self.caches.create(slots, columns)?;
         let old = std::mem::take(&mut self.cache);
         let moves: Vec<(usize, usize)> =
             self.rows.iter().enumerate().map(|(to, row)| (row.slot, to)).collect();
-        self.move_rows(&old, &mut cache, &moves, old.columns.min(columns))?;
+        self.caches.move_rows(&old, &mut cache, &moves, old.columns.min(columns))?;
         for (to, row) in self.rows.iter_mut().enumerate() {
             row.slot = to;
         }
@@ -226,7 +152,7 @@ impl Continued {
         self.rows.iter().map(|row| row.length).max().unwrap_or(0)
     }
 
-    fn run_sentences(&mut self, sentences: &[&[u32]]) -> RunResult<DynValue> {
+    fn run_sentences(&mut self, sentences: &[&[u32]]) -> RunResult<BestTokens> {
         let width = sentences.iter().map(|ids| ids.len()).max().unwrap_or(0);
         let mut tokens = Vec::with_capacity(sentences.len() * width);
         let mut last = Vec::with_capacity(sentences.len());
@@ -236,8 +162,8 @@ impl Continued {
             tokens.extend(std::iter::repeat_n(0, width - ids.len()));
             last.push(ids.len() as i64 - 1);
         }
-        let mut admitted = self.new_cache(sentences.len(), width)?;
-        let logits = self.run(&mut admitted, tokens, vec![0; sentences.len()], last)?;
+        let mut admitted = self.caches.create(sentences.len(), width)?;
+        let best = self.run(&mut admitted, tokens, vec![0; sentences.len()], last)?;
 
         let slots = self.rows.len() + sentences.len();
         let longest = self.longest().max(width);
@@ -251,17 +177,14 @@ impl Continued {
             (0..self.cache.slots).filter(|slot| self.rows.iter().all(|row| row.slot != *slot));
         let free: Vec<usize> = free.take(sentences.len()).collect();
         let moves: Vec<(usize, usize)> = free.iter().copied().enumerate().collect();
-        let mut cache = std::mem::take(&mut self.cache);
-        let moved = self.move_rows(&admitted, &mut cache, &moves, width);
-        self.cache = cache;
-        moved?;
+        self.caches.move_rows(&admitted, &mut self.cache, &moves, width)?;
         for (&slot, ids) in free.iter().zip(sentences) {
             self.rows.push(CacheRow { slot, length: ids.len() });
         }
-        Ok(logits)
+        Ok(best)
     }
 
-    fn run_step(&mut self, tokens: &[u32]) -> RunResult<DynValue> {
+    fn run_step(&mut self, tokens: &[u32]) -> RunResult<BestTokens> {
         let live = self.rows.len();
         let longest = self.longest();
         // Empty slots are computed too: the cache is compacted once a quarter of them is empty.
@@ -279,39 +202,46 @@ impl Continued {
         }
         let last = vec![0; self.cache.slots];
         let mut cache = std::mem::take(&mut self.cache);
-        let logits = self.run(&mut cache, ids, start, last);
+        let best = self.run(&mut cache, ids, start, last);
         self.cache = cache;
-        logits
+        best
     }
+}
 
-    fn to_device(&self, value: DynValue) -> RunResult<DynValue> {
-        match self.gpu {
-            None => Ok(value),
-            Some(number) => copied(&value, AllocationDevice::CUDA, number),
+/// The most probable next token of every slot.
+struct BestTokens {
+    ids: Vec<i64>,
+    /// Sum of all logits of a slot; not finite if one of them is not.
+    logit_sums: Vec<f32>,
+}
+
+impl BestTokens {
+    /// Returns the tokens of the given slots. `columns` is the number of tokens per row so far.
+    fn of_slots(&self, slots: impl Iterator<Item = usize>, columns: usize) -> Result<Vec<u32>> {
+        let mut tokens = Vec::with_capacity(self.ids.len());
+        for slot in slots {
+            match u32::try_from(self.ids[slot]) {
+                Ok(id) if self.logit_sums[slot].is_finite() => tokens.push(id),
+                _ => return Err(ExtractError::NotFinite { columns }),
+            }
         }
-    }
-
-    /// Returns the most probable token of the given rows of the logits.
-    fn best(&self, logits: &DynValue, rows: impl Iterator<Item = usize>) -> Result<Vec<u32>> {
-        let columns = self.longest();
-        let best = argmax(logits).map_err(|source| run_error(self.rows.len(), columns, source))?;
-        rows.map(|row| best[row].ok_or(ExtractError::NotFinite { columns })).collect()
+        Ok(tokens)
     }
 }
 
 impl Decoder for Continued {
     fn admit(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>> {
-        let logits = self.run_sentences(sentences).map_err(|source| {
+        let best = self.run_sentences(sentences).map_err(|source| {
             run_error(self.rows.len() + sentences.len(), self.longest(), source)
         })?;
-        self.best(&logits, 0..sentences.len())
+        best.of_slots(0..sentences.len(), self.longest())
     }
 
     fn step(&mut self, tokens: &[u32]) -> Result<Vec<u32>> {
-        let logits = self
+        let best = self
             .run_step(tokens)
             .map_err(|source| run_error(self.rows.len(), self.longest(), source))?;
-        self.best(&logits, self.rows.iter().map(|row| row.slot))
+        best.of_slots(self.rows.iter().map(|row| row.slot), self.longest())
     }
 
     fn retain(&mut self, rows: &[usize]) -> Result<()> {

@@ -4,22 +4,21 @@
 use std::ops::Range;
 use std::path::Path;
 
-use crate::onnx::tensor::{argmax, copied, select_rows, zeros};
-use crate::onnx::{
-    AllocationDevice, DynValue, MemoryInfo, RunResult, RuntimeLibrary, Session, Tensor, session,
-};
+use crate::onnx::graph::Float;
+use crate::onnx::tensor::{argmax, empty};
+use crate::onnx::{DynValue, MemoryInfo, RunResult, RuntimeLibrary, Session, Tensor, session};
 use corver_pretrained::PretrainedError;
 
 use super::layout::Layout;
 use super::{Decoder, as_input, run_error};
 use crate::extract::settings::ExtractorSettings;
-use crate::extract::{ExtractError, Result};
+use crate::extract::{ExtractError, Result, graph};
 
 /// A decoder over a `text-generation-with-past` graph.
 pub(crate) struct Exported {
     session: Session,
     layout: Layout,
-    gpu: Option<u16>,
+    selector: RowSelector,
     /// Number of logits per token, V.
     vocab_size: usize,
     max_logits: usize,
@@ -33,8 +32,8 @@ pub(crate) struct Exported {
 /// Keys and values of rows of tokens.
 #[derive(Default)]
 struct ExportedRows {
-    /// Key and value of each layer, `[B, heads, columns, dim]`. On the device, or on the CPU until
-    /// the next run moves them there.
+    /// Key and value of each layer, `[B, heads, columns, dim]`, on the device unless they are
+    /// empty.
     past: Vec<DynValue>,
     columns: usize,
     /// Columns of padding of each row.
@@ -45,26 +44,27 @@ struct ExportedRows {
 const MAX_LOGITS: usize = 1 << 26;
 
 impl Exported {
-    /// Loads `graph` and runs `prompt`. `tokens` is the size of the tokenizer's vocabulary.
+    /// Loads the graph at `path` and runs `prompt`. `tokens` is the size of the tokenizer's vocabulary.
     pub(crate) fn open(
-        graph: &Path,
+        path: &Path,
         settings: &ExtractorSettings,
         prompt: &[u32],
         tokens: usize,
         gpu: Option<u16>,
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
-        let session = session::open(graph, gpu, runtime)?;
-        let layout = Layout::read(&session, settings, graph)?;
+        let session = session::open(path, gpu, runtime)?;
+        let layout = Layout::read(&session, settings, path)?;
         let vocab_size = layout.vocab_size.unwrap_or(tokens);
         if vocab_size < tokens {
             let expected = format!("logits for the {tokens} tokens of tokenizer.json");
-            return Err(PretrainedError::malformed(graph, expected, vocab_size).into());
+            return Err(PretrainedError::malformed(path, expected, vocab_size).into());
         }
+        let selector = RowSelector::open(layout.kv_type, gpu, runtime)?;
         let mut decoder = Self {
             session,
             layout,
-            gpu,
+            selector,
             vocab_size,
             max_logits: MAX_LOGITS,
             prompt: ExportedRows::default(),
@@ -84,8 +84,8 @@ impl Exported {
         let shape = [1, self.layout.num_kv_heads, 0, self.layout.head_dim];
         let mut past = Vec::new();
         for _ in 0..2 * self.layout.layers.len() {
-            let zeros = zeros(self.layout.kv_type, &shape);
-            past.push(zeros.map_err(|source| run_error(1, 0, source))?);
+            let empty = empty(self.layout.kv_type.element_type(), &shape);
+            past.push(empty.map_err(|source| run_error(1, 0, source))?);
         }
         Ok(ExportedRows { past, columns: 0, pads: std::iter::once(0..0).collect() })
     }
@@ -132,14 +132,13 @@ impl Exported {
             &Tensor::from_array(([num_rows, width], rows.positions(total)))?,
         )?;
         binding.bind_output_to_device("logits", &MemoryInfo::default())?;
-        let memory = session::output_memory(self.gpu)?;
         for ([past_key, past_value, present_key, present_value], past) in
             self.layout.layers.iter().zip(rows.past.chunks_exact(2))
         {
             binding.bind_input(past_key, &past[0])?;
             binding.bind_input(past_value, &past[1])?;
-            binding.bind_output_to_device(present_key, &memory)?;
-            binding.bind_output_to_device(present_value, &memory)?;
+            binding.bind_output_to_device(present_key, &self.selector.memory)?;
+            binding.bind_output_to_device(present_value, &self.selector.memory)?;
         }
         let mut outputs = self.session.run_binding(&binding)?;
         let bound = "every output was bound by this name";
@@ -151,28 +150,49 @@ impl Exported {
         rows.columns = total;
         Ok(outputs.remove("logits").expect(bound))
     }
+}
+
+/// The graph that selects rows of keys and values on their device.
+struct RowSelector {
+    session: Session,
+    /// Memory of keys and values.
+    memory: MemoryInfo<'static>,
+}
+
+impl RowSelector {
+    fn open(float: Float, gpu: Option<u16>, runtime: &RuntimeLibrary) -> Result<Self> {
+        // The graph has no weights, so no folder is read.
+        let session = session::build(&graph::row_selector(float), Path::new(""), gpu, runtime)?;
+        let memory = session::output_memory(gpu).map_err(|error| runtime.unusable(error))?;
+        Ok(Self { session, memory })
+    }
 
     /// Returns the rows with the given indices, in that order. An index may repeat.
-    fn select(&self, rows: &ExportedRows, indices: &[usize]) -> Result<ExportedRows> {
-        let mut past = Vec::with_capacity(rows.past.len());
-        for value in &rows.past {
-            let selected = self.select_tensor(value, indices);
-            past.push(selected.map_err(|source| run_error(indices.len(), rows.columns, source))?);
-        }
+    fn select(&mut self, rows: &ExportedRows, indices: &[usize]) -> Result<ExportedRows> {
+        let past = self
+            .select_tensors(&rows.past, indices)
+            .map_err(|source| run_error(indices.len(), rows.columns, source))?;
         let pads = indices.iter().map(|&row| rows.pads[row].clone()).collect();
         Ok(ExportedRows { past, columns: rows.columns, pads })
     }
 
-    fn select_tensor(&self, value: &DynValue, indices: &[usize]) -> RunResult<DynValue> {
-        match self.gpu {
-            None => select_rows(value, self.layout.kv_type, indices),
-            // Rows are rarely removed: a copy to the CPU and back costs less than the removed rows
-            // would in later steps.
-            Some(_) => {
-                let on_cpu = copied(value, AllocationDevice::CPU, 0)?;
-                select_rows(&on_cpu, self.layout.kv_type, indices)
-            }
+    fn select_tensors(
+        &mut self,
+        tensors: &[DynValue],
+        indices: &[usize],
+    ) -> RunResult<Vec<DynValue>> {
+        let indices: Vec<i64> = indices.iter().map(|&row| row as i64).collect();
+        let indices = Tensor::from_array(([indices.len()], indices))?;
+        let mut all_selected = Vec::with_capacity(tensors.len());
+        for rows in tensors {
+            let mut binding = self.session.create_binding()?;
+            binding.bind_input("rows", rows)?;
+            binding.bind_input("indices", &indices)?;
+            binding.bind_output_to_device("selected", &self.memory)?;
+            let mut outputs = self.session.run_binding(&binding)?;
+            all_selected.push(outputs.remove("selected").expect("it was bound by this name"));
         }
+        Ok(all_selected)
     }
 }
 
@@ -180,7 +200,7 @@ impl Decoder for Exported {
     fn admit(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>> {
         let longest = sentences.iter().map(|ids| ids.len()).max().unwrap_or(0);
         let pads: Vec<usize> = sentences.iter().map(|ids| longest - ids.len()).collect();
-        let mut rows = self.select(&self.prompt, &vec![0; sentences.len()])?;
+        let mut rows = self.selector.select(&self.prompt, &vec![0; sentences.len()])?;
         rows.pad_next(&pads);
         let mut tokens = Vec::with_capacity(sentences.len() * longest);
         for (ids, &pad) in sentences.iter().zip(&pads) {
@@ -211,7 +231,7 @@ impl Decoder for Exported {
             self.rows = if self.live.is_empty() {
                 ExportedRows::default()
             } else {
-                self.select(&self.rows, &self.live)?
+                self.selector.select(&self.rows, &self.live)?
             };
             self.live = (0..self.live.len()).collect();
         }
@@ -256,8 +276,10 @@ impl ExportedRows {
 #[cfg(test)]
 mod tests {
     use corver_pretrained::read_tokenizer;
+    use half::{bf16, f16};
 
     use super::*;
+    use crate::onnx::tensor::first_of_rows;
 
     #[test]
     fn chunked_prompt_decodes_same_tokens() {
@@ -282,6 +304,28 @@ mod tests {
         let whole = next(MAX_LOGITS);
         assert_eq!(next(1), whole);
         assert_eq!(next(8 * tokens), whole);
+    }
+
+    #[test]
+    fn rows_are_selected_in_every_precision() {
+        let runtime = RuntimeLibrary::find(None).unwrap();
+        let shape = [3, 1, 1, 2];
+        let numbers: Vec<f32> = (0..6).map(|n| n as f32).collect();
+        let halves: Vec<f16> = numbers.iter().map(|&x| f16::from_f32(x)).collect();
+        let brains: Vec<bf16> = numbers.iter().map(|&x| bf16::from_f32(x)).collect();
+        let tensors = [
+            (Float::F32, Tensor::from_array((shape, numbers)).unwrap().into_dyn()),
+            (Float::F16, Tensor::from_array((shape, halves)).unwrap().into_dyn()),
+            (Float::Bf16, Tensor::from_array((shape, brains)).unwrap().into_dyn()),
+        ];
+        for (float, tensor) in tensors {
+            let mut selector = RowSelector::open(float, None, &runtime).unwrap();
+            let rows = ExportedRows { past: vec![tensor], columns: 1, pads: vec![0..0; 3] };
+            let selected = selector.select(&rows, &[2, 0, 2]).unwrap();
+            // All rows of the result as f32.
+            let got = first_of_rows(&selected.past[0]).unwrap();
+            assert_eq!(got, [4.0, 5.0, 0.0, 1.0, 4.0, 5.0], "{float:?}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use crate::onnx::graph::Float;
 use crate::onnx::{Outlet, Session, TensorElementType};
 use corver_pretrained::PretrainedError;
 
@@ -20,8 +21,8 @@ pub(crate) struct Layout {
     pub(crate) layers: Vec<[String; 4]>,
     pub(crate) num_kv_heads: usize,
     pub(crate) head_dim: usize,
-    /// Element type of keys and values.
-    pub(crate) kv_type: TensorElementType,
+    /// Floating-point type of keys and values.
+    pub(crate) kv_type: Float,
     /// Number of logits per token. `None`: the graph does not fix it.
     pub(crate) vocab_size: Option<usize>,
 }
@@ -72,7 +73,7 @@ impl Layout {
         Ok(Self {
             num_kv_heads: check.dimension("num_kv_heads", kv.shape[1], settings.num_kv_heads)?,
             head_dim: check.dimension("head_dim", kv.shape[3], settings.head_dim)?,
-            kv_type: kv.ty,
+            kv_type: Float::of_tensors(kv.ty).expect("the type was checked above"),
             vocab_size: usize::try_from(logits.shape[2]).ok(),
             layers,
         })

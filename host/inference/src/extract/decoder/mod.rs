@@ -1,6 +1,7 @@
 //! Rows of tokens that a graph decodes together. `continued` runs the graph that this crate writes,
 //! `exported` one of Optimum's.
 
+mod cache;
 mod continued;
 mod exported;
 mod layout;
@@ -33,5 +34,32 @@ fn as_input(ids: &[u32]) -> impl Iterator<Item = i64> + '_ {
 }
 
 fn run_error(rows: usize, columns: usize, source: RunError) -> ExtractError {
-    ExtractError::Run { rows, columns, source }
+    if crate::onnx::is_out_of_memory(&source) {
+        ExtractError::OutOfMemory { rows, columns, source }
+    } else {
+        ExtractError::Run { rows, columns, source }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_short_memory_advises_smaller_batch() {
+        let cases = [
+            ("Failed to allocate memory for requested buffer of size 4096", true),
+            ("CUDA failure 2: out of memory", true),
+            ("CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED", true),
+            (
+                "This is an invalid model. Type Error: tensor(bfloat16) of Identity is invalid",
+                false,
+            ),
+        ];
+        for (reason, is_memory) in cases {
+            let error = run_error(32, 7, RunError::new(reason));
+            assert_eq!(matches!(error, ExtractError::OutOfMemory { .. }), is_memory, "{reason}");
+            assert_eq!(error.to_string().contains("extract.batch_size"), is_memory, "{error}");
+        }
+    }
 }

@@ -1,6 +1,60 @@
-//! Moving rows of keys or values between caches, on the device of the caches.
+//! Creating caches of keys and values, and moving rows between them, on the device of the caches.
 
-use crate::onnx::graph::{CompletedGraph, Float, Graph, Value, fixed, int, named};
+use crate::onnx::graph::{CompletedGraph, Float, Graph, Value, fixed, int, ints, named};
+
+/// Writes the graph that creates a cache.
+///
+/// Input: `shape` `[4]`. Output: `zeros` of that shape.
+pub(crate) fn zeros(float: Float) -> CompletedGraph {
+    let mut graph = Graph::new("zeros", float);
+    let shape = graph.int_input("shape", &[fixed(4)]);
+    let zeros = graph.op("ConstantOfShape", &[&shape]); // f32
+    graph.output(
+        "zeros",
+        "Cast",
+        &[&zeros],
+        vec![float.cast_attribute()],
+        &["slots", "heads", "columns", "dim"].map(named),
+    );
+    graph.finish()
+}
+
+/// Writes the graph that shares a prompt, which is one row of a cache, with all rows.
+///
+/// Inputs: `key` and `value` `[1, Hkv, P, Dh]`. Outputs: `shared_key` `[Hkv, Dh, P]`, so that keys
+/// are transposed once and not in every product with queries, and `shared_value` `[Hkv, P, Dh]`.
+pub(crate) fn prompt_sharer(num_kv_heads: usize, head_dim: usize, float: Float) -> CompletedGraph {
+    let mut graph = Graph::new("share", float);
+    let [heads, dim] = [fixed(num_kv_heads), fixed(head_dim)];
+    let row = [fixed(1), heads.clone(), named("prompt"), dim.clone()];
+    let key = graph.float_input("key", &row);
+    let value = graph.float_input("value", &row);
+    let row_axis = graph.ints("axes", &[1], &[0]);
+    let key = graph.op("Squeeze", &[&key, &row_axis]);
+    graph.output(
+        "shared_key",
+        "Transpose",
+        &[&key],
+        vec![ints("perm", &[0, 2, 1])],
+        &[heads.clone(), dim.clone(), named("prompt")],
+    );
+    let shape = [heads, named("prompt"), dim];
+    graph.output("shared_value", "Squeeze", &[&value, &row_axis], Vec::new(), &shape);
+    graph.finish()
+}
+
+/// Writes the graph that selects rows.
+///
+/// Inputs: `rows` `[R, H, T, Dh]`, `indices` `[M]`. Output: `selected` `[M, H, T, Dh]`.
+pub(crate) fn row_selector(float: Float) -> CompletedGraph {
+    let mut graph = Graph::new("select", float);
+    let shape = |rows| [rows, "heads", "columns", "dim"].map(named);
+    let rows = graph.float_input("rows", &shape("rows"));
+    let indices = graph.int_input("indices", &[named("selected")]);
+    let axis = vec![int("axis", 0)];
+    graph.output("selected", "Gather", &[&rows, &indices], axis, &shape("selected"));
+    graph.finish()
+}
 
 /// Writes the graph that moves rows.
 ///

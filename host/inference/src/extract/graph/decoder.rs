@@ -22,8 +22,9 @@ use super::cache::scatter_indices;
 /// Inputs: `input_ids` `[B, N]`; `start` `[B]`, the number of own tokens that a row has already;
 /// `last` `[B]`, the column of `input_ids` whose logits are computed; `prompt.L.key` `[Hkv, Dh, P]`,
 /// `prompt.L.value` `[Hkv, P, Dh]`; `own.L.key` and `own.L.value` `[B, Hkv, C, Dh]`. Outputs:
-/// `logits` `[B, V]`; `next.L.key` and `next.L.value`, bound to the memory of the last two.
-/// `positions` is the largest number of tokens of the prompt and a row together.
+/// `best` `[B]`, the most probable token, of equal ones the first; `logit_sum` `[B, 1]`, not finite
+/// if one of the row's logits is not; `next.L.key` and `next.L.value`, bound to the memory of the
+/// last two. `positions` is the largest number of tokens of the prompt and a row together.
 pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> CompletedGraph {
     let mut graph = Graph::new("decoder", float);
     let rows = named("rows");
@@ -37,14 +38,15 @@ pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> C
     let shared = LayerInputs::new(&mut graph, config, &ids, &start, &caches[0], positions);
     let mut writer = DecoderWriter { graph, config, shared };
     let logits = writer.decode(&ids, &last, &caches);
-    writer.graph.output(
-        "logits",
-        "Identity",
-        &[&logits],
-        Vec::new(),
-        &[rows, fixed(config.vocab_size)],
-    );
-    writer.graph.finish()
+    let mut graph = writer.graph;
+    // No GPU searches in bf16.
+    let searched = graph.op_with("Cast", &[&logits], vec![Float::F32.cast_attribute()]);
+    let of_row = vec![int("axis", 1), int("keepdims", 0)];
+    graph.int_output("best", "ArgMax", &[&searched], of_row, std::slice::from_ref(&rows));
+    let vocabulary = graph.ints("axes", &[1], &[1]);
+    let sum = [&logits, &vocabulary];
+    graph.output("logit_sum", "ReduceSum", &sum, Vec::new(), &[rows, fixed(1)]);
+    graph.finish()
 }
 
 /// Keys and values of a layer, which are inputs of the graph.

@@ -3,5 +3,5 @@
 mod cache;
 mod decoder;
 
-pub(crate) use cache::row_mover;
+pub(crate) use cache::{prompt_sharer, row_mover, row_selector, zeros};
 pub(crate) use decoder::decoder;
