@@ -3,8 +3,9 @@
 //! `at_scale DEVICE SHAPE…` prints tables, and a line of JSON per shape at the end. Shapes: llama-8b,
 //! qwen3-14b, olmo2-13b, tiny.
 //!
-//! Weights are noise from the device's generator. Prompts and completions have the paper's lengths,
-//! 24 × 16 of 170 + 150 tokens. On a GPU, results are first compared with those of the CPU. The
+//! Weights are noise from the device's generator. Prompts and completions have the paper's lengths:
+//! 24 × 16 of 170 tokens, and 150 that are decoded. The update learns from 75 to 150 of them, and from
+//! 1,024 in one completion of each group. On a GPU, results are first compared with those of the CPU. The
 //! program needs neither network nor Rust: with only the binary and PyTorch 2.11, run
 //! `LD_LIBRARY_PATH=$(python3 -c 'import torch; print(torch.__path__[0])')/lib ./at_scale cuda
 //! llama-8b`.
@@ -14,7 +15,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use corver_core::{
-    Advantages, LearnSettings, Learner, Precision, Question, Sampler, Sampling, Signal,
+    Advantages, LearnSettings, Learner, Precision, Question, Rollout, Sampler, Sampling, Signal,
     TrainingBatch,
 };
 use corver_learn::memory::{Peak, free};
@@ -30,13 +31,18 @@ struct Step {
     prompts: usize,
     samples: usize,
     prompt_tokens: usize,
+    /// Tokens of a completion that are decoded.
     tokens: usize,
+    /// Tokens of the longest completion of a group in the update.
+    longest: usize,
     rank: usize,
 }
 
 /// Sizes of the paper's step, and of one for a CPU.
-const PAPER: Step = Step { prompts: 24, samples: 16, prompt_tokens: 170, tokens: 150, rank: 128 };
-const TINY: Step = Step { prompts: 3, samples: 4, prompt_tokens: 17, tokens: 15, rank: 8 };
+const PAPER: Step =
+    Step { prompts: 24, samples: 16, prompt_tokens: 170, tokens: 150, longest: 1024, rank: 128 };
+const TINY: Step =
+    Step { prompts: 3, samples: 4, prompt_tokens: 17, tokens: 15, longest: 100, rank: 8 };
 
 fn shape(name: &str) -> Option<(ModelConfig, Step)> {
     let (family, [vocab, d, f, layers, heads, kv_heads], tie, step) = match name {
@@ -138,15 +144,15 @@ fn run(
     device: Device,
     machine: &Machine,
 ) -> Result<Value> {
-    let Step { prompts, samples, prompt_tokens, tokens, rank } = *step;
+    let Step { prompts, samples, prompt_tokens, tokens, longest, rank } = *step;
     let precision = Precision::Auto;
     let kind = if device.is_cuda() { Kind::BFloat16 } else { Kind::Float };
     let workload = Workload {
         num_generations: samples,
         max_prompt_length: Some(prompt_tokens),
-        max_completion_length: tokens,
+        max_completion_length: longest,
         max_rows: prompts * samples,
-        micro_batch_tokens: 16_384.min(prompts * (prompt_tokens + samples * tokens)),
+        micro_batch_tokens: 16_384,
         rank,
         moments: MomentPrecision::F32,
         rows_together: 1,
@@ -181,9 +187,11 @@ fn run(
     // The first step includes the set-up of libraries; the second one counts.
     let mut report = json!(null);
     for turn in ["first", "second"] {
-        let (rollouts, rollout, rollout_peak) = timed(device, || {
+        let (mut rollouts, rollout, rollout_peak) = timed(device, || {
             policy.sample(&questions, &sampling, 7, &mut |_, _| ()).expect("a rollout")
         })?;
+        let decoded: usize = rollouts.iter().map(|r| r.tokens.len()).sum();
+        skew(&mut rollouts, step);
         let value = |n: usize| (n % 3) as f64 - 1.0;
         let values =
             rollouts.iter().enumerate().map(|(n, r)| vec![value(n); r.tokens.len()]).collect();
@@ -193,7 +201,7 @@ fn run(
         let (_, update, update_peak) =
             timed(device, || policy.update(&batch, &signal).expect("an update"))?;
 
-        let drawn: usize = rollouts.iter().map(|r| r.tokens.len()).sum();
+        let learned: usize = rollouts.iter().map(|r| r.tokens.len()).sum();
         let elements = elements(&config);
         let size = kind.elt_size_in_bytes() as f64;
         let kv = 2.0 * (config.num_layers * config.num_kv_heads * config.head_dim) as f64 * size;
@@ -204,15 +212,16 @@ fn run(
         let per_step = waves.ceil() * elements * size
             + (prompts * prompt_tokens) as f64 * kv
             + rows * tokens as f64 / 2.0 * kv;
-        let roofline = tokens as f64 * per_step / machine.bytes;
+        let products = 2.0 * elements * rows;
+        let roofline = tokens as f64 * (per_step / machine.bytes).max(products / machine.flops);
         // Two forward passes (one of the reference) and one backward pass through frozen weights, with
         // 2 operations per element.
-        let packed = (prompts * prompt_tokens + drawn) as f64;
+        let packed = (prompts * prompt_tokens + learned) as f64;
         let mfu = 3.0 * 2.0 * elements * packed / update / machine.flops;
         println!(
             "{turn} step: rollout {rollout:.2} s ({:.0} tokens/s, {:.0} % of its roofline), \
              update {update:.2} s ({:.0} % of the products' speed), {:.2} s in all",
-            drawn as f64 / rollout,
+            decoded as f64 / rollout,
             100.0 * roofline / rollout,
             100.0 * mfu,
             rollout + update
@@ -231,7 +240,8 @@ fn run(
             "plan": plan,
             "rollout_s": rollout,
             "update_s": update,
-            "tokens": drawn,
+            "tokens": decoded,
+            "learned_tokens": learned,
             "roofline_share": roofline / rollout,
             "mfu": mfu,
             "rollout_peak": rollout_peak,
@@ -241,6 +251,19 @@ fn run(
         });
     }
     Ok(report)
+}
+
+/// Gives the completions of each group different lengths, of which one is far longer than the others.
+fn skew(rollouts: &mut [Rollout], step: &Step) {
+    for (n, rollout) in rollouts.iter_mut().enumerate() {
+        let row = n % step.samples;
+        let length = match row {
+            0 => step.longest,
+            _ => step.tokens / 2 + row * step.tokens / (2 * step.samples),
+        };
+        rollout.tokens = rollout.tokens.iter().copied().cycle().take(length).collect();
+        rollout.log_probs = rollout.log_probs.iter().copied().cycle().take(length).collect();
+    }
 }
 
 /// Calls a function. Returns its result, seconds and peak memory.

@@ -7,7 +7,7 @@ use crate::cache::KvCache;
 use crate::error::Result;
 use crate::libtorch;
 use crate::linear::{LinearGroup, LinearLayer};
-use crate::packed::{Packed, PackedCompletions, PackedGroup};
+use crate::packed::{Packed, PackedCompletions, PackedGroup, PackedLayout, Sequences};
 use crate::prompts::PromptKeys;
 use crate::rope::Angles;
 use crate::weights::{WeightRole, Weights};
@@ -70,14 +70,14 @@ impl SelfAttention {
                 LinearLayer::build(format!("{prefix}.q_proj"), q_width, d, has_bias, weights)?,
                 LinearLayer::build(format!("{prefix}.k_proj"), kv_width, d, has_bias, weights)?,
                 LinearLayer::build(format!("{prefix}.v_proj"), kv_width, d, has_bias, weights)?,
-            ]),
+            ])?,
             o: LinearGroup::new([LinearLayer::build(
                 format!("{prefix}.o_proj"),
                 d,
                 q_width,
                 false,
                 weights,
-            )?]),
+            )?])?,
             norm,
             num_heads: config.num_heads as i64,
             num_kv_heads: config.num_kv_heads as i64,
@@ -86,7 +86,8 @@ impl SelfAttention {
         })
     }
 
-    /// `x` `[B, T, D]` → `[B, T, D]`; T is 1 in [`Pass::Step`].
+    /// `x` `[B, T, D]` → the mixed values `[B, T, H · Dh]`, which `o` projects; T is 1 in
+    /// [`Pass::Step`].
     pub(crate) fn forward(
         &self,
         x: &Tensor,
@@ -95,41 +96,81 @@ impl SelfAttention {
         layer: usize,
     ) -> Result<Tensor> {
         let (b, t, _) = x.size3()?;
-        let [mut q, mut k, mut v] = self.qkv.forward(x)?;
+        let ([q, k, v], joint) = self.qkv.forward_joint(x)?;
+        let v = v.f_reshape([b, t, self.num_kv_heads, self.head_dim])?;
+        let next_keys = match pass {
+            Pass::Step(cache) => Some(cache.next_keys(layer)?),
+            Pass::Full | Pass::Packed(_) | Pass::Prefill(..) => None,
+        };
+        let (q, k) = match (&self.norm, joint) {
+            (QkNorm::None, Some(joint)) => {
+                let heads = joint.f_reshape([b, t, -1, self.head_dim])?;
+                let (num_heads, num_kv_heads) = (self.num_heads, self.num_kv_heads);
+                angles.rotate_both(&heads, num_heads, num_kv_heads, next_keys.as_ref())?
+            }
+            _ => {
+                let (q, k) = self.normed_heads(q, k, b, t)?;
+                let k = angles.rotate(&k)?;
+                if let Some(mut next_keys) = next_keys {
+                    next_keys.f_copy_(&k)?;
+                }
+                (angles.rotate(&q)?, k)
+            }
+        };
+        let mixed = match pass {
+            Pass::Full => self.attend(&q, &k, &v, None)?,
+            Pass::Step(cache) => cache.attend(layer, &q, &v)?,
+            Pass::Packed(packed) => self.attend_packed(&q, &k, &v, packed)?,
+            Pass::Prefill(packed, keys) => {
+                let mixed = self.attend_packed(&q, &k, &v, packed)?;
+                // Values are a part of a product with more columns, which is not needed any more.
+                let values = v.f_squeeze_dim(0)?.f_contiguous()?;
+                keys.push((k.f_squeeze_dim(0)?, values));
+                mixed
+            }
+        };
+        Ok(mixed.f_reshape([b, t, self.num_heads * self.head_dim])?)
+    }
+
+    /// Splits queries and keys `[B, T, …]` into heads, normed.
+    fn normed_heads(
+        &self,
+        mut q: Tensor,
+        mut k: Tensor,
+        b: i64,
+        t: i64,
+    ) -> Result<(Tensor, Tensor)> {
         if let QkNorm::AllHeads(q_norm, k_norm) = &self.norm {
             q = self.rms_norm(&q, q_norm)?;
             k = self.rms_norm(&k, k_norm)?;
         }
         q = q.f_reshape([b, t, self.num_heads, self.head_dim])?;
         k = k.f_reshape([b, t, self.num_kv_heads, self.head_dim])?;
-        v = v.f_reshape([b, t, self.num_kv_heads, self.head_dim])?;
         if let QkNorm::PerHead(q_norm, k_norm) = &self.norm {
             q = self.rms_norm(&q, q_norm)?;
             k = self.rms_norm(&k, k_norm)?;
         }
-        q = angles.rotate(&q)?;
-        k = angles.rotate(&k)?;
-        let mixed = match pass {
-            Pass::Full => self.attend(&q, &k, &v, None)?,
-            Pass::Step(cache) => cache.attend(layer, &q, &k, &v)?,
-            Pass::Packed(packed) => self.attend_packed(&q, &k, &v, packed)?,
-            Pass::Prefill(packed, keys) => {
-                let mixed = self.attend_packed(&q, &k, &v, packed)?;
-                keys.push((k.f_squeeze_dim(0)?, v.f_squeeze_dim(0)?));
-                mixed
-            }
-        };
-        let [y] = self.o.forward(&mixed.f_reshape([b, t, self.num_heads * self.head_dim])?)?;
-        Ok(y)
+        Ok((q, k))
     }
 
     /// Attends within each group of `q` `[1, N, H, Dh]`, `k` and `v` `[1, N, Hkv, Dh]`.
-    fn attend_packed(&self, q: &Tensor, k: &Tensor, v: &Tensor, packed: &Packed) -> Result<Tensor> {
-        let mut mixed = Vec::with_capacity(packed.groups.len());
-        for group in &packed.groups {
-            mixed.push(self.attend_group(q, k, v, group)?);
+    pub(crate) fn attend_packed(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        packed: &Packed,
+    ) -> Result<Tensor> {
+        match &packed.layout {
+            PackedLayout::Sequences(sequences) => attend_sequences(q, k, v, sequences),
+            PackedLayout::Rows(groups) => {
+                let mut mixed = Vec::with_capacity(groups.len());
+                for group in groups {
+                    mixed.push(self.attend_group(q, k, v, group)?);
+                }
+                Ok(Tensor::f_cat(&mixed, 1)?)
+            }
         }
-        Ok(Tensor::f_cat(&mixed, 1)?)
     }
 
     /// Attends within one group of the flat list → `[1, n, H, Dh]`.
@@ -149,10 +190,7 @@ impl SelfAttention {
         let row_k = completions.after_prompt(&prompt_k, k)?; // [R, P + T, Hkv, Dh]
         let row_v = completions.after_prompt(&prompt_v, v)?;
         let PackedCompletions { rows, longest, present, visible, .. } = completions;
-        let mixed = match libtorch::has_flash(row_q.f_kind()?, row_q.device()) {
-            true => libtorch::flash(&row_q, &row_k, &row_v, true)?.0,
-            false => self.attend(&row_q, &row_k, &row_v, Some(visible))?,
-        };
+        let mixed = self.attend(&row_q, &row_k, &row_v, Some(visible))?;
         let flat = mixed.f_reshape([1, rows * longest, self.num_heads, self.head_dim])?;
         Ok(Tensor::f_cat(&[prompt_mixed, flat.f_index_select(1, present)?], 1)?)
     }
@@ -187,6 +225,17 @@ impl SelfAttention {
             }
         }
     }
+}
+
+/// Attends within the sequences of the flat list, in one call.
+fn attend_sequences(q: &Tensor, k: &Tensor, v: &Tensor, sequences: &Sequences) -> Result<Tensor> {
+    let Sequences { query_starts, key_starts, .. } = sequences;
+    let keys = sequences.keys_of(k)?;
+    let values = sequences.keys_of(v)?;
+    let queries = q.f_squeeze_dim(0)?;
+    let (mixed, _) =
+        libtorch::flash_packed(&queries, query_starts, &keys, &values, key_starts, true)?;
+    Ok(mixed.f_unsqueeze(0)?)
 }
 
 /// Takes the norm weights of queries and keys.

@@ -72,22 +72,25 @@ impl KvCache {
         &self.next_position
     }
 
-    /// Stores keys and values `[N, 1, Hkv, Dh]` of one token per row, and attends with its queries
-    /// `[N, 1, H, Dh]` to all tokens of the row → `[N, 1, H · Dh]`.
-    pub(crate) fn attend(
-        &mut self,
-        layer: usize,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
-    ) -> Result<Tensor> {
+    /// Returns the part of the table that holds the next key of each row, `[N, 1, Hkv, Dh]`.
+    pub(crate) fn next_keys(&self, layer: usize) -> Result<Tensor> {
+        self.next_column(&self.completions[layer].0)
+    }
+
+    fn next_column(&self, table: &Tensor) -> Result<Tensor> {
+        let (_, _, width) = table.size3()?;
+        let column = table.f_narrow(1, self.filled, 1)?;
+        Ok(column.f_view([self.prompts.num_rows(), -1, 1, width])?.f_transpose(1, 2)?)
+    }
+
+    /// Stores the values `[N, 1, Hkv, Dh]` of one token per row, whose keys are in
+    /// [`KvCache::next_keys`]. Attends with its queries `[N, 1, H, Dh]` to all tokens of the row →
+    /// `[N, 1, H · Dh]`.
+    pub(crate) fn attend(&mut self, layer: usize, q: &Tensor, v: &Tensor) -> Result<Tensor> {
         let (n, _, heads, width) = q.size4()?;
         let kv_heads = heads / self.group;
         let (keys, values) = &self.completions[layer];
-        for (table, new) in [(keys, k), (values, v)] {
-            let column = table.f_narrow(1, self.filled, 1)?.f_view([n, kv_heads, 1, width])?;
-            column.f_transpose(1, 2)?.f_copy_(new)?;
-        }
+        self.next_column(values)?.f_copy_(v)?;
         let filled_keys = keys.f_narrow(1, 0, self.filled + 1)?;
         let filled_values = values.f_narrow(1, 0, self.filled + 1)?;
         // The query heads that share a key head become its query tokens. This is exact, and no key
@@ -98,11 +101,12 @@ impl KvCache {
         let (prompt_mixed, prompt_normaliser) =
             self.prompts.attend(layer, &grouped_q.f_view([n, kv_heads, self.group, width])?)?;
         // exp(a) / (exp(a) + exp(b)) = sigmoid(a − b): the prompt's part of the softmax.
+        let shape = [n, kv_heads, self.group];
+        let share = Tensor::f_empty(shape, (completion.f_kind()?, completion.device()))?;
         let prompt_share = prompt_normaliser
-            .f_sub(&completion_normaliser.f_view([n, kv_heads, self.group])?)?
-            .f_sigmoid()?
-            .f_unsqueeze(-1)?
-            .f_to_kind(completion.f_kind()?)?;
+            .f_sub(&completion_normaliser.f_view(shape)?)?
+            .f_sigmoid_out(&share)?
+            .f_unsqueeze(-1)?;
         let mixed = completion
             .f_view([n, kv_heads, self.group, width])?
             .f_lerp_tensor(&prompt_mixed, &prompt_share)?;
@@ -204,7 +208,8 @@ mod tests {
             let q = noise(&[n, 1, kv_heads * group, width]);
             let (k, v) =
                 (noise(&[n, 1, kv_heads, width]) + step, noise(&[n, 1, kv_heads, width]) - step);
-            let got = cache.attend(0, &q, &k, &v).unwrap();
+            cache.next_keys(0).unwrap().copy_(&k);
+            let got = cache.attend(0, &q, &v).unwrap();
             cache.advance().unwrap();
             for (row, (keys, values)) in history.iter_mut().enumerate() {
                 let row = row as i64;

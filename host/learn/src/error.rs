@@ -66,5 +66,16 @@ pub enum LearnError {
     Torch(#[from] tch::TchError),
 }
 
+impl LearnError {
+    /// Returns true if libtorch found no memory. It reports this in its text alone.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        let Self::Torch(tch::TchError::Torch(text)) = self else { return false };
+        // CUDA's allocator, cuBLAS, and the CPU's allocator.
+        ["out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "you tried to allocate"]
+            .iter()
+            .any(|sign| text.contains(sign))
+    }
+}
+
 /// A result with a [`LearnError`].
 pub type Result<T> = std::result::Result<T, LearnError>;

@@ -50,6 +50,6 @@ impl Policy {
         let loss = LossSettings { loss_type: LossType::Bnpo, beta: 0.0, ..LossSettings::default() };
         let settings = LearnSettings { loss, num_mini_batches: 1, ..*self.settings() };
         let mut prepared = prepare(self.model_mut(), None, &rows, &settings, 1.0, 0)?;
-        self.optimizer_step(&mut prepared, 0, Objective::Imitation, &settings, 1.0)
+        self.optimizer_step(&mut prepared, &rows, 0, Objective::Imitation, &settings, 1.0)
     }
 }

@@ -43,8 +43,8 @@ impl Layer {
         Ok(Self {
             attention,
             feed_forward: FeedForward {
-                gate_up: LinearGroup::new([gate, up]),
-                down: LinearGroup::new([down]),
+                gate_up: LinearGroup::new([gate, up])?,
+                down: LinearGroup::new([down])?,
             },
             attention_norm: weights.take(&format!("{prefix}.{first}"), WeightRole::Norm, &[d])?,
             feed_forward_norm: weights.take(
@@ -57,22 +57,26 @@ impl Layer {
         })
     }
 
-    /// `x` `[B, T, D]` → `[B, T, D]`; `attend` is the attention of this layer.
+    /// `x` `[B, T, D]` → `[B, T, D]`; `attend` is the attention of this layer, without its output
+    /// projection.
     pub(crate) fn forward(
         &self,
-        x: &Tensor,
+        x: Tensor,
         attend: impl FnOnce(&Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
+        let attention_output = &self.attention.o;
         if self.is_post_norm {
-            let mixed = rms_norm(&attend(x)?, &self.attention_norm, self.eps)?;
-            let hidden = x.f_add(&mixed)?;
-            let output = self.feed_forward.forward(&hidden)?;
+            let [mixed] = attention_output.forward(&attend(&x)?)?;
+            let hidden = x.f_add(&rms_norm(&mixed, &self.attention_norm, self.eps)?)?;
+            let product = self.feed_forward.product(&hidden)?;
+            let [output] = self.feed_forward.down.forward(&product)?;
             return Ok(hidden.f_add(&rms_norm(&output, &self.feed_forward_norm, self.eps)?)?);
         }
-        let mixed = attend(&rms_norm(x, &self.attention_norm, self.eps)?)?;
-        let hidden = x.f_add(&mixed)?;
+        let mixed = attend(&rms_norm(&x, &self.attention_norm, self.eps)?)?;
+        let hidden = attention_output.add_to(x, &mixed)?;
         let normed = rms_norm(&hidden, &self.feed_forward_norm, self.eps)?;
-        Ok(hidden.f_add(&self.feed_forward.forward(&normed)?)?)
+        let product = self.feed_forward.product(&normed)?;
+        self.feed_forward.down.add_to(hidden, &product)
     }
 
     /// Appends the base weights of this layer, number `n`, with their Hugging Face names.
@@ -138,10 +142,10 @@ impl Layer {
 }
 
 impl FeedForward {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+    /// Returns SiLU(gate) × up of `x` `[B, T, D]`, which `down` projects.
+    fn product(&self, x: &Tensor) -> Result<Tensor> {
         let [gate, up] = self.gate_up.forward(x)?;
-        let [y] = self.down.forward(&libtorch::swiglu(&gate, &up)?)?;
-        Ok(y)
+        libtorch::swiglu(&gate, &up)
     }
 }
 

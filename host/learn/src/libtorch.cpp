@@ -6,11 +6,13 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <string>
 
 #include <ATen/Context.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/silu.h>
 #include <ATen/ops/silu_backward.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -73,8 +75,15 @@ char* corver_flash_attention(
   });
 }
 
-char* corver_set_up_cuda() {
-  return guarded([] {
+char* corver_set_up_cuda(double memory_share) {
+  return guarded([&] {
+    // The allocator reads its limit once, when CUDA starts. A limit of the user's own remains.
+    auto settings = c10::CachingAllocator::getAllocatorSettings();
+    const std::string limit = "per_process_memory_fraction";
+    if (settings.find(limit) == std::string::npos) {
+      settings += (settings.empty() ? "" : ",") + limit + ":" + std::to_string(memory_share);
+      c10::CachingAllocator::setAllocatorSettings(settings);
+    }
     at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
     at::globalContext().setSDPUseCuDNN(false);
     at::globalContext().setAllowTF32CuBLAS(true);

@@ -19,36 +19,58 @@ pub(crate) struct TrainingRow<'a> {
     pub(crate) rollout: &'a Rollout,
 }
 
+/// Size of a pass that fits the memory.
+#[derive(Clone, Copy)]
+pub(crate) struct PassLimit {
+    /// Most tokens.
+    pub(crate) tokens: usize,
+    /// Part of a token that a copied key counts as; 0 or more.
+    pub(crate) key_share: f64,
+}
+
+impl PassLimit {
+    /// Returns true if a pass of `tokens` tokens that copies `keys` keys fits.
+    fn allows(self, tokens: usize, keys: usize) -> bool {
+        tokens as f64 + keys as f64 * self.key_share <= self.tokens as f64
+    }
+}
+
 /// Splits the rows of `range` into lists of row numbers, one per micro-batch.
 ///
-/// Rows of one question are adjacent, the longest first. A list has at most `max_tokens` tokens, but
-/// at least one row, or one question if `whole_questions` is set. A prompt counts once per list.
-/// Rows without tokens have no gradient and are in no list.
+/// Rows of one question are adjacent, the longest first. A list has at most `limit.tokens` tokens, but
+/// at least one row, or one question if `whole_questions` is set. A prompt counts once per list, and
+/// its keys once more per row. Rows without tokens have no gradient and are in no list.
 pub(crate) fn split_rows(
     rows: &[TrainingRow<'_>],
     range: Range<usize>,
-    max_tokens: usize,
+    limit: PassLimit,
     whole_questions: bool,
 ) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = range.filter(|&n| !rows[n].rollout.tokens.is_empty()).collect();
     order.sort_by_key(|&n| (rows[n].rollout.question, Reverse(rows[n].rollout.tokens.len())));
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut tokens = 0;
+    let mut keys = 0;
     let mut last_question = None;
     for unit in order
         .chunk_by(|&a, &b| whole_questions && rows[a].rollout.question == rows[b].rollout.question)
     {
         let TrainingRow { prompt, rollout } = rows[unit[0]];
         let unit_tokens: usize = unit.iter().map(|&n| rows[n].rollout.tokens.len()).sum();
+        let unit_keys = unit.len() * prompt.len() + unit_tokens;
         let shares_prompt = last_question == Some(rollout.question);
-        let added_tokens = unit_tokens + if shares_prompt { 0 } else { prompt.len() };
+        let new_prompt = if shares_prompt { 0 } else { prompt.len() };
+        let all_tokens = tokens + new_prompt + unit_tokens;
+        let all_keys = keys + new_prompt + unit_keys;
         match parts.last_mut() {
-            Some(part) if tokens + added_tokens <= max_tokens => {
-                tokens += added_tokens;
+            Some(part) if limit.allows(all_tokens, all_keys) => {
+                tokens = all_tokens;
+                keys = all_keys;
                 part.extend(unit);
             }
             _ => {
                 tokens = prompt.len() + unit_tokens;
+                keys = prompt.len() + unit_keys;
                 parts.push(unit.to_vec());
             }
         }
@@ -133,7 +155,7 @@ impl MicroBatch {
         }
         let device = model.device();
         Ok(Self {
-            packed: Packed::new(model.config(), device, &groups)?,
+            packed: Packed::new(model.config(), model.kind(), device, &groups)?,
             hidden_index: upload(&hidden_index, device)?,
             targets: upload(&targets, device)?,
             old: None,
@@ -148,6 +170,45 @@ impl MicroBatch {
             lengths: upload(&lengths, device)?,
             members,
         })
+    }
+
+    /// Returns the number of tokens of the pass.
+    pub(crate) fn num_tokens(&self) -> i64 {
+        self.packed.tokens.size()[1]
+    }
+
+    /// Splits the rows in two halves, which have together the same gradient. `step_rows` and
+    /// `row_weights` are those of [`MicroBatch::new`]. Returns `None` if there is one row or, with
+    /// `whole_questions`, one question.
+    pub(crate) fn halves(
+        &self,
+        model: &Model,
+        step_rows: &[TrainingRow<'_>],
+        row_weights: &[f64],
+        whole_questions: bool,
+    ) -> Result<Option<[Self; 2]>> {
+        let question = |n: usize| step_rows[self.members[n]].rollout.question;
+        let half = self.members.len() / 2;
+        let middle = (1..self.members.len())
+            .filter(|&n| !whole_questions || question(n - 1) != question(n))
+            .min_by_key(|n| n.abs_diff(half));
+        let Some(middle) = middle else { return Ok(None) };
+        let (first, second) = self.members.split_at(middle);
+        let mut first = Self::new(model, step_rows, row_weights, first.to_vec())?;
+        let mut second = Self::new(model, step_rows, row_weights, second.to_vec())?;
+        let mut start = 0;
+        for part in [&mut first, &mut second] {
+            let tokens = part.targets.size()[0];
+            let narrow = |x: &Option<Tensor>| -> Result<Option<Tensor>> {
+                Ok(x.as_ref().map(|x| x.f_narrow(0, start, tokens)).transpose()?)
+            };
+            part.old = narrow(&self.old)?;
+            part.reference = narrow(&self.reference)?;
+            part.values = narrow(&self.values)?;
+            part.is_mismatch_reported = self.is_mismatch_reported;
+            start += tokens;
+        }
+        Ok(Some([first, second]))
     }
 
     /// Returns the hidden states `[n, D]` that predict the completion tokens.

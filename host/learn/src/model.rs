@@ -21,9 +21,9 @@ use crate::weights::{WeightRole, Weights};
 use corver_pretrained::{ModelConfig, ModelFamily, PretrainedError};
 
 /// Hugging Face name of the embedding.
-const EMBEDDING: &str = "model.embed_tokens.weight";
+pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
 /// Hugging Face name of the output layer.
-const HEAD: &str = "lm_head.weight";
+pub(crate) const HEAD: &str = "lm_head.weight";
 
 /// A language model with frozen weights, unless [`Model::train_all`] unfreezes them.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl Model {
     /// # Errors
     /// Fails if the device fails.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
-        Ok(project(hidden, self.head_weight(), None)?.f_to_kind(Kind::Float)?.f_contiguous()?)
+        Ok(project(hidden, self.head_weight())?.f_to_kind(Kind::Float)?.f_contiguous()?)
     }
 
     /// Returns the weight `[V, D]` of the output layer.
@@ -203,13 +203,11 @@ impl Model {
     /// after each prompt.
     pub(crate) fn prefill(&self, prompts: &[&[u32]]) -> Result<(PromptKeys, Tensor)> {
         let groups: Vec<_> = prompts.iter().map(|&prompt| (prompt, Vec::new())).collect();
-        let packed = Packed::new(&self.config, self.device, &groups)?;
+        let packed = Packed::new(&self.config, self.kind, self.device, &groups)?;
         let mut keys = PromptKeys::with_capacity(self.layers.len());
         let mut pass = Pass::Prefill(&packed, &mut keys);
         let hidden = self.forward(&packed.tokens, &mut pass)?.f_squeeze_dim(0)?; // [ΣP, D]
-        let last_index: Vec<i64> =
-            packed.groups.iter().map(|group| group.start + group.prompt - 1).collect();
-        let last_hidden = hidden.f_index_select(0, &upload(&last_index, self.device)?)?;
+        let last_hidden = hidden.f_index_select(0, &upload(&packed.prompt_ends, self.device)?)?;
         let logits = self.logits(&last_hidden)?;
         Ok((keys, logits))
     }
@@ -253,6 +251,18 @@ impl Model {
         Ok(self.forward(&packed.tokens, &mut Pass::Packed(packed))?.f_squeeze_dim(0)?)
     }
 
+    /// Attends in the first layer, for tests of the layouts.
+    #[cfg(test)]
+    pub(crate) fn attend_packed(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        packed: &Packed,
+    ) -> Result<Tensor> {
+        self.layers[0].attention.attend_packed(q, k, v, packed)
+    }
+
     fn forward(&self, tokens: &Tensor, pass: &mut Pass<'_>) -> Result<Tensor> {
         let angles = match pass {
             Pass::Step(cache) => self.rope.angles(cache.next_position())?,
@@ -266,7 +276,7 @@ impl Model {
         };
         let mut x = Tensor::f_embedding(&self.embedding, tokens, -1, false, false)?; // [B, T, D]
         for (n, layer) in self.layers.iter().enumerate() {
-            x = layer.forward(&x, |x| layer.attention.forward(x, &angles, pass, n))?;
+            x = layer.forward(x, |x| layer.attention.forward(x, &angles, pass, n))?;
         }
         rms_norm(&x, &self.norm, self.config.norm_eps)
     }

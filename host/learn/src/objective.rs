@@ -7,7 +7,7 @@ use crate::critic::Critic;
 use crate::dpo::{PairInputs, dpo_loss, kl_sum, margins};
 use crate::error::{LearnError, Result};
 use crate::loss::{Loss, LossInputs, grpo_loss, imitation_loss};
-use crate::micro_batch::MicroBatch;
+use crate::micro_batch::{MicroBatch, TrainingRow};
 use crate::model::Model;
 use crate::scores::score;
 use crate::update_report::{UpdateTotals, mismatch};
@@ -25,6 +25,8 @@ pub(crate) enum Objective<'a> {
 
 /// Inputs that the micro-batches of an update share.
 pub(crate) struct UpdateContext<'a> {
+    /// Rows of the step.
+    pub(crate) rows: &'a [TrainingRow<'a>],
     pub(crate) objective: Objective<'a>,
     pub(crate) settings: &'a LearnSettings,
     /// Temperature of the log-probabilities; above 0.
@@ -51,12 +53,14 @@ pub(crate) struct Surrogates {
     pub(crate) policy: Tensor,
     /// Loss of the critic; `None` without a critic.
     pub(crate) critic: Option<Tensor>,
+    /// `[n]` f32, log-probabilities before the first iteration; `None` if the loss has none.
+    pub(crate) old: Option<Tensor>,
 }
 
 impl MicroBatch {
     /// Runs the forward pass and the loss, and adds their figures to `totals`.
     pub(crate) fn surrogates(
-        &mut self,
+        &self,
         model: &Model,
         context: &UpdateContext<'_>,
         totals: &mut UpdateTotals,
@@ -64,12 +68,16 @@ impl MicroBatch {
         let hidden = self.hidden(model)?;
         let scores = score(model, &hidden, &self.targets, context.temperature)?;
         let new = scores.log_probs.set_requires_grad(true);
+        let mut old = None;
         let loss = match context.objective {
             Objective::Clipped(advantages) => {
+                let recomputed = old.insert(self.old_log_probs(&new, totals)?);
                 let advantages = self.token_values(&advantages.values, model)?;
-                self.clipped_loss(&new, &advantages, context.settings, totals)?
+                self.clipped_loss(&new, recomputed, &advantages, context.settings)?
             }
             Objective::Preference(signs) => {
+                // DPO has no importance ratio; the call reports the mismatch.
+                old = Some(self.old_log_probs(&new, totals)?);
                 let signs = self.row_values(signs, model)?;
                 self.preference_loss(&new, &signs, context, totals)?
             }
@@ -86,31 +94,29 @@ impl MicroBatch {
         let grad_log_probs = Tensor::f_run_backward(&[loss.loss], &[&new], false, false)?.remove(0);
         let grad_hidden = scores.grad_hidden.f_mul(&grad_log_probs.f_unsqueeze(1)?)?; // [n, D]
         let policy = hidden.f_to_kind(Kind::Float)?.f_mul(&grad_hidden)?.f_sum(Kind::Float)?;
-        Ok(Surrogates { policy, critic })
+        Ok(Surrogates { policy, critic, old })
     }
 
-    /// Returns the log-probabilities before the first iteration, and reports the mismatch once.
-    fn old_log_probs(&mut self, new: &Tensor, totals: &mut UpdateTotals) -> Result<Tensor> {
+    /// Returns the log-probabilities before the first iteration, and reports the mismatch if no pass
+    /// has.
+    fn old_log_probs(&self, new: &Tensor, totals: &mut UpdateTotals) -> Result<Tensor> {
         let old = match &self.old {
             Some(old) => old.shallow_clone(),
             None => new.f_detach()?,
         };
         if !self.is_mismatch_reported {
             totals.mismatches.push((self.weights.numel(), mismatch(&old, &self.sampled)?));
-            self.is_mismatch_reported = true;
         }
-        self.old = Some(old.shallow_clone());
         Ok(old)
     }
 
     fn clipped_loss(
-        &mut self,
+        &self,
         new: &Tensor,
+        recomputed: &Tensor,
         advantages: &Tensor,
         settings: &LearnSettings,
-        totals: &mut UpdateTotals,
     ) -> Result<Loss> {
-        let recomputed = self.old_log_probs(new, totals)?;
         let loss = &settings.loss;
         let mut correction = None;
         let old = match settings.old_log_probs {
@@ -120,7 +126,7 @@ impl MicroBatch {
                     let ratio = recomputed.f_sub(&self.sampled)?.f_exp()?;
                     correction = Some(ratio.f_clamp_max(loss.importance_sampling_cap)?);
                 }
-                &recomputed
+                recomputed
             }
         };
         let inputs = LossInputs {
@@ -137,14 +143,12 @@ impl MicroBatch {
     }
 
     fn preference_loss(
-        &mut self,
+        &self,
         new: &Tensor,
         signs: &Tensor,
         context: &UpdateContext<'_>,
         totals: &mut UpdateTotals,
     ) -> Result<Loss> {
-        // DPO has no importance ratio; the call reports the mismatch.
-        let _ = self.old_log_probs(new, totals)?;
         let reference = self.reference.as_ref().ok_or_else(|| missing("reference"))?;
         let inputs = PairInputs {
             new,

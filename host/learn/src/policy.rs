@@ -34,6 +34,9 @@ pub struct Policy {
     /// Tensors of the next update, if they were computed in advance.
     prepared: Option<PreparedUpdate>,
     max_rows: usize,
+    max_prompts: usize,
+    /// Tokens of a pass of the next update: those of the settings until memory runs out.
+    micro_batch_tokens: usize,
     /// Folder for batches whose loss or gradient is not finite; `None`: they are not written.
     failure_folder: Option<PathBuf>,
     watch: Box<Watch<'static>>,
@@ -87,6 +90,8 @@ impl Policy {
             schedule,
             prepared: None,
             max_rows: MAX_ROWS,
+            max_prompts: MAX_ROWS,
+            micro_batch_tokens: settings.micro_batch_tokens,
             failure_folder: None,
             watch: Box::new(|_| ControlFlow::Continue(())),
         })
@@ -110,6 +115,13 @@ impl Policy {
     #[must_use]
     pub fn with_max_rows(mut self, max_rows: usize) -> Self {
         self.max_rows = max_rows;
+        self
+    }
+
+    /// Limits the prompts whose rows are decoded together, for calls with few rows per prompt.
+    #[must_use]
+    pub fn with_max_prompts(mut self, max_prompts: usize) -> Self {
+        self.max_prompts = max_prompts;
         self
     }
 
@@ -234,6 +246,7 @@ impl Policy {
         let dialogue = &self.dialogue;
         let hooks = SampleHooks {
             max_rows: self.max_rows,
+            max_prompts: self.max_prompts,
             is_finished: &|tokens| Ok(dialogue.tokenizer().ends(tokens)?),
             watch: &mut *self.watch,
             on_finished: &mut |index, completion| {

@@ -128,7 +128,7 @@ impl Prompts {
             PromptLayout::Packed { keys: key_starts, queries } => {
                 let flat_q = q.f_transpose(1, 2)?.f_reshape([n * group, heads, width])?;
                 let (mixed, normaliser) =
-                    libtorch::flash_packed(&flat_q, queries, keys, values, key_starts)?;
+                    libtorch::flash_packed(&flat_q, queries, keys, values, key_starts, false)?;
                 Ok((
                     mixed.f_view([n, group, heads, width])?.f_transpose(1, 2)?,
                     normaliser.f_view([heads, n, group])?.f_transpose(0, 1)?,

@@ -48,12 +48,50 @@ impl Angles {
         let swapped = x.f_roll(width / 2, -1)?;
         Ok(x.f_mul(&self.cos)?.f_addcmul(&swapped, &self.sin)?)
     }
+
+    /// Rotates the first `queries` heads of `x` `[B, T, heads, head_dim]`, and the next `keys` heads.
+    /// Returns both; the rotated keys are also `key_out`, if there is one. The heads after them are
+    /// ignored: the fewest operations for a product of queries, keys and values.
+    pub(crate) fn rotate_both(
+        &self,
+        x: &Tensor,
+        queries: i64,
+        keys: i64,
+        key_out: Option<&Tensor>,
+    ) -> Result<(Tensor, Tensor)> {
+        let width = x.size().last().copied().unwrap_or(0);
+        let swapped = x.f_roll(width / 2, -1)?;
+        let scaled = x.f_narrow(2, 0, queries + keys)?.f_mul(&self.cos)?;
+        let [scaled_q, swapped_q] = [&scaled, &swapped].map(|x| x.f_narrow(2, 0, queries));
+        let [scaled_k, swapped_k] = [&scaled, &swapped].map(|x| x.f_narrow(2, queries, keys));
+        let q = scaled_q?.f_addcmul(&swapped_q?, &self.sin)?;
+        let k = match key_out {
+            Some(out) => scaled_k?.f_addcmul_out(out, &swapped_k?, &self.sin)?,
+            None => scaled_k?.f_addcmul(&swapped_k?, &self.sin)?,
+        };
+        Ok((q, k))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::tiny_config;
+
+    #[test]
+    fn queries_and_keys_rotate_together_as_separately() {
+        let config = ModelConfig { head_dim: 8, ..tiny_config("llama") };
+        let rope = RotaryEmbedding::new(&config, Kind::Float, Device::Cpu).unwrap();
+        let angles = rope.angles(&Tensor::from_slice(&[3i64, 5])).unwrap();
+        let x = Tensor::arange(2 * 5 * 8, (Kind::Float, Device::Cpu)).sin().view([1, 2, 5, 8]);
+        let out = Tensor::zeros([1, 1, 2, 8], (Kind::Float, Device::Cpu)).transpose(1, 2);
+        for key_out in [None, Some(&out)] {
+            let (q, k) = angles.rotate_both(&x, 3, 1, key_out).unwrap();
+            assert_eq!(q, angles.rotate(&x.narrow(2, 0, 3)).unwrap());
+            assert_eq!(k, angles.rotate(&x.narrow(2, 3, 1)).unwrap());
+        }
+        assert_eq!(out, angles.rotate(&x.narrow(2, 3, 1)).unwrap());
+    }
 
     #[test]
     fn rope_rotates_pairs_by_position_angle() {

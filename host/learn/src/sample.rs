@@ -41,6 +41,8 @@ pub type Watch<'w> = dyn FnMut(Decoding) -> ControlFlow<()> + 'w;
 pub struct SampleHooks<'s> {
     /// Most rows that are decoded together; the rows of one prompt always are.
     pub max_rows: usize,
+    /// Most prompts whose rows are decoded together.
+    pub max_prompts: usize,
     /// Returns true if a completion with these tokens is finished.
     pub is_finished: &'s dyn Fn(&[u32]) -> Result<bool>,
     /// Progress callback; can stop the call.
@@ -65,6 +67,7 @@ pub fn sample(
         vec![SampledCompletion::default(); prompts.len() * sampling.num_generations];
     let hooks = SampleHooks {
         max_rows: MAX_ROWS,
+        max_prompts: MAX_ROWS,
         is_finished: &|tokens| Ok(tokens.last().is_some_and(|last| stop.contains(last))),
         watch: &mut |_| ControlFlow::Continue(()),
         on_finished: &mut |index, completion| {
@@ -91,7 +94,7 @@ pub fn sample_with(
         return Err(problem.into());
     }
     let _guard = tch::no_grad_guard();
-    let chunk_size = (hooks.max_rows / sampling.num_generations).max(1);
+    let chunk_size = (hooks.max_rows / sampling.num_generations).min(hooks.max_prompts).max(1);
     for (part, chunk) in prompts.chunks(chunk_size).enumerate() {
         let mut rows = Vec::with_capacity(chunk.len() * sampling.num_generations);
         for (n, prompt) in chunk.iter().enumerate() {
@@ -147,13 +150,13 @@ impl DecodingRow {
 }
 
 /// Tokens by which the cache grows; a multiple of every burst.
-pub(crate) const CACHE_BLOCK: usize = 64;
+const CACHE_BLOCK: usize = 64;
 
 /// Returns the number of tokens decoded between two downloads of the results.
 ///
 /// A download waits for the GPU, so it should be rare there. On the CPU it costs nothing, while a
 /// finished row that stays in the batch costs a row of work.
-fn burst_length(device: Device) -> usize {
+pub(crate) fn burst_length(device: Device) -> usize {
     if device.is_cuda() { 16 } else { 4 }
 }
 
@@ -186,7 +189,8 @@ fn decode(
         rows_per_prompt[rows[row].prompt] += 1;
         prompt_index.push(rows[row].prompt as i64);
     }
-    let mut cache = model.cache(keys, prompts, &rows_per_prompt, CACHE_BLOCK)?;
+    let longest = open.iter().map(|&row| rows[row].max_tokens).max().unwrap_or(0);
+    let mut cache = model.cache(keys, prompts, &rows_per_prompt, cache_room(longest, burst))?;
     let mut logits = first_logits.f_index_select(0, &upload(&prompt_index, device)?)?; // [N, V]
     let mut tokens_done = 0;
     loop {
@@ -218,7 +222,8 @@ fn decode(
         // Copying the cache costs about as much as one step's attention: worth it for an eighth of
         // the rows.
         if still_open.len() * 8 <= open.len() * 7 || cache.room() < burst {
-            retain_rows(&mut cache, &mut logits, &still_open)?;
+            let room = cache_room(longest - tokens_done, burst);
+            retain_rows(&mut cache, &mut logits, &still_open, room)?;
             open = still_open.into_iter().map(|i| open[i]).collect();
         }
     }
@@ -258,8 +263,18 @@ fn collect(
     Ok(())
 }
 
-fn retain_rows(cache: &mut KvCache, logits: &mut Tensor, rows: &[usize]) -> Result<()> {
-    cache.retain_rows(rows, CACHE_BLOCK)?;
+/// Returns the tokens by which the cache grows if rows have at most `remaining` more.
+fn cache_room(remaining: usize, burst: usize) -> usize {
+    remaining.next_multiple_of(burst).min(CACHE_BLOCK)
+}
+
+fn retain_rows(
+    cache: &mut KvCache,
+    logits: &mut Tensor,
+    rows: &[usize],
+    room: usize,
+) -> Result<()> {
+    cache.retain_rows(rows, room)?;
     let index: Vec<i64> = rows.iter().map(|&row| row as i64).collect();
     *logits = logits.f_index_select(0, &upload(&index, logits.device())?)?;
     Ok(())
@@ -364,6 +379,7 @@ mod tests {
         let decoded = std::cell::Cell::new(0);
         let hooks = SampleHooks {
             max_rows: 8,
+            max_prompts: 8,
             is_finished: &|tokens| Ok(tokens.contains(&stop)),
             watch: &mut |decoding| {
                 decoded.set(decoding.tokens.unwrap());
@@ -394,6 +410,7 @@ mod tests {
         for (stop_fails, report_fails) in [(true, false), (false, true)] {
             let hooks = SampleHooks {
                 max_rows: MAX_ROWS,
+                max_prompts: MAX_ROWS,
                 is_finished: &|_| if stop_fails { Err(LearnError::Logits) } else { Ok(false) },
                 watch: &mut |_| ControlFlow::Continue(()),
                 on_finished: &mut |_, _| {
@@ -414,6 +431,36 @@ mod tests {
         // Prompts 64 and 4 are the same, yet each has its own draws.
         assert_eq!(prompts[64], prompts[4]);
         assert_ne!(completions[64 * 8..65 * 8], completions[4 * 8..5 * 8]);
+    }
+
+    #[test]
+    fn prompts_that_are_decoded_together_are_limited() {
+        let model = tiny("llama", 8);
+        let prompts: [&[u32]; 5] = [&[1, 2], &[3, 4, 5], &[6], &[7], &[8]];
+        let most_rows = std::cell::Cell::new(0);
+        let finished = std::cell::Cell::new(0);
+        let hooks = SampleHooks {
+            max_rows: MAX_ROWS,
+            max_prompts: 2,
+            is_finished: &|_| Ok(false),
+            watch: &mut |decoding| {
+                most_rows.set(most_rows.get().max(decoding.rows));
+                ControlFlow::Continue(())
+            },
+            on_finished: &mut |_, _| {
+                finished.set(finished.get() + 1);
+                Ok(())
+            },
+        };
+        sample_with(hooks, &model, &prompts, &settings(1.0, 3, 9), 3).unwrap();
+        assert_eq!((most_rows.get(), finished.get()), (6, 15));
+    }
+
+    #[test]
+    fn cache_grows_no_further_than_completions() {
+        assert_eq!(cache_room(1024, 16), 64);
+        assert_eq!(cache_room(17, 16), 32);
+        assert_eq!(cache_room(1, 4), 4);
     }
 
     #[test]

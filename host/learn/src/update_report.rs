@@ -29,6 +29,21 @@ pub(crate) struct UpdateTotals {
     pub(crate) clipped_values: f64,
 }
 
+impl UpdateTotals {
+    /// Adds the sums of one micro-batch.
+    pub(crate) fn add(&mut self, part: Self) {
+        self.loss += part.loss;
+        self.kl += part.kl;
+        self.entropy += part.entropy;
+        self.clipped_low += part.clipped_low;
+        self.clipped_high += part.clipped_high;
+        self.mismatches.extend(part.mismatches);
+        self.margins.extend(part.margins);
+        self.value_loss += part.value_loss;
+        self.clipped_values += part.clipped_values;
+    }
+}
+
 /// Returns means over the pairs of a step; zeros if there are none.
 pub(crate) fn preference_report(margins: &[f64]) -> PreferenceReport {
     let pairs = margins.len() as f64;

@@ -48,8 +48,9 @@ pub struct LearnSettings {
     pub max_grad_norm: f64,
     /// Constants of the optimiser.
     pub optimizer: AdamWSettings,
-    /// Tokens of one forward and backward pass, padding included. It bounds the memory; apart from
-    /// rounding, the result does not depend on it.
+    /// Tokens of one forward and backward pass. On a GPU, the keys of a prompt that each completion
+    /// repeats count with their part of a token's memory. Apart from rounding, the result does not
+    /// depend on it.
     #[default = 16_384]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub micro_batch_tokens: usize,

@@ -65,7 +65,8 @@ const SEED: &str = "seed";
 
 pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     if args.dry_run {
-        let prepared = PreparedRun::of(args)?;
+        let mut prepared = PreparedRun::of(args)?;
+        prepared.plan_memory(args.resume)?;
         check_parts(&prepared.config, &prepared.settings)?;
         return show_plan(&prepared, json);
     }
@@ -114,32 +115,37 @@ impl TrainConfig {
     }
 }
 
-/// A run with resolved settings and a memory plan, before anything large is loaded.
+/// A run with resolved settings, before anything large is loaded.
 struct PreparedRun {
     config: TrainConfig,
     /// Settings that the run saves in its folder.
     settings: Settings,
     model: PathBuf,
+    /// `None` until [`PreparedRun::plan_memory`].
     memory: Option<MemoryPlan>,
 }
 
 impl PreparedRun {
     fn of(args: &TrainArgs) -> Result<Self> {
-        let (mut settings, config) = resolve(args)?;
+        let (settings, config) = resolve(args)?;
         let model = parts::policy_folder(&config.policy)?;
-        let mut fitted = settings.clone();
-        let memory = policy::plan_memory(&mut fitted, &config.policy, &model)?;
-        if !args.resume {
-            settings = fitted;
-        } else if fitted != settings {
+        Ok(Self { config, settings, model, memory: None })
+    }
+
+    /// Fits the policy into the memory that is free now, and chooses the number of threads.
+    fn plan_memory(&mut self, is_resumed: bool) -> Result<()> {
+        let mut fitted = self.settings.clone();
+        self.memory = policy::plan_memory(&mut fitted, &self.config.policy, &self.model)?;
+        if !is_resumed {
+            self.settings = fitted;
+        } else if fitted != self.settings {
             // Other batches would sum in another order, and end in another adapter.
             tracing::warn!(
                 "less memory is free than when the run began; it resumes with the same batches, \
                  which may not fit"
             );
         }
-        policy::choose_threads(&mut settings)?;
-        Ok(Self { config, settings, model, memory })
+        policy::choose_threads(&mut self.settings)
     }
 
     fn as_toml(&self) -> Result<String> {
@@ -183,8 +189,8 @@ struct OpenedRun {
 
 impl OpenedRun {
     fn of(args: &TrainArgs) -> Result<Self> {
-        let prepared = PreparedRun::of(args)?;
-        let PreparedRun { config, settings, model, .. } = &prepared;
+        let mut prepared = PreparedRun::of(args)?;
+        let PreparedRun { config, settings, .. } = &prepared;
         let device = policy::find_device(settings.run.device)?;
         let loader = Loader::new(&config.scoring.rules)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
@@ -193,6 +199,9 @@ impl OpenedRun {
         let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;
         parts::check_granted(&backends, &rules, &graders)?;
         let (extractor_folder, extractor) = parts::open_extractor(&config.scoring.extractor)?;
+        // The extractor's memory is not free for the policy.
+        prepared.plan_memory(args.resume)?;
+        let PreparedRun { config, settings, model, .. } = &prepared;
 
         let mut manifest = RunManifest::default();
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
@@ -252,6 +261,9 @@ pub fn train_once(
 
     let engine = engine::open(&settings, &config.policy, &model)?;
     let mut policy = policy::load_learner(&settings, &config.policy, &model)?;
+    if let Some(memory) = &memory {
+        policy = policy.with_max_prompts(memory.prompts);
+    }
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train.questions, &plan.step.sampling)?;
     // Listens only now: before, there is no run to resume, so Ctrl-C may simply exit.

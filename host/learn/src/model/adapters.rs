@@ -86,8 +86,10 @@ impl Model {
         let _guard = tch::no_grad_guard();
         for linear in self.linears_mut() {
             if let Some(adapter) = linear.adapter.take() {
-                linear.weight =
+                // In place, because the weight is a part of its group's.
+                let merged =
                     lora::merged_weight(&linear.weight, &adapter.a, &adapter.b, adapter.scaling)?;
+                linear.weight.f_copy_(&merged)?;
             }
         }
         self.lora = None;

@@ -20,17 +20,20 @@ use crate::update::{Gradient, PreparedUpdate, gradient, prepare};
 use crate::update_report::mean_report;
 
 impl Policy {
-    /// Builds the rows of a batch, and computes the reference's log-probabilities and the critic's
+    /// Splits the rows of a batch, and computes the reference's log-probabilities and the critic's
     /// values.
-    fn prepare_update(&mut self, batch: &TrainingBatch<'_>) -> Result<PreparedUpdate> {
-        let TrainingBatch { questions, sampling, rollouts } = *batch;
-        let prompts = self.dialogue.prompts(questions, sampling)?;
-        let rows = training_rows(rollouts, &prompts)?;
+    fn prepare_update(
+        &mut self,
+        rows: &[TrainingRow<'_>],
+        sampling: &Sampling,
+    ) -> Result<PreparedUpdate> {
+        let settings =
+            LearnSettings { micro_batch_tokens: self.micro_batch_tokens, ..self.settings };
         prepare(
             &mut self.model,
             self.critic.as_ref(),
-            &rows,
-            &self.settings,
+            rows,
+            &settings,
             learning_temperature(sampling),
             sampling.max_completion_length,
         )
@@ -63,11 +66,13 @@ impl Policy {
         objective: Objective<'_>,
     ) -> Result<UpdateReport> {
         let peak = Peak::begin(self.model.device());
+        let prompts = self.dialogue.prompts(batch.questions, batch.sampling)?;
+        let rows = training_rows(batch.rollouts, &prompts)?;
         let lengths: Vec<usize> =
             batch.rollouts.iter().map(|rollout| rollout.tokens.len()).collect();
         let mut prepared = match self.prepared.take() {
             Some(prepared) if prepared.lengths == lengths => prepared,
-            _ => self.prepare_update(batch)?,
+            _ => self.prepare_update(&rows, batch.sampling)?,
         };
         let settings = self.settings;
         let temperature = learning_temperature(batch.sampling);
@@ -80,12 +85,22 @@ impl Policy {
             let mut parts = Vec::new();
             for mini_batch in 0..prepared.mini_batches.len() {
                 let part = self
-                    .optimizer_step(&mut prepared, mini_batch, objective, &settings, temperature)
+                    .optimizer_step(
+                        &mut prepared,
+                        &rows,
+                        mini_batch,
+                        objective,
+                        &settings,
+                        temperature,
+                    )
                     .map_err(|error| self.dump_batch(error, batch.rollouts, objective))?;
                 parts.push((prepared.mini_batches[mini_batch].num_tokens, part));
             }
             let next = mean_report(&parts);
             report = UpdateReport { mismatch: report.mismatch.or(next.mismatch), ..next };
+        }
+        if prepared.was_halved {
+            self.micro_batch_tokens = (self.micro_batch_tokens / 2).max(1);
         }
         log_peak("update", peak);
         Ok(report)
@@ -121,6 +136,7 @@ impl Policy {
     pub(crate) fn optimizer_step(
         &mut self,
         prepared: &mut PreparedUpdate,
+        rows: &[TrainingRow<'_>],
         mini_batch: usize,
         objective: Objective<'_>,
         settings: &LearnSettings,
@@ -131,7 +147,8 @@ impl Policy {
             Objective::Preference(_) | Objective::Imitation => None,
         };
         let num_questions = prepared.num_questions();
-        let context = UpdateContext { objective, settings, temperature, critic, num_questions };
+        let context =
+            UpdateContext { rows, objective, settings, temperature, critic, num_questions };
         let Gradient { mut gradients, mut critic_gradients, mut report } =
             gradient(&mut self.model, prepared, mini_batch, &context)?;
         // Every figure is checked before a weight changes.
@@ -250,7 +267,9 @@ impl Learner for Policy {
         if self.critic.is_none() && !is_worth_it {
             return Ok(None);
         }
-        let prepared = self.prepare_update(batch)?;
+        let prompts = self.dialogue.prompts(batch.questions, batch.sampling)?;
+        let rows = training_rows(batch.rollouts, &prompts)?;
+        let prepared = self.prepare_update(&rows, batch.sampling)?;
         let values = prepared.values.clone();
         self.prepared = Some(prepared);
         Ok(values)

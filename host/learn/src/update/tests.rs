@@ -39,13 +39,15 @@ fn run(
     (prompts, rollouts, advantages): &Data,
     settings: &LearnSettings,
 ) -> Gradient {
-    let mut prepared = prepare(model, None, &rows(prompts, rollouts), settings, 0.8, 10).unwrap();
-    gradient_of(model, &mut prepared, advantages, settings)
+    let rows = rows(prompts, rollouts);
+    let mut prepared = prepare(model, None, &rows, settings, 0.8, 10).unwrap();
+    gradient_of(model, &mut prepared, &rows, advantages, settings)
 }
 
 fn gradient_of(
     model: &mut Model,
     prepared: &mut PreparedUpdate,
+    rows: &[TrainingRow<'_>],
     values: &[Vec<f64>],
     settings: &LearnSettings,
 ) -> Gradient {
@@ -55,17 +57,18 @@ fn gradient_of(
         Algorithm::Dpo => Objective::Preference(&signs),
         _ => Objective::Clipped(&advantages),
     };
-    let context = context(prepared, objective, settings);
+    let context = context(prepared, rows, objective, settings);
     gradient(model, prepared, 0, &context).unwrap()
 }
 
 fn context<'a>(
     prepared: &PreparedUpdate,
+    rows: &'a [TrainingRow<'a>],
     objective: Objective<'a>,
     settings: &'a LearnSettings,
 ) -> UpdateContext<'a> {
     let num_questions = prepared.num_questions();
-    UpdateContext { objective, settings, temperature: 0.8, critic: None, num_questions }
+    UpdateContext { rows, objective, settings, temperature: 0.8, critic: None, num_questions }
 }
 
 fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<TrainingRow<'a>> {
@@ -184,12 +187,13 @@ fn with_critic(
     settings: &LearnSettings,
 ) -> (PreparedUpdate, Gradient) {
     let (prompts, rollouts, values) = data();
-    let mut prepared =
-        prepare(model, Some(critic), &rows(&prompts, &rollouts), settings, 0.8, 10).unwrap();
+    let rows = rows(&prompts, &rollouts);
+    let mut prepared = prepare(model, Some(critic), &rows, settings, 0.8, 10).unwrap();
     let targets = vec![vec![1.0, 0.5, 0.0, -1.0], vec![2.0, 2.0], vec![0.5, 1.0, 3.0], vec![]];
     let advantages = &Advantages { values, targets: Some(targets) };
     let objective = Objective::Clipped(advantages);
-    let context = UpdateContext { critic: Some(critic), ..context(&prepared, objective, settings) };
+    let context =
+        UpdateContext { critic: Some(critic), ..context(&prepared, &rows, objective, settings) };
     let gradient = gradient(model, &mut prepared, 0, &context).unwrap();
     (prepared, gradient)
 }
@@ -258,11 +262,12 @@ fn later_iterations_use_initial_old_log_probs() {
     let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
     let mut model = with_random_adapter("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let (prompts, mut rollouts, advantages) = data();
-    let mut prepared =
-        prepare(&mut model, None, &rows(&prompts, &rollouts), &settings, 0.8, 10).unwrap();
-    gradient_of(&mut model, &mut prepared, &advantages, &settings);
+    let sampled_rollouts = rollouts.clone();
+    let rows = rows(&prompts, &sampled_rollouts);
+    let mut prepared = prepare(&mut model, None, &rows, &settings, 0.8, 10).unwrap();
+    gradient_of(&mut model, &mut prepared, &rows, &advantages, &settings);
     // The same log-probabilities, recorded in the rollouts.
-    for batch in &prepared.micro_batches {
+    for batch in prepared.micro_batches() {
         let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
         for &member in &batch.members {
             rollouts[member].log_probs = old.by_ref().take(rollouts[member].tokens.len()).collect();
@@ -272,7 +277,7 @@ fn later_iterations_use_initial_old_log_probs() {
         let _guard = tch::no_grad_guard();
         let _ = parameter.shallow_clone().g_mul_scalar_(1.5);
     }
-    let second = gradient_of(&mut model, &mut prepared, &advantages, &settings);
+    let second = gradient_of(&mut model, &mut prepared, &rows, &advantages, &settings);
     let sampled = LearnSettings { old_log_probs: OldLogProbs::Sampled, ..settings };
     let expected = run(&mut model, &(prompts, rollouts, advantages), &sampled);
     assert!((second.report.loss - expected.report.loss).abs() < 1e-6);
@@ -292,15 +297,15 @@ fn mini_batch_update_uses_only_its_rows() {
     let parts = LearnSettings { num_mini_batches: 2, ..whole };
     let mut model = with_random_adapter("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let (prompts, rollouts, values) = data();
-    let mut prepared =
-        prepare(&mut model, None, &rows(&prompts, &rollouts), &parts, 0.8, 10).unwrap();
+    let rows = rows(&prompts, &rollouts);
+    let mut prepared = prepare(&mut model, None, &rows, &parts, 0.8, 10).unwrap();
     let tokens: Vec<usize> =
         prepared.mini_batches.iter().map(|mini_batch| mini_batch.num_tokens).collect();
     assert_eq!(tokens, [6, 3]);
     prepared.set_old_log_probs(&mut model, 0.8).unwrap();
     // The same log-probabilities, recorded in the rollouts.
     let mut recorded = rollouts.clone();
-    for batch in &prepared.micro_batches {
+    for batch in prepared.micro_batches() {
         let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
         for &member in &batch.members {
             recorded[member].log_probs = old.by_ref().take(recorded[member].tokens.len()).collect();
@@ -310,7 +315,7 @@ fn mini_batch_update_uses_only_its_rows() {
     let advantages = &Advantages { values: values.clone(), ..Advantages::default() };
     let objective = Objective::Clipped(advantages);
     for (mini_batch, range) in [0..2, 2..4].into_iter().enumerate() {
-        let context = context(&prepared, objective, &parts);
+        let context = context(&prepared, &rows, objective, &parts);
         let part = gradient(&mut model, &mut prepared, mini_batch, &context).unwrap();
         let alone = (prompts.clone(), recorded[range.clone()].to_vec(), values[range].to_vec());
         let expected = run(&mut model, &alone, &sampled);
@@ -332,11 +337,12 @@ fn sampler_mismatch_is_measured_and_corrected() {
     let plain = LearnSettings { loss: LossSettings { beta: 0.0, ..plain.loss }, ..plain };
     let mut model = with_random_adapter("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let (prompts, mut rollouts, advantages) = data();
-    let mut prepared =
-        prepare(&mut model, None, &rows(&prompts, &rollouts), &plain, 0.8, 10).unwrap();
-    gradient_of(&mut model, &mut prepared, &advantages, &plain);
+    let sampled_rollouts = rollouts.clone();
+    let rows = rows(&prompts, &sampled_rollouts);
+    let mut prepared = prepare(&mut model, None, &rows, &plain, 0.8, 10).unwrap();
+    gradient_of(&mut model, &mut prepared, &rows, &advantages, &plain);
     let gap = 2f32.ln(); // the sampler found every token half as probable
-    for batch in &prepared.micro_batches {
+    for batch in prepared.micro_batches() {
         let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
         for &member in &batch.members {
             let tokens = rollouts[member].tokens.len();
@@ -384,19 +390,98 @@ fn kl_reference_is_model_without_adapters() {
     assert_eq!(run(&mut model, &data(), &without).report.kl, None);
 }
 
+fn limit(tokens: usize, key_share: f64) -> PassLimit {
+    PassLimit { tokens, key_share }
+}
+
+#[test]
+fn copied_keys_count_in_micro_batches() {
+    let (prompts, rollouts, _) = data();
+    let rows = rows(&prompts, &rollouts);
+    // The first question has 9 tokens and 3 + 7 + 5 keys, the second one 8 tokens and 5 + 8 keys.
+    assert_eq!(split_rows(&rows, 0..3, limit(31, 0.5), false), [vec![0, 1, 2]]);
+    assert_eq!(split_rows(&rows, 0..3, limit(30, 0.5), false), [vec![0, 1], vec![2]]);
+    assert_eq!(split_rows(&rows, 0..3, limit(16, 0.5), false), [vec![0], vec![1], vec![2]]);
+    assert_eq!(split_rows(&rows, 0..3, limit(17, 0.5), false), [vec![0, 1], vec![2]]);
+}
+
+/// Returns the gradient and report of one mini-batch if memory runs out for micro-batches of more than
+/// `most` tokens, after their forward pass.
+fn with_little_memory(
+    model: &Model,
+    prepared: &mut PreparedUpdate,
+    context: &UpdateContext<'_>,
+    most: i64,
+) -> Result<(Vec<Tensor>, UpdateReport)> {
+    let mut sums = GradientSums::new(model, context)?;
+    let PreparedUpdate { row_weights, mini_batches, .. } = &mut *prepared;
+    let whole_questions = needs_whole_questions(context.settings);
+    for_each_or_its_halves(
+        &mut mini_batches[0].micro_batches,
+        |batch| batch.halves(model, context.rows, row_weights, whole_questions),
+        |batch| {
+            if batch.num_tokens() > most {
+                batch.surrogates(model, context, &mut UpdateTotals::default())?;
+                let text = "CUDA out of memory. Tried to allocate 1 GiB".to_owned();
+                return Err(LearnError::Torch(tch::TchError::Torch(text)));
+            }
+            sums.add(model, batch, context)
+        },
+    )?;
+    Ok((sums.gradients, report(&sums.totals, 9, None, context)))
+}
+
+#[test]
+fn update_without_enough_memory_has_the_same_gradient() {
+    let recomputed = settings(LossType::Bnpo, OldLogProbs::Recomputed);
+    for (data, settings) in [(data(), recomputed), (pairs(), dpo())] {
+        let mut model = with_random_adapter("llama", &LoraSettings { r: 2, alpha: 4.0 });
+        let expected = run(&mut model, &data, &settings);
+        let (prompts, rollouts, values) = data;
+        let rows = rows(&prompts, &rollouts);
+        let advantages = Advantages { values: values.clone(), ..Advantages::default() };
+        let signs: Vec<f64> = values.iter().map(|row| row.first().map_or(0.0, |&a| a)).collect();
+        let objective = match settings.algorithm {
+            Algorithm::Dpo => Objective::Preference(&signs),
+            _ => Objective::Clipped(&advantages),
+        };
+        let mut prepared = prepare(&mut model, None, &rows, &settings, 0.8, 10).unwrap();
+        let context = context(&prepared, &rows, objective, &settings);
+        assert_eq!(prepared.micro_batches().count(), 1);
+        let (gradients, report) = with_little_memory(&model, &mut prepared, &context, 10).unwrap();
+        assert!(prepared.micro_batches().count() > 1);
+        for (got, expected) in gradients.iter().zip(&expected.gradients) {
+            assert!((got - expected).abs().max().double_value(&[]) < 1e-5);
+        }
+        assert!((report.loss - expected.report.loss).abs() < 1e-5);
+        let mean = |report: &UpdateReport| report.mismatch.unwrap().difference_mean;
+        assert!((mean(&report) - mean(&expected.report)).abs() < 1e-5, "reported once");
+        // A later iteration runs the halves.
+        assert!(with_little_memory(&model, &mut prepared, &context, 10).is_ok());
+
+        let error = with_little_memory(&model, &mut prepared, &context, 0).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains("lower rollout.max_completion_length"), "{message}");
+    }
+}
+
 #[test]
 fn micro_batches_respect_token_limit() {
     let (prompts, rollouts, _) = data();
     let rows = rows(&prompts, &rollouts);
-    assert_eq!(split_rows(&rows, 0..3, 1000, false), [vec![0, 1, 2]]);
+    assert_eq!(split_rows(&rows, 0..3, limit(1000, 0.0), false), [vec![0, 1, 2]]);
     assert_eq!(
-        split_rows(&rows, 0..3, 17, false),
+        split_rows(&rows, 0..3, limit(17, 0.0), false),
         [vec![0, 1, 2]],
         "3 + 4 + 2 of the first question, 5 + 3 of the second"
     );
-    assert_eq!(split_rows(&rows, 0..3, 16, false), [vec![0, 1], vec![2]]);
-    assert_eq!(split_rows(&rows, 0..3, 8, false), [vec![0], vec![1], vec![2]]);
-    assert_eq!(split_rows(&rows, 0..3, 1, false), [vec![0], vec![1], vec![2]]);
-    assert_eq!(split_rows(&rows, 0..3, 17, true), [vec![0, 1, 2]]);
-    assert_eq!(split_rows(&rows, 0..3, 1, true), [vec![0, 1], vec![2]], "questions stay whole");
+    assert_eq!(split_rows(&rows, 0..3, limit(16, 0.0), false), [vec![0, 1], vec![2]]);
+    assert_eq!(split_rows(&rows, 0..3, limit(8, 0.0), false), [vec![0], vec![1], vec![2]]);
+    assert_eq!(split_rows(&rows, 0..3, limit(1, 0.0), false), [vec![0], vec![1], vec![2]]);
+    assert_eq!(split_rows(&rows, 0..3, limit(17, 0.0), true), [vec![0, 1, 2]]);
+    assert_eq!(
+        split_rows(&rows, 0..3, limit(1, 0.0), true),
+        [vec![0, 1], vec![2]],
+        "questions stay whole"
+    );
 }
