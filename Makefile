@@ -48,7 +48,7 @@ test: setup plugins ## run all tests but those against other programs; CORVER_SH
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --no-fail-fast
 	@# The fuzz targets link the libraries that the tests have compiled.
-	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --features "$(FUZZ_TARGETS:%=corver-fuzz/%)" --bins
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --features "$(FUZZ_TARGETS:%=corver-fuzz/%)" --bins --test layers
 ifdef CORVER_SHARED
 	$(MAKE) --no-print-directory conformance
 endif

@@ -1,16 +1,12 @@
 //! Text of other servers: a key that it quotes is passed on nowhere, and its length is bounded.
 
-#[path = "../../host/http/tests/served/mod.rs"]
-mod served;
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use serde_json::{Value, json};
-use served::{Request, Response, Server as Endpoint};
-
 use crate::host::{Finished, OTHER_INDEX, Server, host, host_with_token, run_dir, short_run_args};
+use crate::served::{Request, Response, Server as Endpoint};
+use serde_json::{Value, json};
 
 const KEY: &str = "sk-0123/456789+abcdef=";
 

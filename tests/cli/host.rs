@@ -171,38 +171,6 @@ pub fn host_with_runtime(library: &str, args: &[&str]) -> Finished {
     )
 }
 
-/// C source of a library that sets the clock back by 95 years.
-const OLD_CLOCK: &str = "
-    #include <sys/syscall.h>
-    #include <time.h>
-    #include <unistd.h>
-    int clock_gettime(clockid_t clock, struct timespec *time) {
-        int result = syscall(SYS_clock_gettime, clock, time);
-        if (clock == CLOCK_REALTIME && result == 0) time->tv_sec -= 3000000000;
-        return result;
-    }
-";
-
-/// Compiles, into a folder, the library that sets the clock of a process to 1931.
-fn old_clock(folder: &Path) -> PathBuf {
-    let [source, library] = ["clock.c", "clock.so"].map(|name| folder.join(name));
-    fs::write(&source, OLD_CLOCK).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-o"]).args([&library, &source]);
-    assert!(compiler.status().expect("there is a C compiler").success());
-    library
-}
-
-/// Runs `corver-host` with a clock before 1970.
-pub fn host_before_1970(args: &[&str]) -> Finished {
-    let folder = tempfile::tempdir().unwrap();
-    let library = old_clock(folder.path());
-    Finished::new(
-        args,
-        &command(args).env("LD_PRELOAD", library).output().expect("the binary was built"),
-    )
-}
-
 /// Runs `corver-host` on a machine whose `nvidia-smi` reports an H100 with this driver.
 pub fn host_with_driver(driver: &str, args: &[&str]) -> Finished {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("driver-{driver}"));
@@ -303,14 +271,6 @@ impl Server {
     /// The whole command line of a server that prints JSON.
     pub fn run(args: &[&str]) -> Self {
         Self::spawn(command(args))
-    }
-
-    /// The same with a clock before 1970.
-    pub fn run_before_1970(args: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let mut command = command(args);
-        command.env("LD_PRELOAD", old_clock(folder.path()));
-        Self::spawn(command)
     }
 
     fn spawn(mut command: Command) -> Self {

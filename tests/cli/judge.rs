@@ -1,17 +1,13 @@
 //! A chat model's second opinion, from an endpoint in this process.
 
-#[path = "../../host/http/tests/served/mod.rs"]
-pub mod served;
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use served::{Response, Server};
-
 use crate::host::{host, host_with_cache, kill_when_with_cache, lines, run_dir};
+use crate::served::{Response, Server};
 use crate::transcript::Transcript;
 
 /// A model: prompt → reply.

@@ -26,6 +26,8 @@ mod real_text;
 mod reproduce;
 mod score;
 mod serve;
+#[path = "../../host/http/tests/served/mod.rs"]
+mod served;
 mod shards;
 mod train;
 mod transcript;

@@ -9,8 +9,8 @@ use corver_eval::{FIGURES, FigureUnit};
 use serde_json::{Map, Value, json};
 
 use crate::host::{
-    EXTRACTOR, Server, host, host_before_1970, host_with_files_of, kill_after, kill_when, lines,
-    run_dir, short_run, short_run_args, signal_when,
+    EXTRACTOR, Server, host, host_with_files_of, kill_after, kill_when, lines, run_dir, short_run,
+    short_run_args, signal_when,
 };
 use crate::transcript::{Transcript, without_figures};
 
@@ -418,11 +418,4 @@ fn run_resumes_after_count_server_loss() {
     };
     assert_eq!(rewards(&out), rewards(&local));
     insta::assert_snapshot!(transcript);
-}
-
-#[test]
-fn run_completes_with_clock_before_1970() {
-    let out = run_dir("before-1970");
-    host_before_1970(&short_run_args(&out, "1", &[])).good();
-    assert!(out.join("summary.json").exists());
 }

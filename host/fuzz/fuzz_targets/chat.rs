@@ -4,11 +4,11 @@
 //! (`tests/cli/attack.rs`).
 #![no_main]
 
-#[path = "../../pretrained/src/chat/template.rs"]
-mod template;
+use std::path::Path;
 
+use corver_pretrained::{ChatTemplate, Switches};
 use libfuzzer_sys::{Corpus, fuzz_target};
-use template::{Messages, Switches, Template, TemplateSource};
+use serde_json::json;
 
 fuzz_target!(|template: &str| -> Corpus {
     let has_large_number =
@@ -16,21 +16,15 @@ fuzz_target!(|template: &str| -> Corpus {
     if template.as_bytes().windows(4).any(has_large_number) {
         return Corpus::Reject;
     }
-    let source = TemplateSource {
-        template: template.into(),
-        bos: "<s>".into(),
-        eos: "</s>".into(),
-        switches: Switches::new(),
+    let config = json!({"chat_template": template, "bos_token": "<s>", "eos_token": "</s>"});
+    let Ok(template) = ChatTemplate::find(Path::new("."), &config, None, Switches::new()) else {
+        return Corpus::Keep;
     };
-    let Ok(template) = Template::read(source) else { return Corpus::Keep };
-    for system in [None, Some("Be brief.".to_owned())] {
-        let messages = Messages { system, user: "Who?".into() };
-        let rendered = template.render(&messages);
-        assert_eq!(rendered, template.render(&messages), "equal messages gave different prompts");
-        assert!(
-            rendered.is_ok_and(|prompt| prompt.len() <= 4 << 20)
-                || template.render(&messages).is_err()
-        );
+    for system in [None, Some("Be brief.")] {
+        let render = || template.render(system, "Who?").map_err(|error| error.to_string());
+        let rendered = render();
+        assert_eq!(rendered, render(), "equal messages gave different prompts");
+        assert!(rendered.is_ok_and(|prompt| prompt.len() <= 4 << 20) || render().is_err());
     }
     Corpus::Keep
 });

@@ -8,18 +8,12 @@ use std::sync::LazyLock;
 
 use corver_learn::{LearnError, LoraSettings, Model, Precision};
 use corver_pretrained::{ModelConfig, ModelFamily};
-use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tch::Device;
 
-/// A change of a file. Its number and the position in it are taken modulo what exists.
-#[derive(Debug, Arbitrary)]
-enum Change<'i> {
-    Write { file: u8, at: u16, bytes: &'i [u8] },
-    Cut { file: u8, at: u16 },
-    Replace { file: u8, by: u8 },
-    Remove { file: u8 },
-}
+/// A change of a file: kind, file, position, bytes. It writes them, truncates, replaces the file by
+/// another (the position is its number), or removes it. Numbers are taken modulo what exists.
+type Change<'i> = (u8, u8, u16, &'i [u8]);
 
 struct Folder {
     folder: tempfile::TempDir,
@@ -67,23 +61,17 @@ fn changed(
 ) -> BTreeMap<String, Option<Vec<u8>>> {
     let whole = |file: u8| &files[usize::from(file) % files.len()];
     let mut changed: BTreeMap<String, Option<Vec<u8>>> = BTreeMap::new();
-    for change in changes {
-        let (Change::Write { file, .. }
-        | Change::Cut { file, .. }
-        | Change::Replace { file, .. }
-        | Change::Remove { file }) = *change;
+    for &(kind, file, at, new) in changes {
         let (name, bytes) = whole(file);
         let Some(bytes) = changed.entry(name.clone()).or_insert_with(|| Some(bytes.clone())) else {
             continue;
         };
-        match *change {
-            Change::Write { at, bytes: new, .. } => {
-                let at = usize::from(at) % (bytes.len() + 1);
-                bytes.iter_mut().skip(at).zip(new).for_each(|(old, new)| *old = *new);
-            }
-            Change::Cut { at, .. } => bytes.truncate(usize::from(at) % (bytes.len() + 1)),
-            Change::Replace { by, .. } => bytes.clone_from(&whole(by).1),
-            Change::Remove { .. } => drop(changed.insert(name.clone(), None)),
+        let position = usize::from(at) % (bytes.len() + 1);
+        match kind % 4 {
+            0 => bytes.iter_mut().skip(position).zip(new).for_each(|(old, new)| *old = *new),
+            1 => bytes.truncate(position),
+            2 => bytes.clone_from(&files[usize::from(at) % files.len()].1),
+            _ => drop(changed.insert(name.clone(), None)),
         }
     }
     changed

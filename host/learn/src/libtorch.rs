@@ -108,10 +108,10 @@ pub(crate) fn check_flash(device: Device) -> Result<()> {
         Tensor::f_arange(24 * 2 * 64, (Kind::Float, device))?.f_sin()?.f_view([24, 2, 64])?;
     let x = numbers.f_to_kind(Kind::BFloat16)?;
     let (queries, keys) = ([5, 7], [9, 15]);
-    let q = x.f_narrow(0, 0, 12)?;
+    let all_queries = x.f_narrow(0, 0, 12)?;
     let [q_starts, k_starts] =
         [&queries, &keys].map(|lengths| SequenceStarts::new(lengths, device));
-    let (packed, _) = flash_packed(&q, &q_starts?, &x, &x, &k_starts?, true)?;
+    let (packed, _) = flash_packed(&all_queries, &q_starts?, &x, &x, &k_starts?, true)?;
     let mut first_query = 0;
     let mut first_key = 0;
     for (num_queries, num_keys) in queries.into_iter().zip(keys) {

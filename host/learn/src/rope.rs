@@ -62,8 +62,8 @@ impl Angles {
         let width = x.size().last().copied().unwrap_or(0);
         let swapped = x.f_roll(width / 2, -1)?;
         let scaled = x.f_narrow(2, 0, queries + keys)?.f_mul(&self.cos)?;
-        let [scaled_q, swapped_q] = [&scaled, &swapped].map(|x| x.f_narrow(2, 0, queries));
-        let [scaled_k, swapped_k] = [&scaled, &swapped].map(|x| x.f_narrow(2, queries, keys));
+        let [scaled_q, swapped_q] = [&scaled, &swapped].map(|part| part.f_narrow(2, 0, queries));
+        let [scaled_k, swapped_k] = [&scaled, &swapped].map(|part| part.f_narrow(2, queries, keys));
         let q = scaled_q?.f_addcmul(&swapped_q?, &self.sin)?;
         let k = match key_out {
             Some(out) => scaled_k?.f_addcmul_out(out, &swapped_k?, &self.sin)?,

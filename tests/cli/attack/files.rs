@@ -29,7 +29,8 @@ fn tokenizer_is_refused_before_it_runs() {
     let index = folder.path().join("index");
     let double = json!({"type": "Replace", "pattern": {"Regex": "."}, "content": "aa"});
     let doubling = json!({"type": "Sequence", "normalizers": vec![double; 60]});
-    let attacks: [(&str, &dyn Fn(&mut Value)); 3] = [
+    type Change<'a> = &'a dyn Fn(&mut Value);
+    let attacks: [(&str, Change<'_>); 3] = [
         ("60 normalisers that double a text", &|json: &mut Value| {
             json["normalizer"] = doubling.clone()
         }),

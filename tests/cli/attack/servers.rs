@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::print_row;
 use crate::host::{Cost, Server, host_with_token, small_index};
-use crate::judge::served;
 use crate::serve::{ask, get, start};
+use crate::served;
 
 /// Longest wait of a good client during an attack.
 const GOOD_CLIENT: Duration = Duration::from_secs(2);

@@ -148,6 +148,33 @@ impl PreparedRun {
         policy::choose_threads(&mut self.settings)
     }
 
+    /// Returns the fingerprints of settings, models, graders and questions.
+    fn manifest(&self, plan: &TrainPlan, extractor: &Path) -> Result<RunManifest> {
+        let Self { config, settings, model, .. } = self;
+        let mut manifest = RunManifest::default();
+        manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+        manifest.set(
+            resumed::CONFIGURATION,
+            text_fingerprint(&resumed::fingerprint_settings(settings, &FREE)?),
+        );
+        manifest.set("judge", grader_fingerprint(config.scoring.rules.judge.as_ref())?);
+        manifest.set("format", grader_fingerprint(config.scoring.rules.format.as_ref())?);
+        manifest.set("extractor", fingerprint(extractor)?);
+        if let Some(prompt) = &config.scoring.extractor.prompt {
+            manifest.set("extractor's prompt", fingerprint(prompt)?);
+        }
+        manifest.set("model", fingerprint(model)?);
+        if let Some(adapter) = &config.policy.adapter {
+            manifest.set("adapter", fingerprint(adapter)?);
+        }
+        manifest.set(
+            "questions",
+            text_fingerprint(&serde_json::to_string(&(&plan.train.questions, &plan.eval))?),
+        );
+        manifest.set(SEED, settings.run.seed.to_string());
+        Ok(manifest)
+    }
+
     fn as_toml(&self) -> Result<String> {
         toml::to_string_pretty(&self.settings).context("writing the resolved configuration")
     }
@@ -201,31 +228,9 @@ impl OpenedRun {
         let (extractor_folder, extractor) = parts::open_extractor(&config.scoring.extractor)?;
         // The extractor's memory is not free for the policy.
         prepared.plan_memory(args.resume)?;
-        let PreparedRun { config, settings, model, .. } = &prepared;
-
-        let mut manifest = RunManifest::default();
-        manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-        manifest.set(
-            resumed::CONFIGURATION,
-            text_fingerprint(&resumed::fingerprint_settings(settings, &FREE)?),
-        );
+        let mut manifest = prepared.manifest(&plan, &extractor_folder)?;
         manifest.set("plugin", &rules.hash);
-        manifest.set("judge", grader_fingerprint(config.scoring.rules.judge.as_ref())?);
-        manifest.set("format", grader_fingerprint(config.scoring.rules.format.as_ref())?);
         origin.record_in(&mut manifest)?;
-        manifest.set("extractor", fingerprint(&extractor_folder)?);
-        if let Some(prompt) = &config.scoring.extractor.prompt {
-            manifest.set("extractor's prompt", fingerprint(prompt)?);
-        }
-        manifest.set("model", fingerprint(model)?);
-        if let Some(adapter) = &config.policy.adapter {
-            manifest.set("adapter", fingerprint(adapter)?);
-        }
-        manifest.set(
-            "questions",
-            text_fingerprint(&serde_json::to_string(&(&plan.train.questions, &plan.eval))?),
-        );
-        manifest.set(SEED, settings.run.seed.to_string());
         manifest.set("device", device);
         Ok(Self { prepared, plan, rules, graders, backends, extractor, manifest })
     }

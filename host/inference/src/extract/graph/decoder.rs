@@ -38,15 +38,15 @@ pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> C
     let shared = LayerInputs::new(&mut graph, config, &ids, &start, &caches[0], positions);
     let mut writer = DecoderWriter { graph, config, shared };
     let logits = writer.decode(&ids, &last, &caches);
-    let mut graph = writer.graph;
-    // No GPU searches in bf16.
-    let searched = graph.op_with("Cast", &[&logits], vec![Float::F32.cast_attribute()]);
+    let mut complete = writer.graph;
+    // ONNX Runtime has no ArgMax of bf16 on a GPU.
+    let searched = complete.op_with("Cast", &[&logits], vec![Float::F32.cast_attribute()]);
     let of_row = vec![int("axis", 1), int("keepdims", 0)];
-    graph.int_output("best", "ArgMax", &[&searched], of_row, std::slice::from_ref(&rows));
-    let vocabulary = graph.ints("axes", &[1], &[1]);
+    complete.int_output("best", "ArgMax", &[&searched], of_row, std::slice::from_ref(&rows));
+    let vocabulary = complete.ints("axes", &[1], &[1]);
     let sum = [&logits, &vocabulary];
-    graph.output("logit_sum", "ReduceSum", &sum, Vec::new(), &[rows, fixed(1)]);
-    graph.finish()
+    complete.output("logit_sum", "ReduceSum", &sum, Vec::new(), &[rows, fixed(1)]);
+    complete.finish()
 }
 
 /// Keys and values of a layer, which are inputs of the graph.
