@@ -7,7 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use corver_corpus::{BuildOptions, Corpus, Tokenizer, build_from_documents};
+use corver_corpus::{BuildOptions, TextIndex, Tokenizer, build_from_documents};
 use corver_serve::{CountLimits, HttpServer, Metrics, ServerLimits, count_routes};
 use libfuzzer_sys::fuzz_target;
 
@@ -23,7 +23,7 @@ static ADDRESS: LazyLock<SocketAddr> = LazyLock::new(|| {
     build_from_documents(["a b c a b", "c b a"], &tokenizer, &path, &BuildOptions::default())
         .expect("it can be indexed");
     let time = Duration::from_millis(200);
-    let corpus = Corpus::open(&path).expect("it was built");
+    let corpus = TextIndex::open(&path).expect("it was built");
     let limits = ServerLimits { time, ..ServerLimits::default() };
     let mut server = HttpServer::bind(
         "127.0.0.1:0".parse().expect("an address"),
