@@ -17,7 +17,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
+.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers test-harnesses bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
 
 help: ## list targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,6 +88,13 @@ test-trainers: wheel ## test the Python package in verl and OpenRLHF on the CPU 
 	@for trainer in verl openrlhf; do \
 	  .deps/$$trainer/bin/python -m pip install --quiet --force-reinstall --no-deps target/wheels/corver-*.whl && \
 	  CORVER_TRAINERS=1 .deps/$$trainer/bin/pytest host/python/tests/with_trainers/test_$$trainer.py || exit; \
+	done
+
+test-harnesses: wheel ## test the Python package in Inspect AI and verifiers, without a model (installed into .deps/)
+	@host/setup/harnesses.sh
+	@for harness in inspect verifiers; do \
+	  .deps/$$harness/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall target/wheels/corver-*.whl && \
+	  .deps/$$harness/bin/python -m unittest discover --start-directory host/python/tests/with_harnesses --pattern "test_$$harness*.py" || exit; \
 	done
 
 bench-corpus: test-peer ## benchmark counts against the official engine; CORVER_SHARED=DIR: on real text
