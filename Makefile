@@ -92,9 +92,9 @@ test-trainers: wheel ## test the Python package in verl and OpenRLHF on the CPU 
 
 test-harnesses: wheel ## test the Python package in Inspect AI and verifiers, without a model (installed into .deps/)
 	@host/setup/harnesses.sh
-	@for harness in inspect verifiers; do \
+	@for harness in inspect verifiers rubric; do \
 	  .deps/$$harness/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall target/wheels/corver-*.whl && \
-	  .deps/$$harness/bin/python -m unittest discover --start-directory host/python/tests/with_harnesses --pattern "test_$$harness*.py" || exit; \
+	  .deps/$$harness/bin/python -m unittest discover --start-directory host/python/tests/with_harnesses --pattern test_$$harness.py || exit; \
 	done
 
 bench-corpus: test-peer ## benchmark counts against the official engine; CORVER_SHARED=DIR: on real text

@@ -22,7 +22,7 @@ demo         the files and questions of the built-in demo
 corver.trl   a GRPO trainer with per-token advantages, for TRL
 corver.reward   the reward as functions that trainers import by name
 corver.verl, corver.openrlhf   the reward in these trainers (docs/integrations.md)
-corver.inspect   a scorer for Inspect AI
+corver.inspect, corver.verifiers   the reward in these harnesses
 
 The command `corver-host` comes with this package, without training. `corver-host plugin new my-rule` starts a rule.
 """

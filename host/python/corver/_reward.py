@@ -93,15 +93,15 @@ def last_user_turn(prompt: Any) -> str:
     """Returns the last user turn of a conversation; another prompt unchanged."""
     if isinstance(prompt, str):
         return prompt
-    turns = [_content(message) for message in prompt if message["role"] == "user"]
+    turns = [content_text(message) for message in prompt if message["role"] == "user"]
     return turns[-1] if turns else ""
 
 
 def _text(completion: Any) -> str:
-    return completion if isinstance(completion, str) else "".join(_content(message) for message in completion)
+    return completion if isinstance(completion, str) else "".join(content_text(message) for message in completion)
 
 
-def _content(message: Mapping[str, Any]) -> str:
+def content_text(message: Mapping[str, Any]) -> str:
     """Returns the text of a message, whose content may be a list of parts."""
     content = message["content"] or ""
     if isinstance(content, str):

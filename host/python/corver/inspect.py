@@ -66,7 +66,7 @@ def factuality(
         completion = Completion(question=state.input_text, golds=golds, text=_completion(state))
         scored = await asyncio.wrap_future(queue.submit(completion))
         trace = scored.to_dict()
-        sentences = [_sentence(sentence) for sentence in trace["sentences"]]
+        sentences = _report.sentences(trace)
         counts = [sentence["count"] for sentence in sentences if sentence["count"] is not None]
         return Score(
             value={
@@ -89,20 +89,6 @@ def _completion(state: TaskState) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part.text for part in content if part.type in ("reasoning", "text"))
-
-
-def _sentence(sentence: dict[str, Any]) -> dict[str, Any]:
-    verdict = sentence["verdict"] or {}
-    count = verdict.get("count")
-    precisions = [lookup["precision"] for lookup in verdict.get("lookups", []) if lookup["occurrences"] == count]
-    return {
-        "text": sentence["text"],
-        "section": sentence["section"],
-        "count": count,
-        "precision": precisions[0] if count is not None and precisions else None,
-        "reward": verdict.get("reward"),
-        "note": verdict.get("note"),
-    }
 
 
 def _line(sentence: dict[str, Any]) -> str:

@@ -17,12 +17,12 @@ at its first completion. A completion that cannot be scored is an error, except 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from corver import SettingsError, _native, _report
+from corver import _native, _report
 from corver._batching import Completion
+from corver._environment import answers_column, scorer_arguments
 from corver._golds import parse_golds
 from corver._opened import Opened, batch_queue, scorer
 from corver._reward import CorverReward, column, last_user_turn
@@ -40,7 +40,7 @@ def trl(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> l
     It is the mean return over the characters; `corver.trl.CorverGRPOTrainer` credits tokens.
     """
     # A reward of its own for each call, since axolotl calls from several threads.
-    return CorverReward(scorer(_settings()), answers=_answers_column())(prompts, completions, **columns)
+    return CorverReward(scorer(scorer_arguments()), answers=answers_column())(prompts, completions, **columns)
 
 
 trl.__name__ = "corver"  # in the names of TRL's metrics; pickle uses __qualname__
@@ -76,7 +76,7 @@ async def _sample_reward(args: Any, sample: Any) -> float:
         golds=parse_golds(sample.label),
         text=_native.extract_response(sample.response, ""),  # slime leaves the special tokens in
     )
-    queue = await asyncio.to_thread(batch_queue, _settings(getattr(args, "corver_config", None)))
+    queue = await asyncio.to_thread(batch_queue, scorer_arguments(getattr(args, "corver_config", None)))
     return _checked_reward(await asyncio.wrap_future(queue.submit(completion)), "slime")
 
 
@@ -89,10 +89,10 @@ def areal(
     """
     completion = Completion(
         question=_native.last_user_turn(prompt),
-        golds=parse_golds(column(columns, _answers_column(), "answers")),
+        golds=parse_golds(column(columns, answers_column(), "answers")),
         text=_native.extract_response(completions, ""),  # AReaL leaves the special tokens in
     )
-    return _checked_reward(batch_queue(_settings()).submit(completion).result(), "AReaL")
+    return _checked_reward(batch_queue(scorer_arguments()).submit(completion).result(), "AReaL")
 
 
 async def verl(
@@ -103,24 +103,12 @@ async def verl(
     **reward_kwargs: Any,
 ) -> dict[str, Any]:
     """Returns the result of `corver.verl.compute_score`. ``reward_kwargs`` are single settings over CORVER_CONFIG."""
-    return await compute_score(data_source, solution_str, ground_truth, extra_info, **_settings(), **reward_kwargs)
+    return await compute_score(data_source, solution_str, ground_truth, extra_info, **scorer_arguments(), **reward_kwargs)
 
 
 def openrlhf(queries: list[str], prompts: list[str], labels: list[Any]) -> dict[str, Any]:
     """Returns the result of `corver.openrlhf.reward_function`."""
-    return _openrlhf_functions.get(_settings())(queries, prompts, labels)
-
-
-def _settings(config: str | None = None) -> dict[str, list[str]]:
-    """Returns the scorer's arguments: the files of ``config``, or else of CORVER_CONFIG."""
-    paths = config or os.environ.get("CORVER_CONFIG")
-    if not paths:
-        raise SettingsError("CORVER_CONFIG is not set; it must be the path of the reward's settings file (TOML), or demo")
-    return {"config": paths.split(os.pathsep)}
-
-
-def _answers_column() -> str | None:
-    return os.environ.get("CORVER_ANSWERS", "answers") or None
+    return _openrlhf_functions.get(scorer_arguments())(queries, prompts, labels)
 
 
 def _checked_reward(score: Any, trainer: str) -> float:

@@ -2,6 +2,8 @@
 
 import asyncio
 import functools
+import importlib
+import importlib.util
 import inspect
 import multiprocessing
 import os
@@ -12,6 +14,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import corver
+import corver.verifiers
 from corver import reward
 from corver.openrlhf import reward_function
 from corver.verl import compute_score
@@ -119,6 +122,18 @@ class ByName(unittest.TestCase):
     def test_missing_settings_file_is_an_error(self):
         with environment(), self.assertRaisesRegex(corver.SettingsError, "CORVER_CONFIG is not set"):
             reward.trl([[TURN]], replies([RIGHT]), answers=[[GOLD]])
+
+
+class Absent(unittest.TestCase):
+    @unittest.skipIf(importlib.util.find_spec("inspect_ai"), "Inspect AI is installed")
+    def test_missing_inspect_names_the_extra(self):
+        with self.assertRaisesRegex(ImportError, r"pip install 'corver\[inspect\]'"):
+            importlib.import_module("corver.inspect")
+
+    @unittest.skipIf(importlib.util.find_spec("verifiers"), "verifiers is installed")
+    def test_missing_verifiers_names_the_release(self):
+        with self.assertRaisesRegex(ImportError, "pip install 'verifiers==0.1.9.post2'"):
+            corver.verifiers.rubric(config="demo")
 
 
 if __name__ == "__main__":
