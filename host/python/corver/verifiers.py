@@ -20,11 +20,13 @@ from corver._golds import parse_golds
 from corver._opened import batch_queue
 from corver._reward import content_text, last_user_turn
 
-__all__ = ["INFO", "reward", "rubric"]
+__all__ = ["INFO", "REWARDS", "reward", "rubric"]
 
 #: Key of `Trace.info`, and of the state of a rollout in verifiers 0.1.9.
 INFO = "corver"
 _PARTS = ("judge", "format", "sentences")
+#: Names of the rewards in a trace.
+REWARDS = tuple(f"corver/{part}" for part in _PARTS)
 
 
 async def reward(task: Any, trace: Any, config: str | None = None, tokenizer: str | None = None) -> dict[str, float]:
@@ -48,7 +50,7 @@ async def reward(task: Any, trace: Any, config: str | None = None, tokenizer: st
     result = score.to_dict()
     _report.refuse_signs(result, "verifiers")
     trace.info[INFO] = {"sentences": _report.sentences(result), "returns": score.returns}
-    return {f"corver/{part}": float(result["return_parts"][part]) for part in _PARTS}
+    return {name: float(result["return_parts"][part]) for name, part in zip(REWARDS, _PARTS, strict=True)}
 
 
 def rubric(**scorer: Any) -> Any:

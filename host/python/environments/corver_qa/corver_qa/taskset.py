@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import verifiers.v1 as vf
+from pydantic import model_validator
 
 import corver
 import corver.verifiers
@@ -54,7 +55,18 @@ class CorverConfig(vf.TasksetConfig):
 
     questions: str = "demo"
     """JSON list or JSON lines with ``question`` and golds in each record, or ``demo``."""
+    token_advantages: bool = False
+    """In prime-rl: true gives each token an advantage of its own (`corver.prime_rl`). It needs the policy's tokenizer."""
     task: CorverTaskConfig = CorverTaskConfig()
+
+    @model_validator(mode="after")
+    def _register(self) -> CorverConfig:
+        # The only code of ours that prime-rl's orchestrator runs before it builds the algorithm.
+        if self.token_advantages:
+            from corver import prime_rl
+
+            prime_rl.register()
+        return self
 
 
 class CorverTaskset(vf.Taskset[CorverTask, CorverConfig]):
