@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from corver import SettingsError
 
 
-def scorer_arguments(config: str | None = None) -> dict[str, list[str]]:
+def scorer_arguments(config: str | None = None) -> dict[str, Any]:
     """Returns the scorer's arguments: the files of ``config``, or else of CORVER_CONFIG."""
     paths = config or os.environ.get("CORVER_CONFIG")
     if not paths:

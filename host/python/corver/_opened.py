@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import corver
-from corver._batching import BatchQueue, BatchScorer
+from corver._batching import BatchQueue
 from corver._server import Server
 
 T = TypeVar("T")
@@ -38,8 +38,7 @@ class Opened(Generic[T]):
 
 
 def _open_queue(**arguments: Any) -> BatchQueue:
-    scorer: BatchScorer = Server(**arguments) if "url" in arguments else corver.Scorer(**arguments)
-    return BatchQueue(scorer)
+    return BatchQueue(Server(**arguments) if "url" in arguments else corver.Scorer(**arguments))
 
 
 _queues = Opened(_open_queue)
