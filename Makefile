@@ -17,7 +17,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
+.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers test-harnesses test-prime-rl bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
 
 help: ## list targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -89,6 +89,18 @@ test-trainers: wheel ## test the Python package in verl and OpenRLHF on the CPU 
 	  .deps/$$trainer/bin/python -m pip install --quiet --force-reinstall --no-deps target/wheels/corver-*.whl && \
 	  CORVER_TRAINERS=1 .deps/$$trainer/bin/pytest host/python/tests/with_trainers/test_$$trainer.py || exit; \
 	done
+
+test-harnesses: wheel ## test the Python package in Inspect AI and verifiers, without a model (installed into .deps/)
+	@host/setup/harnesses.sh
+	@for harness in inspect verifiers rubric; do \
+	  .deps/$$harness/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall target/wheels/corver-*.whl && \
+	  .deps/$$harness/bin/python -m unittest discover --start-directory host/python/tests/with_harnesses --pattern test_$$harness.py || exit; \
+	done
+
+test-prime-rl: wheel ## test advantages per token in prime-rl's orchestrator classes (its source is cloned into .deps/)
+	@host/setup/prime_rl.sh
+	.deps/prime-rl/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall target/wheels/corver-*.whl
+	.deps/prime-rl/bin/python -m unittest discover --start-directory host/python/tests/with_harnesses --pattern test_prime_rl.py
 
 bench-corpus: test-peer ## benchmark counts against the official engine; CORVER_SHARED=DIR: on real text
 ifndef CORVER_SHARED

@@ -22,6 +22,11 @@ def metrics(trace: dict[str, Any]) -> dict[str, float]:
     return _named((*parts, len(sentences), len(counted), 0))
 
 
+def sentences(trace: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns text, section, count, precision, reward and note of each sentence, for logs."""
+    return [_sentence(sentence) for sentence in trace["sentences"]]
+
+
 def refuse_signs(trace: dict[str, Any], trainer: str) -> None:
     """Raises if the rule sets advantage signs, which the reward of a completion leaves out."""
     verdicts = [sentence["verdict"] for sentence in trace["sentences"]]
@@ -40,6 +45,20 @@ def neutral_metrics() -> dict[str, float]:
 def accuracy(trace: dict[str, Any]) -> float:
     """Returns 1 if the answer judge's reward is positive, else 0; 0 without golds."""
     return float(trace["response"]["judge"]["reward"] > 0)
+
+
+def _sentence(sentence: dict[str, Any]) -> dict[str, Any]:
+    verdict = sentence["verdict"] or {}
+    count = verdict.get("count")
+    precisions = [lookup["precision"] for lookup in verdict.get("lookups", []) if lookup["occurrences"] == count]
+    return {
+        "text": sentence["text"],
+        "section": sentence["section"],
+        "count": count,
+        "precision": precisions[0] if count is not None and precisions else None,
+        "reward": verdict.get("reward"),
+        "note": verdict.get("note"),
+    }
 
 
 def _named(values: tuple[float, ...]) -> dict[str, float]:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import corver
 from corver import _report
-from corver._batching import BatchQueue, Completion
+from corver._batching import Completion
 from corver._golds import parse_golds
-from corver._server import Server
+from corver._opened import batch_queue
 
 #: Key of `extra_info` with the agent loop's question, token ids and tokenizer.
 ROLLOUT = "corver"
@@ -23,8 +20,6 @@ ROLLOUT = "corver"
 TOKEN_REWARDS = "corver_token_rewards"
 
 _log = logging.getLogger("corver.verl")
-_opened: dict[str, BatchQueue | Exception] = {}
-_open_lock = threading.Lock()
 
 
 async def compute_score(
@@ -48,7 +43,7 @@ async def compute_score(
     `corver._golds.parse_golds` parses ``ground_truth``. The question is ``extra_info["question"]``, or that of the agent loop. The
     two ``reward_…`` arguments are verl's, for other reward functions.
     """
-    batches = await asyncio.to_thread(_batch_queue, _plain(scorer))
+    batches = await asyncio.to_thread(batch_queue, _plain(scorer))
     info = extra_info or {}
     rollout = info.get(ROLLOUT) or {}
     token_ids = rollout.get("token_ids")
@@ -83,22 +78,6 @@ async def compute_score(
 def token_rewards(returns: Sequence[float]) -> list[float]:
     """Converts returns `[T]` to verl's rewards, which add up to the completion's score, the mean return."""
     return [value / len(returns) for value in returns]
-
-
-def _batch_queue(scorer: dict[str, Any]) -> BatchQueue:
-    """Returns the queue of these arguments, opened once in a process. An error on opening is saved and raised again."""
-    key = json.dumps(scorer, sort_keys=True, default=str)
-    with _open_lock:
-        if key not in _opened:
-            try:
-                _opened[key] = BatchQueue(Server(**scorer) if "url" in scorer else corver.Scorer(**scorer))
-            except Exception as error:
-                _opened[key] = error
-        opened = _opened[key]
-    if isinstance(opened, Exception):
-        raise opened
-    opened.check_process()
-    return opened
 
 
 @functools.cache
