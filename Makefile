@@ -149,7 +149,7 @@ fuzz-all: ## run every fuzz target for FUZZ_SECONDS=60
 	@for target in $(FUZZ_TARGETS); do $(MAKE) --no-print-directory fuzz TARGET=$$target FUZZ_SECONDS=$(FUZZ_SECONDS) || exit; done
 
 # The attacks print table rows of six columns, or of two.
-attack: setup plugins ## run the attacks on every surface, in 5 minutes; target/bench/attack.md
+attack: setup plugins ## run the attacks on every surface, in 2 minutes; target/bench/attack.md
 	@mkdir -p target/bench
 	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test hostile --test footprint --test attack --test damage -- --nocapture 2>&1 \
 	  | tee target/bench/attack.log

@@ -87,39 +87,67 @@ fn dropout_of_a_tokenizer_does_not_change_counts() {
     }
 }
 
+fn copied(model: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(model).unwrap().map(Result::unwrap).filter(|e| e.path().is_file()) {
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// Runs a command that opens the model, with one size in its config.json replaced.
+fn attack_size(model: &Path, name: &str, value: u64, args: &[&str]) {
+    let path = model.join("config.json");
+    let original = fs::read_to_string(&path).unwrap();
+    let mut config: Value = serde_json::from_str(&original).unwrap();
+    config[name] = json!(value);
+    fs::write(&path, config.to_string()).unwrap();
+    let (finished, cost) = measured_host(args);
+    let finished = finished.found(1);
+    fs::write(&path, original).unwrap();
+    assert!(finished.stderr.contains("config.json") && cost.peak_mib < 500, "{finished}");
+    assert!(!finished.stderr.contains("panicked"), "{finished}");
+    print_row(
+        "number trusted before it is compared",
+        &format!("config.json with {name} = {value}"),
+        "bounds; weights are compared first",
+        &cost,
+        "refused",
+    );
+}
+
 #[test]
 fn sizes_of_a_model_are_compared_before_they_are_used() {
     let folder = tempfile::tempdir().unwrap();
-    let model = folder.path().join("extractor");
-    fs::create_dir(&model).unwrap();
-    for entry in fs::read_dir(EXTRACTOR).unwrap().map(Result::unwrap) {
-        fs::copy(entry.path(), model.join(entry.file_name())).unwrap();
-    }
-    let sentences = folder.path().join("sentences");
-    fs::write(&sentences, "Paris lies in France.\n").unwrap();
-    let original: Value =
-        serde_json::from_slice(&fs::read(model.join("config.json")).unwrap()).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    copied(Path::new(EXTRACTOR), &path("extractor"));
+    let nli = Path::new(env!("CARGO_MANIFEST_DIR")).join("../inference/tests/nli/small/deberta");
+    copied(&nli, &path("nli"));
+    fs::write(path("sentences"), "Paris lies in France.\n").unwrap();
+    let completion = json!({"question": "Who?", "answers": "x", "completion": "Paris is big."});
+    fs::write(path("completions.jsonl"), completion.to_string()).unwrap();
+    let shown = |name: &str| path(name).to_str().unwrap().to_owned();
+
+    let extract = ["extract", &shown("sentences"), "--extractor", &shown("extractor")];
     for (name, value) in [
         ("num_hidden_layers", 1_000_000_000_u64),
         ("head_dim", 1 << 40),
         ("hidden_size", u64::MAX),
         ("num_hidden_layers", 4_000),
     ] {
-        let mut config = original.clone();
-        config[name] = json!(value);
-        fs::write(model.join("config.json"), config.to_string()).unwrap();
-        let args = ["extract", sentences.to_str().unwrap(), "--extractor", model.to_str().unwrap()];
-        let (finished, cost) = measured_host(&args);
-        let finished = finished.found(1);
-        assert!(!finished.stderr.contains("panicked") && cost.peak_mib < 500, "{finished}");
-        print_row(
-            "number trusted before it is compared",
-            &format!("config.json with {name} = {value}"),
-            "bounds; weights are compared first",
-            &cost,
-            "refused",
-        );
+        attack_size(&path("extractor"), name, value, &extract);
     }
+    let model = format!("backends.nli.model={}", shown("nli"));
+    let score = [
+        "score",
+        &shown("completions.jsonl"),
+        "--config",
+        "demo",
+        "--plugin",
+        "fspo",
+        "--set",
+        &model,
+    ];
+    attack_size(&path("nli"), "position_buckets", 1 << 63, &score);
 }
 
 #[test]
