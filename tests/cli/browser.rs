@@ -74,6 +74,12 @@ impl Browser {
 
     /// Opens a file in a window of this width, in the light or the dark.
     pub fn open(&mut self, file: &Path, width: u32, is_dark: bool) {
+        let url = format!("file://{}", file.canonicalize().unwrap().display());
+        self.visit(&url, width, is_dark);
+    }
+
+    /// Opens an address, as [`Self::open`] does a file.
+    pub fn visit(&mut self, url: &str, width: u32, is_dark: bool) {
         let scheme = if is_dark { "dark" } else { "light" };
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"features": features}));
@@ -81,7 +87,6 @@ impl Browser {
         self.call("Emulation.setDeviceMetricsOverride", size);
         self.requests.clear();
         self.problems.clear();
-        let url = format!("file://{}", file.canonicalize().unwrap().display());
         self.call("Page.navigate", json!({"url": url}));
         while self.receive()["method"] != "Page.loadEventFired" {}
     }

@@ -21,6 +21,7 @@ mod judge;
 mod model;
 mod own_model;
 mod pages;
+mod playground;
 mod plugins;
 mod real_text;
 mod reproduce;

@@ -125,8 +125,7 @@ pub fn of_step(
     step: Option<usize>,
     completion: Option<usize>,
 ) -> Result<Vec<ExplainedCompletion>, ReportError> {
-    let last = run.metric("step").last().map_or(1, |(number, _)| *number as usize);
-    let step = step.unwrap_or(last);
+    let step = step.unwrap_or_else(|| run.last_step());
     let traces = run.traces_of(step)?;
     let (count, size) = (traces.len(), run.settings.rollout.num_generations.max(1));
     if !count.is_multiple_of(size) {

@@ -1,5 +1,5 @@
 //! HTML pages about runs and completions. Each is one self-contained file, without scripts and
-//! without requests.
+//! without requests; only the playground of a rule needs a server.
 //!
 //! ```text
 //! run's folder ─▶ run ─▶ tally ─▶ hacks ─▶ report ─▶ page
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `run` reads a run's folder, `tally` its traces, and `hacks` checks for reward hacking.
-//! `comparison` shows arms side by side, `calibration` the results of labelled sentences. `chart`
+//! `playground` has a form for a rule's settings. `comparison` shows arms side by side, `calibration` the results of labelled sentences. `chart`
 //! and `scatter` draw, `completion` colours sentences, and `page` is the frame of every page.
 
 pub mod calibration;
@@ -21,6 +21,7 @@ pub mod hacks;
 mod headline;
 pub mod number;
 pub mod page;
+pub mod playground;
 pub mod report;
 mod reported;
 pub mod run;

@@ -11,22 +11,39 @@ use crate::ReportError;
 /// characters of texts are escaped: HTML has no form for them, and they change how a page looks.
 #[must_use]
 pub fn page(title: &str, body: &Markup) -> String {
+    frame(title, "default-src 'none'; style-src 'unsafe-inline'", None, body)
+}
+
+/// Returns a page for a local server, with a script from `script`. The page may send requests to the
+/// same server only.
+#[must_use]
+pub fn page_with_script(title: &str, script: &str, body: &Markup) -> String {
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'self'; \
+                  connect-src 'self'";
+    frame(title, policy, Some(script), body)
+}
+
+fn frame(title: &str, policy: &str, script: Option<&str>, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                meta
-                    http-equiv="Content-Security-Policy"
-                    content="default-src 'none'; style-src 'unsafe-inline'";
+                meta http-equiv="Content-Security-Policy" content=(policy);
                 title { (title) }
                 style { (PreEscaped(include_str!("style.css"))) }
+                @if let Some(script) = script { script src=(script) defer {} }
             }
             body { main { (body) footer { "CorVer " (env!("CARGO_PKG_VERSION")) } } }
         }
     };
-    escape_controls(&page.into_string(), &['\t', '\n', '\r'])
+    escape_page(&page.into_string())
+}
+
+/// Escapes the control characters of a page, or of a part of one.
+pub(crate) fn escape_page(html: &str) -> String {
+    escape_controls(html, &['\t', '\n', '\r'])
 }
 
 /// Writes a page atomically.

@@ -120,6 +120,12 @@ impl LoadedRun {
         self.metrics.iter().filter_map(value).collect()
     }
 
+    /// Returns the last step with metrics; 1 if there is none.
+    #[must_use]
+    pub fn last_step(&self) -> usize {
+        self.metric("step").last().map_or(1, |(number, _)| *number as usize)
+    }
+
     /// Returns the mean of a metric over the steps that have it; 0 if none has.
     #[must_use]
     pub fn mean(&self, name: &str) -> f64 {

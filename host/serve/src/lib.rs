@@ -15,6 +15,7 @@
 mod connections;
 mod counts;
 mod exchange;
+mod exclusive;
 mod limits;
 mod memory;
 mod metrics;
@@ -25,6 +26,7 @@ mod stream;
 
 pub use counts::{CountLimits, count_routes};
 pub use exchange::Health;
+pub use exclusive::exclusive_route;
 pub use limits::ServerLimits;
 pub use metrics::Metrics;
 pub use reward::{Queue, QueueLimits, ScoreFn, reward_route, score_route, unbatched_route};

@@ -84,6 +84,18 @@ impl HttpReply {
         }
     }
 
+    /// Creates a page.
+    #[must_use]
+    pub fn html(page: String) -> Self {
+        Self::text("text/html; charset=utf-8", page)
+    }
+
+    /// Creates a script of a page.
+    #[must_use]
+    pub fn javascript(script: String) -> Self {
+        Self::text("text/javascript; charset=utf-8", script)
+    }
+
     pub(crate) fn text(content_type: &'static str, text: String) -> Self {
         Self { content_type, body: text.into_bytes() }
     }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use corver_core::{
-    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusInfo, Count, Counter, Entailment,
-    NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusInfo, Count, CountPrecision,
+    Counter, Entailment, Lookup, NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,26 @@ impl Recording {
             replies: Arc::new(replies),
             charged: HashSet::new(),
         })
+    }
+
+    /// Creates a recording of the counts in the traces at `path`. A count that stopped at a query's
+    /// limit serves smaller limits only.
+    #[must_use]
+    pub fn of_lookups(path: &Path, lookups: impl IntoIterator<Item = Lookup>) -> Self {
+        let mut replies = RecordedReplies::default();
+        for Lookup { query, count } in lookups {
+            let known = replies.counts.entry(without_limit(&query)).or_insert(count);
+            if known.precision == CountPrecision::AtLeast && known.occurrences <= count.occurrences
+            {
+                *known = count;
+            }
+        }
+        Self {
+            path: path.to_owned(),
+            info: CorpusInfo::default(),
+            replies: Arc::new(replies),
+            charged: HashSet::new(),
+        }
     }
 
     /// Returns backends for all capabilities. A request that was not recorded is an error.
@@ -125,13 +145,19 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusInfo, RecordedReplies), Recordi
     Ok((info, replies))
 }
 
+/// Returns false if counting stopped before the limit of the query.
+fn serves(count: &Count, query: &Query) -> bool {
+    count.precision != CountPrecision::AtLeast
+        || query.limit.is_some_and(|limit| count.occurrences.is_some_and(|found| found >= limit))
+}
+
 impl Counter for Recording {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
         let mut counts = Vec::with_capacity(queries.len());
         for query in queries {
             match self.replies.counts.get(&without_limit(query)) {
-                Some(count) => counts.push(*count),
-                None => return Err(self.missing(&ShownRequest::Query(query))),
+                Some(count) if serves(count, query) => counts.push(*count),
+                _ => return Err(self.missing(&ShownRequest::Query(query))),
             }
         }
         Ok(counts)

@@ -30,7 +30,9 @@ pub use index::{
     PassagesArgs, SearchArgs, VerifyArgs,
 };
 pub use judge::JudgeArgs;
-pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
+pub use plugin::{
+    Language, NewArgs, PlayArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind,
+};
 pub use report::{ExplainArgs, ReportArgs};
 pub use score::{RecordingArgs, ScoreArgs};
 pub use serve::ServeArgs;

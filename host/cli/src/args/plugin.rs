@@ -1,5 +1,6 @@
 //! Arguments of `corver-host plugin`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -33,6 +34,8 @@ pub enum PluginCommand {
     Run(PluginRunArgs),
     /// Measure a rule's run time, load time and compile time.
     Bench(RuleArgs),
+    /// Open a page on which a rule's settings change, and a run's sentences are coloured at once.
+    Play(PlayArgs),
     /// List the rules that are built.
     List,
 }
@@ -87,4 +90,27 @@ pub struct PluginRunArgs {
     pub file: PathBuf,
     #[command(flatten)]
     pub recording: RecordingArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct PlayArgs {
+    /// Folder of the run. Its completions and triplets are read from its traces.
+    pub run: PathBuf,
+    /// Sentence rule, with its default settings: a path, or a name in plugins/dist. Default: the
+    /// rule of the run, with the run's settings.
+    #[arg(long, value_name = "FILE.wasm")]
+    pub plugin: Option<PathBuf>,
+    /// Step of the completions. Default: the last.
+    #[arg(long, value_name = "N")]
+    pub step: Option<usize>,
+    /// Largest number of completions, the first of the step.
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub completions: usize,
+    /// Recording that answers the queries. Default: the run's index; if it cannot be opened, the
+    /// counts in the traces.
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+    /// Address and port to bind; port 0 is any free one. There is no TLS and no token.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
 }

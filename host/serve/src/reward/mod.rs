@@ -75,7 +75,7 @@ impl SubmittedCompletion {
 
 /// Parses a request, away from the threads that serve connections. `form` describes a valid request
 /// in the error message.
-async fn parse_request<T: DeserializeOwned + Send + 'static>(
+pub(crate) async fn parse_request<T: DeserializeOwned + Send + 'static>(
     body: Bytes,
     form: &'static str,
 ) -> Result<T, HttpError> {
@@ -86,7 +86,7 @@ async fn parse_request<T: DeserializeOwned + Send + 'static>(
 }
 
 /// Runs work of milliseconds, away from the threads that serve connections.
-async fn run_blocking<T: Send + 'static>(
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, HttpError> {
     tokio::task::spawn_blocking(work).await.map_err(|error| HttpError::internal(error.to_string()))

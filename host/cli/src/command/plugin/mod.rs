@@ -6,6 +6,7 @@ mod check;
 mod list;
 mod new;
 mod other_work;
+mod play;
 mod run;
 
 use anyhow::Result;
@@ -19,6 +20,7 @@ pub fn run(args: &PluginArgs, json: bool) -> Result<()> {
         PluginCommand::Check(args) => check::run(args, json),
         PluginCommand::Run(args) => run::run(args, json),
         PluginCommand::Bench(args) => bench::run(args, json),
+        PluginCommand::Play(args) => play::run(args, json),
         PluginCommand::List => list::run(json),
     }
 }
