@@ -120,19 +120,19 @@ impl Played {
         let mut rule = Loader::new(&self.rules)?.sentence_rules()?;
         let sentences: Vec<Vec<Sentence>> = self.traces.iter().map(sentences_of).collect();
         let mut completions = Vec::with_capacity(self.traces.len());
-        for (trace, sentences) in self.traces.iter().zip(&sentences) {
+        for (index, trace) in self.traces.iter().enumerate() {
             completions.push(Completion {
                 question: &trace.question,
                 text: &trace.completion,
-                sentences,
+                sentences: &sentences[index],
                 ..Completion::default()
             });
         }
         let verdicts =
             rule.score(&completions, &mut self.backends).map_err(anyhow::Error::from_boxed)?;
         let mut scored = self.traces.clone();
-        for (trace, verdicts) in scored.iter_mut().zip(verdicts) {
-            for (sentence, verdict) in trace.sentences.iter_mut().zip(verdicts) {
+        for (trace, of_trace) in scored.iter_mut().zip(verdicts) {
+            for (sentence, verdict) in trace.sentences.iter_mut().zip(of_trace) {
                 sentence.verdict = Some(verdict);
             }
         }
