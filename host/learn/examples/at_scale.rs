@@ -1,7 +1,8 @@
 //! Times a training step with the sizes of a published model, by phase.
 //!
 //! `at_scale DEVICE SHAPE…` prints tables, and a line of JSON per shape at the end. Shapes: llama-8b,
-//! qwen3-14b, olmo2-13b, tiny.
+//! qwen3-14b, olmo2-13b, tiny. With `--counts` first, for a CUDA runtime that computes nothing
+//! (host/cuda-stub), results are not compared with the CPU's.
 //!
 //! Weights are noise from the device's generator. Prompts and completions have the paper's lengths:
 //! 24 × 16 of 170 tokens, and 150 that are decoded. The update learns from 75 to 150 of them, and from
@@ -75,12 +76,11 @@ fn main() -> std::result::Result<(), String> {
 }
 
 fn measure() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((device, shapes)) = arguments.split_first() else {
-        panic!("usage: at_scale DEVICE SHAPE…")
-    };
-    let device = find_device(device.parse().expect("a device: cpu, cuda or cuda:N"))?;
-    if device.is_cuda() {
+    let mut arguments = std::env::args().skip(1).peekable();
+    let computes = arguments.next_if_eq("--counts").is_none();
+    let name = arguments.next().expect("usage: at_scale [--counts] DEVICE SHAPE…");
+    let device = find_device(name.parse().expect("a device: cpu, cuda or cuda:N"))?;
+    if device.is_cuda() && computes {
         compare_with_cpu(device)?;
     }
     let machine = Machine::measure(device)?;
@@ -90,9 +90,9 @@ fn measure() -> Result<()> {
         machine.bytes / 1e9
     );
     let mut lines = Vec::new();
-    for name in shapes {
-        let (config, step) = shape(name).unwrap_or_else(|| panic!("no shape is called {name}"));
-        lines.push(run(name, config, &step, device, &machine)?);
+    for name in arguments {
+        let (config, step) = shape(&name).unwrap_or_else(|| panic!("no shape is called {name}"));
+        lines.push(run(&name, config, &step, device, &machine)?);
     }
     lines.iter().for_each(|line| println!("{line}"));
     Ok(())
@@ -246,6 +246,8 @@ fn run(
             "mfu": mfu,
             "rollout_peak": rollout_peak,
             "update_peak": update_peak,
+            "rollout_planned": plan.rollout(),
+            "update_planned": plan.update(plan.micro_batch_tokens),
             "flops": machine.flops,
             "bytes_per_s": machine.bytes,
         });

@@ -5,11 +5,12 @@
 //! fill the same columns, without padding, masks or gathering. A query attends to its prompt and to
 //! its completion separately, and the two results are combined by their normalisers.
 
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use crate::device::upload;
 use crate::error::Result;
 use crate::prompts::{PromptKeys, Prompts, attend};
+use crate::rope::{Angles, RotaryEmbedding};
 
 /// The cache of the rows that are decoded.
 pub(crate) struct KvCache {
@@ -20,8 +21,20 @@ pub(crate) struct KvCache {
     completions: Vec<(Tensor, Tensor)>,
     /// Number of columns of `completions` that are filled.
     filled: i64,
-    /// `[N, 1]` i64, position of each row's next token.
-    next_position: Tensor,
+    /// `[N, 1]` i64, position of each row's first token: the length of its prompt.
+    first_position: Tensor,
+    /// Angles of the next tokens; `None` until they are computed.
+    angles: Option<NextAngles>,
+}
+
+/// Number of tokens whose angles are computed together: far fewer operations per token on a GPU.
+const ANGLE_BLOCK: i64 = 16;
+
+/// Angles of the next [`ANGLE_BLOCK`] tokens of each row.
+struct NextAngles {
+    block: Angles,
+    /// Column of the next token.
+    column: i64,
 }
 
 impl KvCache {
@@ -48,16 +61,17 @@ impl KvCache {
         for (&length, &num_rows) in prompt_lengths.iter().zip(rows) {
             positions.resize(positions.len() + num_rows, length);
         }
-        let mut next_position = Tensor::f_from_slice(&positions)?.f_unsqueeze(1)?;
+        let mut first_position = Tensor::f_from_slice(&positions)?.f_unsqueeze(1)?;
         if let Some((keys, _)) = prompts.first() {
-            next_position = next_position.f_to_device(keys.device())?;
+            first_position = first_position.f_to_device(keys.device())?;
         }
         Ok(Self {
             prompts: Prompts::new(prompts, &prompt_lengths, prompt_rows, group)?,
             group,
             completions,
             filled: 0,
-            next_position,
+            first_position,
+            angles: None,
         })
     }
 
@@ -67,9 +81,19 @@ impl KvCache {
         usize::try_from(capacity - self.filled).unwrap_or(0)
     }
 
-    /// Returns the position of each row's next token, `[N, 1]` i64.
-    pub(crate) fn next_position(&self) -> &Tensor {
-        &self.next_position
+    /// Returns the angles of each row's next token.
+    pub(crate) fn next_angles(&mut self, rope: &RotaryEmbedding) -> Result<Angles> {
+        if self.angles.as_ref().is_none_or(|angles| angles.column == ANGLE_BLOCK) {
+            let end = self.filled + ANGLE_BLOCK;
+            let options = (Kind::Int64, self.first_position.device());
+            let columns = Tensor::f_arange_start(self.filled, end, options)?;
+            let block = rope.angles(&self.first_position.f_add(&columns)?)?;
+            self.angles = Some(NextAngles { block, column: 0 });
+        }
+        match &self.angles {
+            Some(NextAngles { block, column }) => block.column(*column),
+            None => unreachable!("the angles were computed above"),
+        }
     }
 
     /// Returns the part of the table that holds the next key of each row, `[N, 1, Hkv, Dh]`.
@@ -114,10 +138,11 @@ impl KvCache {
     }
 
     /// Moves to the next column, when every layer has stored its token.
-    pub(crate) fn advance(&mut self) -> Result<()> {
+    pub(crate) fn advance(&mut self) {
         self.filled += 1;
-        self.next_position = self.next_position.f_add_scalar(1)?;
-        Ok(())
+        if let Some(angles) = &mut self.angles {
+            angles.column += 1;
+        }
     }
 
     /// Retains the rows with these indices, which are ascending, with room for `room` more tokens.
@@ -125,7 +150,7 @@ impl KvCache {
         let n = self.prompts.num_rows();
         self.prompts.retain_rows(retained)?;
         let row_index: Vec<i64> = retained.iter().map(|&row| row as i64).collect();
-        let index = upload(&row_index, self.next_position.device())?;
+        let index = upload(&row_index, self.first_position.device())?;
         for (keys, values) in &mut self.completions {
             for table in [keys, values] {
                 let (_, capacity, width) = table.size3()?;
@@ -134,7 +159,8 @@ impl KvCache {
                 *table = filled.f_constant_pad_nd([0, 0, 0, room as i64])?;
             }
         }
-        self.next_position = self.next_position.f_index_select(0, &index)?;
+        self.first_position = self.first_position.f_index_select(0, &index)?;
+        self.angles = None;
         Ok(())
     }
 }
@@ -210,7 +236,7 @@ mod tests {
                 (noise(&[n, 1, kv_heads, width]) + step, noise(&[n, 1, kv_heads, width]) - step);
             cache.next_keys(0).unwrap().copy_(&k);
             let got = cache.attend(0, &q, &v).unwrap();
-            cache.advance().unwrap();
+            cache.advance();
             for (row, (keys, values)) in history.iter_mut().enumerate() {
                 let row = row as i64;
                 *keys = Tensor::cat(&[&*keys, &k.get(row)], 0);

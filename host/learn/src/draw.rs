@@ -20,7 +20,7 @@ pub(crate) fn draw_tokens(
     draws: &Tensor,
 ) -> Result<DrawnTokens> {
     let is_greedy = sampling.temperature == 0.0;
-    let scaled = if is_greedy {
+    let scaled = if is_greedy || sampling.temperature == 1.0 {
         logits.shallow_clone()
     } else {
         logits.f_div_scalar(sampling.temperature)?
@@ -77,7 +77,7 @@ fn draw_weighted(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
     let running = sums.f_cumsum(-1, Kind::Float)?;
     let goal = last_column(&running)?.f_mul(&draws.f_unsqueeze(1)?)?; // [N, 1]
     let block = first_above(&running, &goal)?; // [N, 1]
-    let before = running.f_gather(1, &block, false)?.f_sub(&sums.f_gather(1, &block, false)?)?;
+    let before = running.f_sub(&sums)?.f_gather(1, &block, false)?;
     let block_weights = blocks
         .f_gather(1, &block.f_unsqueeze(-1)?.f_expand([n, 1, width], false)?, false)?
         .f_squeeze_dim(1)?;
@@ -91,9 +91,10 @@ fn draw_weighted(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
 fn first_above(running: &Tensor, goal: &Tensor) -> Result<Tensor> {
     // Rounding may lift the goal to the last sum; the first index that reaches this sum is then
     // right.
-    let is_above =
-        running.f_gt_tensor(goal)?.f_logical_or(&running.f_eq_tensor(&last_column(running)?)?)?;
-    Ok(is_above.f_to_kind(Kind::Uint8)?.f_argmax(-1, true)?)
+    let none = None::<&Tensor>;
+    let above = goal.f_searchsorted(running, false, true, "right", none)?;
+    let total = last_column(running)?.f_contiguous()?;
+    Ok(above.f_minimum(&total.f_searchsorted(running, false, false, "left", none)?)?)
 }
 
 fn last_column(running: &Tensor) -> Result<Tensor> {

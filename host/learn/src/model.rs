@@ -229,7 +229,7 @@ impl Model {
     /// tokens.
     pub(crate) fn step(&self, tokens: &Tensor, cache: &mut KvCache) -> Result<Tensor> {
         let hidden = self.forward(&tokens.f_unsqueeze(1)?, &mut Pass::Step(cache))?;
-        cache.advance()?;
+        cache.advance();
         self.logits(&hidden.f_squeeze_dim(1)?)
     }
 
@@ -265,7 +265,7 @@ impl Model {
 
     fn forward(&self, tokens: &Tensor, pass: &mut Pass<'_>) -> Result<Tensor> {
         let angles = match pass {
-            Pass::Step(cache) => self.rope.angles(cache.next_position())?,
+            Pass::Step(cache) => cache.next_angles(&self.rope)?,
             Pass::Packed(packed) | Pass::Prefill(packed, _) => {
                 self.rope.angles(&packed.positions)?
             }

@@ -17,7 +17,6 @@ use crate::error::{LearnError, Result};
 use crate::libtorch;
 use crate::memory;
 use crate::model::{EMBEDDING, HEAD};
-use crate::sample::burst_length;
 use crate::scores::chunk_rows;
 use corver_pretrained::{ModelConfig, ModelFamily, weight_shapes};
 
@@ -162,8 +161,7 @@ impl MemoryPlan {
 
         // Growing and thinning out the cache copies the table of one layer at a time.
         let layers = config.num_layers as u64;
-        let capacity = completion.next_multiple_of(burst_length(device) as u64);
-        let row_cache = capacity * shape.cache_per_token * (layers + 1) / layers;
+        let row_cache = completion * shape.cache_per_token * (layers + 1) / layers;
         let row_logits = LOGITS * 4 * config.vocab_size as u64;
         let prompt_cache = prompt * shape.cache_per_token;
         let prompt_pass = prompt * shape.pass_per_token;

@@ -14,7 +14,7 @@ pub(crate) struct RotaryEmbedding {
 }
 
 /// Cosines and sines of the positions of one pass, which its layers share: `[T, 1, head_dim]`, or
-/// `[B, 1, 1, head_dim]` for a decoding step.
+/// `[B, columns, 1, head_dim]`; a decoding step has one column.
 pub(crate) struct Angles {
     cos: Tensor,
     /// Sines, negated in the first half of the dimensions.
@@ -28,8 +28,8 @@ impl RotaryEmbedding {
         Ok(Self { frequencies: Tensor::f_from_slice(&frequencies)?.f_to_device(device)?, kind })
     }
 
-    /// Computes the angles of `positions` i64: `[T]` (the same for every row), or `[B, 1]` (a decoding
-    /// step of rows at different positions).
+    /// Computes the angles of `positions` i64: `[T]` (the same for every row), or `[B, columns]` (rows
+    /// at different positions).
     pub(crate) fn angles(&self, positions: &Tensor) -> Result<Angles> {
         let angles = positions.f_unsqueeze(-1)?.f_unsqueeze(-1)?.f_mul(&self.frequencies)?; // f32
         let cos = angles.f_cos()?;
@@ -42,6 +42,11 @@ impl RotaryEmbedding {
 }
 
 impl Angles {
+    /// Returns the angles of the column `n` of positions `[B, columns]`.
+    pub(crate) fn column(&self, n: i64) -> Result<Self> {
+        Ok(Self { cos: self.cos.f_narrow(1, n, 1)?, sin: self.sin.f_narrow(1, n, 1)? })
+    }
+
     /// Rotates `x` `[B, T, heads, head_dim]`; dimension i is paired with i + head_dim / 2.
     pub(crate) fn rotate(&self, x: &Tensor) -> Result<Tensor> {
         let width = x.size().last().copied().unwrap_or(0);

@@ -156,7 +156,7 @@ const CACHE_BLOCK: usize = 64;
 ///
 /// A download waits for the GPU, so it should be rare there. On the CPU it costs nothing, while a
 /// finished row that stays in the batch costs a row of work.
-pub(crate) fn burst_length(device: Device) -> usize {
+fn burst_length(device: Device) -> usize {
     if device.is_cuda() { 16 } else { 4 }
 }
 
@@ -168,7 +168,6 @@ fn decode(
     hooks: &mut SampleHooks<'_>,
 ) -> Result<()> {
     let device = model.device();
-    let burst = burst_length(device);
     for row in rows.iter_mut() {
         row.close_if_done(hooks)?; // a prompt may leave no room for a token
     }
@@ -190,10 +189,11 @@ fn decode(
         prompt_index.push(rows[row].prompt as i64);
     }
     let longest = open.iter().map(|&row| rows[row].max_tokens).max().unwrap_or(0);
-    let mut cache = model.cache(keys, prompts, &rows_per_prompt, cache_room(longest, burst))?;
+    let mut cache = model.cache(keys, prompts, &rows_per_prompt, longest.min(CACHE_BLOCK))?;
     let mut logits = first_logits.f_index_select(0, &upload(&prompt_index, device)?)?; // [N, V]
     let mut tokens_done = 0;
     loop {
+        let burst = burst_length(device).min(longest - tokens_done);
         let draws = upload_draws(rows, &open, burst, device)?;
         let mut ids = Vec::with_capacity(burst);
         let mut log_probs = Vec::with_capacity(burst);
@@ -221,8 +221,9 @@ fn decode(
         }
         // Copying the cache costs about as much as one step's attention: worth it for an eighth of
         // the rows.
-        if still_open.len() * 8 <= open.len() * 7 || cache.room() < burst {
-            let room = cache_room(longest - tokens_done, burst);
+        let left = longest - tokens_done;
+        if still_open.len() * 8 <= open.len() * 7 || cache.room() < burst.min(left) {
+            let room = left.min(CACHE_BLOCK);
             retain_rows(&mut cache, &mut logits, &still_open, room)?;
             open = still_open.into_iter().map(|i| open[i]).collect();
         }
@@ -261,11 +262,6 @@ fn collect(
         rows[open[i / burst]].push(id as u32, log_prob, hooks)?;
     }
     Ok(())
-}
-
-/// Returns the tokens by which the cache grows if rows have at most `remaining` more.
-fn cache_room(remaining: usize, burst: usize) -> usize {
-    remaining.next_multiple_of(burst).min(CACHE_BLOCK)
 }
 
 fn retain_rows(
@@ -454,13 +450,6 @@ mod tests {
         };
         sample_with(hooks, &model, &prompts, &settings(1.0, 3, 9), 3).unwrap();
         assert_eq!((most_rows.get(), finished.get()), (6, 15));
-    }
-
-    #[test]
-    fn cache_grows_no_further_than_completions() {
-        assert_eq!(cache_room(1024, 16), 64);
-        assert_eq!(cache_room(17, 16), 32);
-        assert_eq!(cache_room(1, 4), 4);
     }
 
     #[test]
