@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use corver_corpus::{BuildOptions, TextIndex, Tokenizer, build};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use serde_json::json;
 
 const TEXTS: [&str; 3] = ["red fox\nred", "the \"den\", red", "a\tfox"];
 
@@ -17,11 +18,30 @@ fn tokenizer() -> Tokenizer {
     Tokenizer::from_bytes(json).unwrap()
 }
 
+/// A vocabulary of every word of the texts, as blanks separate them.
+fn tokenizer_of(texts: &[&str]) -> Tokenizer {
+    let mut vocabulary = serde_json::Map::new();
+    vocabulary.insert("[UNK]".to_owned(), json!(0));
+    for word in texts.iter().flat_map(|text| text.split_whitespace()) {
+        let next = vocabulary.len();
+        vocabulary.entry(word).or_insert(json!(next));
+    }
+    let tokenizer = json!({
+        "version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"},
+    });
+    Tokenizer::from_bytes(tokenizer.to_string()).unwrap()
+}
+
 /// Builds an index, and returns its token streams and metadata.
 fn index(inputs: &[PathBuf]) -> (Vec<u8>, Vec<String>) {
+    index_with(&tokenizer(), inputs)
+}
+
+fn index_with(tokenizer: &Tokenizer, inputs: &[PathBuf]) -> (Vec<u8>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
-    build(inputs, &tokenizer(), &path, &BuildOptions::default()).unwrap();
+    build(inputs, tokenizer, &path, &BuildOptions::default()).unwrap();
     let metadata = fs::read_to_string(path.join("metadata.0")).unwrap();
     let corpus = TextIndex::open(&path).unwrap();
     assert!(corpus.index().documents().count() > 0);
@@ -83,6 +103,87 @@ fn every_kind_of_file_gives_the_same_documents() {
             );
             assert_eq!(*line, expected);
         }
+    }
+}
+
+/// A dump with the pages `(title, namespace, other elements, wikitext)`.
+fn dump(pages: &[(&str, &str, &str, &str)]) -> String {
+    let mut xml = "<mediawiki xml:lang=\"en\">\n<siteinfo><sitename>W</sitename></siteinfo>".to_owned();
+    for (title, namespace, others, wikitext) in pages {
+        let text = wikitext.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        xml += &format!(
+            "<page><title>{title}</title><ns>{namespace}</ns><id>7</id>{others}<revision><id>8</id>\
+             <text bytes=\"9\" xml:space=\"preserve\">{text}</text></revision></page>\n"
+        );
+    }
+    xml + "</mediawiki>\n"
+}
+
+fn bzip2(text: &str) -> Vec<u8> {
+    let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn articles_of_a_dump_are_documents_without_markup() {
+    let heron = "{{Infobox bird|name=Heron}}\n'''Herons''' are [[wader|long-legged birds]] \
+                 of the family [[Ardeidae]].<ref>{{cite|title=Birds}}</ref> R&D &mdash; <!-- no -->they wait.\n\n\
+                 == Range ==\n* [[Europe]]\n\n[[File:Heron.jpg|thumb|A [[heron]]]]\n[[Category:Birds]]";
+    let xml = dump(&[
+        ("Heron", "0", "", heron),
+        ("Egret", "0", "<redirect title=\"Heron\" />", "#REDIRECT [[Heron]]"),
+        ("Talk:Heron", "1", "", "They wait."),
+        ("Tom &amp; \"Jerry\"", "0", "", "A cat and a mouse."),
+    ]);
+    let plain = "Herons are long-legged birds of the family Ardeidae. R&D \u{2014} they wait.\n\n\
+                 Range\n\nEurope";
+    let expected = [plain, "A cat and a mouse."];
+    let folder = tempfile::tempdir().unwrap();
+    let lines: Vec<String> =
+        expected.iter().map(|text| json!({"text": text}).to_string() + "\n").collect();
+    let tokenizer = tokenizer_of(&expected);
+    let lines = write(folder.path(), "a.jsonl", lines.concat().as_bytes());
+    let (stream, _) = index_with(&tokenizer, &[lines]);
+    for (name, content) in [
+        ("wiki-pages-articles.xml", xml.clone().into_bytes()),
+        ("wiki-pages-articles.xml.bz2", bzip2(&xml)),
+        ("wiki-pages-articles1.xml-p1p41242.bz2", bzip2(&xml)),
+        ("wiki-pages-articles.xml.gz", gzip(xml.as_bytes())),
+    ] {
+        let dump = write(folder.path(), name, &content);
+        let (own_stream, metadata) = index_with(&tokenizer, &[dump]);
+        assert_eq!(own_stream, stream, "{name}");
+        let fields = [r#"{"title": "Heron"}"#, r#"{"title": "Tom & \"Jerry\""}"#];
+        for (number, fields) in fields.iter().enumerate() {
+            let line = format!(
+                r#"{{"path": "{name}", "linenum": {number}, "metadata": {fields}}}"#
+            );
+            assert_eq!(metadata[number], line);
+        }
+    }
+}
+
+#[test]
+fn damaged_dump_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = ("Heron", "0", "", "They wait.");
+    let whole = dump(&[page, page]);
+    let two = "<revision><text>Earlier.</text></revision>";
+    let end = whole.rfind("</text>").unwrap();
+    for (content, problem) in [
+        (whole[..end].as_bytes().to_vec(), "after 1 articles"),
+        (bzip2(&whole)[..90].to_vec(), "failed to read"),
+        (dump(&[("Heron", "0", two, "Later.")]).into_bytes(), "multi-revision"),
+        (dump(&[("Heron", "zero", "", "They wait.")]).into_bytes(), "<ns>"),
+        (b"<html><body>Not found</body></html>".to_vec(), "no dump of MediaWiki"),
+        (dump(&[("Heron", "0", "", &"wait ".repeat(8 << 20))]).into_bytes(), "more than 32 MiB"),
+    ] {
+        let path = write(folder.path(), "wiki.xml", &content);
+        let out = folder.path().join("index");
+        let options = BuildOptions::default();
+        let error = build(&[path], &tokenizer(), &out, &options).unwrap_err().to_string();
+        assert!(error.contains(problem), "{problem}: {error}");
     }
 }
 

@@ -16,7 +16,7 @@ pub struct IndexArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum IndexCommand {
-    /// Build an index from JSON lines, CSV, TSV, Parquet or WikiExtractor files.
+    /// Build an index from JSON lines, CSV, TSV, Parquet, WikiExtractor files or a dump of MediaWiki.
     ///
     /// The same command resumes an interrupted build.
     Build(BuildArgs),
@@ -47,8 +47,8 @@ pub enum IndexCommand {
 
 #[derive(Debug, Args)]
 pub struct BuildArgs {
-    /// Files (.jsonl, .ndjson, .json, .csv, .tsv, wiki_00, plain or with .gz or .zst; .parquet), or
-    /// folders of them, indexed in order of name.
+    /// Files (.jsonl, .ndjson, .json, .csv, .tsv, wiki_00, .xml, plain or with .bz2, .gz or .zst;
+    /// .parquet), or folders of them, indexed in order of name.
     #[arg(required = true)]
     pub inputs: Vec<PathBuf>,
     /// Tokenizer of the index, a Hugging Face tokenizer.json.

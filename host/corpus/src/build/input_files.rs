@@ -14,7 +14,7 @@ use crate::files::manifest::MANIFEST;
 
 /// The names of input files, for messages.
 const SUPPORTED: &str =
-    ".jsonl, .ndjson, .json, .csv, .tsv or wiki_00 (each also with .gz or .zst), or .parquet";
+    ".jsonl, .ndjson, .json, .csv, .tsv, wiki_00 or .xml (each also with .bz2, .gz or .zst), or .parquet";
 /// First bytes of the file that Git LFS leaves in place of one that was not downloaded.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/";
 /// Size of such a file at most, bytes.
@@ -44,6 +44,8 @@ pub(super) enum InputKind {
     Parquet,
     /// Output of WikiExtractor: JSON lines or `<doc …>`.
     Wiki,
+    /// XML dump of a MediaWiki site.
+    Dump,
 }
 
 impl InputKind {
@@ -58,6 +60,8 @@ impl InputKind {
             Some("jsonl" | "ndjson" | "json") => Self::JsonLines,
             Some("csv") => Self::Delimited(b','),
             Some("tsv") => Self::Delimited(b'\t'),
+            // A part of a large dump: pages-articles1.xml-p1p41242.
+            Some(extension) if extension == "xml" || extension.starts_with("xml-p") => Self::Dump,
             Some("parquet") if plain == name => Self::Parquet,
             None if is_wiki_name(plain) => Self::Wiki,
             _ => return None,
@@ -67,7 +71,8 @@ impl InputKind {
 }
 
 fn without_compression(name: &str) -> &str {
-    name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(name)
+    let compressed = [".bz2", ".gz", ".zst"];
+    compressed.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
 }
 
 fn is_wiki_name(name: &str) -> bool {

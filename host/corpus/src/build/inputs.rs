@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::build::csv_file::CsvFile;
+use crate::build::dump_file::DumpFile;
 use crate::build::input_files::{InputFile, InputKind};
 use crate::build::lines_file::LinesFile;
 use crate::build::metadata::{self, ParsedDocument};
@@ -244,6 +245,9 @@ impl OpenFile {
                 let text = TextFile::open(path)?;
                 RowFile::Csv(Box::new(CsvFile::open(path, text, delimiter, text_field)?))
             }
+            Some(InputKind::Dump) => {
+                RowFile::Dump(Box::new(DumpFile::new(path, TextFile::open(path)?)))
+            }
             kind => {
                 let mut text = TextFile::open(path)?;
                 if kind != Some(InputKind::Wiki) || !text.begins_with(b'<', path)? {
@@ -303,6 +307,7 @@ impl OpenFile {
 enum RowFile {
     Parquet(Box<ParquetFile>),
     Csv(Box<CsvFile>),
+    Dump(Box<DumpFile>),
     Wiki(WikiFile),
 }
 
@@ -311,6 +316,7 @@ impl RowFile {
         match self {
             Self::Parquet(file) => file.next_document(),
             Self::Csv(file) => file.next_document(),
+            Self::Dump(file) => file.next_document(),
             Self::Wiki(file) => file.next_document(),
         }
     }
@@ -319,6 +325,7 @@ impl RowFile {
         match self {
             Self::Parquet(file) => file.skip(documents),
             Self::Csv(file) => file.skip(documents),
+            Self::Dump(file) => file.skip(documents),
             Self::Wiki(file) => file.skip(documents),
         }
     }
@@ -327,6 +334,7 @@ impl RowFile {
         match self {
             Self::Parquet(file) => (file.fraction_read() * file_bytes as f64) as u64,
             Self::Csv(file) => file.read_bytes(),
+            Self::Dump(file) => file.read_bytes(),
             Self::Wiki(file) => file.read_bytes(),
         }
     }

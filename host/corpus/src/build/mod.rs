@@ -7,6 +7,7 @@
 
 mod adopt;
 mod csv_file;
+mod dump_file;
 mod input_files;
 mod inputs;
 mod lines_file;
@@ -45,10 +46,10 @@ use crate::token_width::TokenWidth;
 const LINES_PER_DEAL: u64 = 65_536;
 
 /// Builds an index of files of JSON lines (`.jsonl`, `.ndjson`, `.json`; a string `text` in every
-/// line), tables (`.csv`, `.tsv`, `.parquet`; a column `text` of strings) and outputs of WikiExtractor
-/// (`wiki_00`), in the order of their paths. Text files may be compressed (`.gz`, `.zst`). A folder is
-/// replaced by the files of these kinds in it and in its sub-folders. A file is read once, however
-/// often it is named.
+/// line), tables (`.csv`, `.tsv`, `.parquet`; a column `text` of strings), outputs of WikiExtractor
+/// (`wiki_00`) and dumps of MediaWiki (`.xml`), in the order of their paths. Text files may be
+/// compressed (`.bz2`, `.gz`, `.zst`). A folder is replaced by the files of these kinds in it and in
+/// its sub-folders. A file is read once, however often it is named.
 ///
 /// An interrupted build is resumed by a call with the same inputs and options, and ends with the
 /// same bytes. Until it is finished, its files are in a folder next to the target, whose name ends

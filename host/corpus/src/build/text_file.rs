@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use corver_files::strip_bom;
+use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::GzDecoder;
 
 use crate::error::{Error, Result};
 
+const BZIP2: &[u8] = b"BZh";
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Largest window of the format, as the power of 2: `zstd --long=31`. The library's default is 27.
@@ -31,6 +33,7 @@ impl TextFile {
         let stored = CountedReader { file, read_bytes: read_bytes.clone() };
         let mut stored = BufReader::with_capacity(BUFFER_BYTES, stored);
         let head = read_head(&mut stored, ZSTD.len()).map_err(Error::io("read", path))?;
+        let is_bzip2 = head.starts_with(BZIP2);
         let is_gzip = head.starts_with(GZIP);
         let is_zstd = head == ZSTD;
         let stored = Cursor::new(head).chain(stored);
@@ -41,6 +44,8 @@ impl TextFile {
                 zstd::Decoder::with_buffer(stored).map_err(Error::io("decompress", path))?;
             decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(Error::io("decompress", path))?;
             Box::new(BufReader::with_capacity(BUFFER_BYTES, decoder))
+        } else if is_bzip2 {
+            Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiBzDecoder::new(stored)))
         } else {
             Box::new(stored)
         };
@@ -64,6 +69,11 @@ impl TextFile {
     /// Returns the number of bytes read from the file as stored.
     pub(super) fn read_bytes(&self) -> u64 {
         self.read_bytes.load(Relaxed)
+    }
+
+    /// Returns the counter of these bytes, for the owner of a reader that takes this file.
+    pub(super) fn counter(&self) -> Arc<AtomicU64> {
+        self.read_bytes.clone()
     }
 }
 
@@ -178,6 +188,13 @@ mod tests {
         encoder.finish().unwrap()
     }
 
+    fn bzip2(text: &str) -> Vec<u8> {
+        let mut encoder =
+            bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    }
+
     fn read(bytes: &[u8]) -> Result<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
@@ -202,6 +219,7 @@ mod tests {
             (spaced, "ab".to_owned()),
             (zstd_long(&text), text.clone()),
             ([zstd_long("a"), zstd_long("b")].concat(), "ab".to_owned()),
+            ([bzip2(&text), bzip2("b")].concat(), text.clone() + "b"),
             (b"\xef\xbb\xbfa".to_vec(), "a".to_owned()),
             (gzip("\u{feff}a"), "a".to_owned()),
             (b"\x1f".to_vec(), "\x1f".to_owned()),
@@ -218,6 +236,7 @@ mod tests {
             whole[..whole.len() - 5].to_vec(),
             [whole.clone(), b"garbage".to_vec()].concat(),
             zstd_long("ab")[..9].to_vec(),
+            bzip2("ab")[..9].to_vec(),
         ] {
             let error = read(&bytes).unwrap_err().to_string();
             assert!(error.contains("copy it again"), "{error}");
