@@ -17,7 +17,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers test-harnesses test-prime-rl bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
+.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance test-cuda-stub fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers test-harnesses test-prime-rl bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
 
 help: ## list targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -90,9 +90,9 @@ test-trainers: wheel ## test the Python package in verl and OpenRLHF on the CPU 
 	  CORVER_TRAINERS=1 .deps/$$trainer/bin/pytest host/python/tests/with_trainers/test_$$trainer.py || exit; \
 	done
 
-test-harnesses: wheel ## test the Python package in Inspect AI and verifiers, without a model (installed into .deps/)
+test-harnesses: wheel ## test the package in Inspect AI, verifiers and an MCP client, without a model (installed into .deps/)
 	@host/setup/harnesses.sh
-	@for harness in inspect verifiers rubric; do \
+	@for harness in inspect verifiers rubric mcp; do \
 	  .deps/$$harness/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall target/wheels/corver-*.whl && \
 	  .deps/$$harness/bin/python -m unittest discover --start-directory host/python/tests/with_harnesses --pattern test_$$harness.py || exit; \
 	done
@@ -195,6 +195,11 @@ bench-gpu: setup ## benchmark a step by phase at SHAPES="llama-8b qwen3-14b olmo
 	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example at_scale
 	target/release/examples/at_scale $(or $(DEVICE),cuda) $(SHAPES) | tee target/bench/gpu.txt
 	@grep '^{' target/bench/gpu.txt > target/bench/gpu.jsonl
+
+test-cuda-stub: setup ## compare the launches, products and memory of a step on CUDA with the record; needs no GPU (installed into .deps/)
+	@host/setup/cuda_stub.sh
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example at_scale
+	python3 host/cuda-stub/check.py target/release/examples/at_scale host/cuda-stub/record.json $(if $(WRITE),--write)
 
 gpu-kit: build ## pack target/gpu-kit: a folder that checks and benchmarks a GPU with PyTorch 2.11, without network or Rust
 	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example at_scale

@@ -11,7 +11,7 @@ use serde_json::Value;
 mod circles;
 
 /// Library → the crates that name it.
-const OWNERS: [(&str, &[&str]); 13] = [
+const OWNERS: [(&str, &[&str]); 14] = [
     ("clap", &["corver-demo-models", "corver-host"]),
     ("hyper", &["corver-serve"]),
     ("maud", &["corver-report"]),
@@ -21,6 +21,7 @@ const OWNERS: [(&str, &[&str]); 13] = [
     ("plotters", &["corver-report"]),
     ("prometheus-client", &["corver-serve"]),
     ("pyo3", &["corver-python"]),
+    ("rmcp", &["corver-mcp"]),
     ("tantivy", &["corver-backends"]),
     ("tch", &["corver-learn"]),
     ("ureq", &["corver-http"]),
@@ -31,7 +32,7 @@ const OWNERS: [(&str, &[&str]); 13] = [
 const ANY_OF_OURS: &str = "corver-";
 
 /// Crate, what it never reaches, directly or through other crates, and why.
-const NEVER: [(&str, &[&str], &str); 11] = [
+const NEVER: [(&str, &[&str], &str); 12] = [
     ("corver-settings", &[ANY_OF_OURS], "declarations know nothing of what they configure"),
     (
         "corver-sdk",
@@ -42,6 +43,7 @@ const NEVER: [(&str, &[&str], &str); 11] = [
     ("corver-gpu", &[ANY_OF_OURS], "every crate that computes asks it"),
     ("corver-tokenizer", &[ANY_OF_OURS], "indexes and models read tokenizers with it"),
     ("corver-http", &[ANY_OF_OURS], "it knows nothing of what is requested"),
+    ("corver-mcp", &[ANY_OF_OURS], "it knows nothing of what its tools do"),
     ("corver-corpus", &["corver-core", "corver-settings"], "the corpus engine is usable alone"),
     (
         "corver-core",

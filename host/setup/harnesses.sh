@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Puts Inspect AI and two releases of verifiers into virtual environments, .deps/inspect, .deps/verifiers and .deps/rubric, for contract
-# tests. Does nothing when they are already there.
+# Puts Inspect AI, two releases of verifiers and a client of the Model Context Protocol into virtual environments, .deps/inspect,
+# .deps/verifiers, .deps/rubric and .deps/mcp, for contract tests. Does nothing when they are already there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . host/setup/pip.sh
@@ -25,3 +25,4 @@ install() {
 install inspect "inspect-ai==0.3.285"
 install verifiers "verifiers==0.4.0"
 install rubric "verifiers==0.1.9.post2"
+install mcp "mcp==2.3.0"

@@ -18,6 +18,7 @@ mod guide;
 mod host;
 mod index;
 mod judge;
+mod mcp;
 mod model;
 mod own_model;
 mod pages;

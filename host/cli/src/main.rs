@@ -10,6 +10,7 @@
 //! needs libtorch, `engine` the inference server that may sample in its place.
 
 mod args;
+mod check_request;
 mod command;
 mod engine;
 #[cfg(feature = "torch")]
@@ -117,6 +118,7 @@ fn run(arguments: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::Score(args) => command::score::run(&args, json)?,
         CliCommand::Check(args) => return command::check::run(&args, json),
         CliCommand::Serve(args) => command::serve::run(&args, json)?,
+        CliCommand::Mcp(args) => command::mcp::run(&args)?,
         CliCommand::Report(args) => command::report::run(&args, json)?,
         CliCommand::Explain(args) => command::explain::run(&args, json)?,
         CliCommand::Index(args) => command::index::run(&args, json)?,

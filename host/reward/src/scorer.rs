@@ -1,10 +1,11 @@
 //! The reward of completions, with its parts opened once.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use corver_core::{
-    Backends, CreditKind, Extractor, GivenTriplets, Graders, Question, RewardSettings, Rollout,
-    Scored, Scorers, SentenceScorer as _, SentenceSplitter, StepError, score,
+    Backends, Count, CreditKind, Extractor, GivenTriplets, Graders, Query, Question,
+    RewardSettings, Rollout, Scored, Scorers, SentenceScorer as _, SentenceSplitter, StepError, score,
 };
+use corver_corpus::MatchPassage;
 use corver_inference::extract::OnnxExtractor;
 use corver_settings::{CheckSettings, Settings};
 
@@ -102,6 +103,24 @@ impl Scorer {
     #[must_use]
     pub fn has_passages(&self) -> bool {
         !self.passages.is_empty()
+    }
+
+    /// Counts the matches of a query.
+    ///
+    /// # Errors
+    /// If the corpus fails.
+    pub fn count(&mut self, query: &Query) -> Result<Count> {
+        let counts = self.backends.count(std::slice::from_ref(query));
+        let counts = counts.map_err(anyhow::Error::from_boxed).context("counting")?;
+        Ok(counts.into_iter().next().expect("one count for each query"))
+    }
+
+    /// Finds up to `limit` passages that match the clauses.
+    ///
+    /// # Errors
+    /// If every index is on a server, or an index is damaged.
+    pub fn find_passages(&self, all_of: &[Vec<String>], limit: usize) -> Result<Vec<MatchPassage>> {
+        self.passages.find(all_of, limit)
     }
 
     /// Returns the weights and switches of the reward.

@@ -7,6 +7,7 @@ mod eval;
 mod extract;
 mod index;
 mod judge;
+mod mcp;
 mod plugin;
 mod report;
 mod score;
@@ -30,6 +31,7 @@ pub use index::{
     PassagesArgs, SearchArgs, VerifyArgs,
 };
 pub use judge::JudgeArgs;
+pub use mcp::McpArgs;
 pub use plugin::{
     Language, NewArgs, PlayArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind,
 };
@@ -206,6 +208,17 @@ pub enum CliCommand {
     ///   corver-host serve --config configs/qwen3-8b.toml --listen 0.0.0.0:8765 --token-file token
     #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
+    /// Serve tools to an assistant over standard input and output (Model Context Protocol)
+    ///
+    /// check          finds the sentences of a text that the corpus does not support
+    /// count          counts words or phrases that occur near each other
+    /// find_passages  shows where they do
+    ///
+    /// The assistant starts this command. An entry of its configuration:
+    ///   {"mcpServers": {"corver": {"command": "corver-host",
+    ///     "args": ["mcp", "--index", "/data/wiki", "--extractor", "/data/extractor"]}}}
+    #[command(verbatim_doc_comment)]
+    Mcp(McpArgs),
     /// Write an HTML report about a run, or several runs side by side
     ///
     /// It has learning curves, checks for reward hacking, the best and the worst completions,

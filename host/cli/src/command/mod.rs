@@ -13,6 +13,7 @@ pub mod extract;
 pub mod filter;
 pub mod index;
 pub mod judge;
+pub mod mcp;
 #[cfg(feature = "torch")]
 pub mod merge;
 pub mod plugin;

@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result};
 use corver_core::error_chain;
-use corver_core::split::split_text;
 use corver_corpus::OpenOptions;
 use corver_counts::CorpusSource;
 use corver_reward::check::{CheckedText, Text};
@@ -16,16 +15,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::ServeArgs;
+use crate::check_request::{self, CheckError};
 use crate::index_folder::{name_of, open_folder};
 use crate::server::bind;
 use crate::{output, settings};
-
-/// Largest number of passages per claim.
-const MAX_PASSAGES: usize = 20;
-/// Largest number of passages per request, if each sentence states one fact.
-const MAX_PASSAGES_IN_ALL: usize = 2_000;
-/// Largest number of sentences per request.
-const MAX_SENTENCES: usize = 512;
 
 pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let settings = settings::load(&args.settings, &[&args.reward, &args.graders])?;
@@ -98,36 +91,13 @@ struct CheckReply {
     texts: Vec<CheckedText>,
 }
 
-/// Checks the texts of a request, as `corver-host check --json` does.
+/// Checks the texts of a request.
 fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, HttpError> {
-    let CheckRequest { texts, passages } = request;
-    let passages = passages.unwrap_or(usize::from(scorer.has_passages()));
-    if passages > MAX_PASSAGES {
-        return Err(HttpError::bad_request(format!(
-            "\"passages\" is {passages}; at most {MAX_PASSAGES} are shown"
-        )));
-    }
-    let splitter = scorer.check_splitter();
-    let sentences: usize = texts.iter().map(|text| split_text(&text.text, splitter).len()).sum();
-    if sentences > MAX_SENTENCES {
-        return Err(HttpError::too_large(format!(
-            "{sentences} sentences; at most {MAX_SENTENCES} are checked at a time"
-        )));
-    }
-    if passages * sentences > MAX_PASSAGES_IN_ALL {
-        let message = format!(
-            "{passages} passages for each of {sentences} sentences; at most \
-             {MAX_PASSAGES_IN_ALL} in all"
-        );
-        return Err(HttpError::too_large(message));
-    }
-    if passages > 0 && !scorer.has_passages() {
-        return Err(HttpError::bad_request(
-            "this server's index is on another one, which has no passages to show",
-        ));
-    }
-    let checked = scorer
-        .check(&texts, passages)
-        .map_err(|error| HttpError::internal(error_chain(error.as_ref())))?;
-    Ok(CheckReply { texts: checked })
+    let checked = check_request::check(scorer, &request.texts, request.passages);
+    let texts = checked.map_err(|error| match error {
+        CheckError::Invalid(message) => HttpError::bad_request(message),
+        CheckError::TooLarge(message) => HttpError::too_large(message),
+        CheckError::Failed(error) => HttpError::internal(error_chain(error.as_ref())),
+    })?;
+    Ok(CheckReply { texts })
 }
