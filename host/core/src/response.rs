@@ -7,7 +7,9 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::template::{ANSWER, MIN_REASONING, THINK, answer_block};
 use crate::text::{is_space, strip, words};
-use crate::{Backends, BoxError, Capability, Compatibility, Completion, Exchange, Lookup, compat};
+use crate::{
+    Backends, BoxError, Capability, Compatibility, Completion, Exchange, Lookup, RewardSettings, compat,
+};
 
 /// The paper's refusals, in lower case (App. A.2, “NA detection”).
 const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
@@ -96,6 +98,9 @@ pub trait ResponseRule: Send {
 pub struct StringMatch {
     /// Authority if the paper and its published code differ.
     pub compatibility: Compatibility,
+    /// Reward of a refusal in words; `None`: that of a wrong answer. A completion without an answer
+    /// is no refusal.
+    pub refusal: Option<f64>,
 }
 
 impl ResponseRule for StringMatch {
@@ -111,8 +116,13 @@ impl ResponseRule for StringMatch {
                 grades.push(Grade::new(0.0, "NO_GOLD"));
                 continue;
             }
-            let label = rule.grade(completion.text, completion.golds);
-            grades.push(Grade::new(label.reward(), label));
+            let answer = rule.extract(completion.text);
+            let label = rule.grade_answer(answer, completion.golds);
+            let reward = match self.refusal {
+                Some(reward) if rule.is_refusal(answer) => reward,
+                _ => label.reward(),
+            };
+            grades.push(Grade::new(reward, label));
         }
         Ok(grades)
     }
@@ -152,16 +162,17 @@ pub struct Graders {
 
 impl Default for Graders {
     fn default() -> Self {
-        Self::built_in(Compatibility::default())
+        Self::built_in(&RewardSettings::default())
     }
 }
 
 impl Graders {
     /// Creates the response rules of the paper, or those of its published code.
     #[must_use]
-    pub fn built_in(compatibility: Compatibility) -> Self {
+    pub fn built_in(settings: &RewardSettings) -> Self {
+        let RewardSettings { compatibility, refusal, .. } = *settings;
         Self {
-            judge: Box::new(StringMatch { compatibility }),
+            judge: Box::new(StringMatch { compatibility, refusal }),
             format: Box::new(ThinkThenAnswer { compatibility }),
         }
     }
@@ -259,7 +270,7 @@ impl AnswerRule {
     /// Returns the grade of an answer that has been extracted already.
     #[must_use]
     pub fn grade_answer(self, answer: &str, golds: &[String]) -> Label {
-        if self.is_refusal(answer) {
+        if strip(answer).is_empty() || self.is_refusal(answer) {
             return Label::NotAttempted;
         }
         let mut normalized_golds = Vec::new();
@@ -281,8 +292,7 @@ impl AnswerRule {
     fn is_refusal(self, answer: &str) -> bool {
         let lowered = answer.to_lowercase();
         let text = strip(&lowered);
-        text.is_empty()
-            || REFUSALS.contains(&text)
+        REFUSALS.contains(&text)
             || (self == Self::PublishedTraining && text == compat::TRAINING_REFUSAL)
     }
 }
@@ -429,7 +439,7 @@ mod tests {
         let label = |compatibility| {
             let list = golds(&["Paris"]);
             let completion = Completion { golds: &list, text, ..Completion::default() };
-            StringMatch { compatibility }
+            StringMatch { compatibility, refusal: None }
                 .grade(&[completion], &mut Backends::default())
                 .unwrap()
                 .remove(0)
@@ -474,6 +484,24 @@ mod tests {
             (grade(&[]), grade(&golds(&["Rome"])), grade(&golds(&["Paris"]))),
             (0.0, 2.0, -1.0)
         );
+    }
+
+    /// Oracle: the ternary reward of TruthRL, +1 replaced by the paper's +2.
+    #[test]
+    fn refusal_in_words_has_a_reward_of_its_own() {
+        let list = golds(&["Paris"]);
+        let grade = |refusal, answer: &str| {
+            let text = format!("<think>x</think><answer>{answer}</answer>");
+            let completion = Completion { golds: &list, text: &text, ..Completion::default() };
+            let mut judge = StringMatch { refusal, ..StringMatch::default() };
+            judge.grade(&[completion], &mut Backends::default()).unwrap().remove(0).reward
+        };
+        for (answer, expected) in
+            [("Paris", 2.0), ("Rome", -1.0), ("I don't know", 0.0), ("", -1.0), ("...", -1.0)]
+        {
+            assert_eq!(grade(Some(0.0), answer), expected, "{answer:?}");
+        }
+        assert_eq!(grade(None, "I don't know"), -1.0);
     }
 
     /// Oracle: `exact_match_score` of SQuAD's evaluate-v1.1.py, which is also TriviaQA's. It calls

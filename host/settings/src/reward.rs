@@ -20,6 +20,10 @@ pub struct RewardSettings {
     #[default = 1.0]
     #[schemars(range(min = -1e6, max = 1e6))]
     pub lambda_corver: f64,
+    /// Reward of an answer “I don't know” by the built-in judge, before the weight: 0 in TruthRL.
+    /// Without it, that of a wrong answer (−1), as in the paper.
+    #[schemars(range(min = -1e6, max = 1e6))]
+    pub refusal: Option<f64>,
     /// Alignment rate below which a completion's sentence rewards are dropped.
     #[default = 0.5]
     #[schemars(range(min = 0.0, max = 1.0))]

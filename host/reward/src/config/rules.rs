@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use corver_settings::{Compatibility, GraderSection, Limits, Settings, WeightedPlugin};
+use corver_settings::{GraderSection, Limits, RewardSettings, Settings, WeightedPlugin};
 use serde_json::{Map, Value};
 
 use super::{Problems, Resolve, absolute};
@@ -22,8 +22,8 @@ pub struct RulesConfig {
     pub judge: Option<Grader>,
     /// Format check. `None`: the paper's, which is built in.
     pub format: Option<Grader>,
-    /// Version of the built-in judge and format check.
-    pub compatibility: Compatibility,
+    /// Settings of the built-in judge and format check.
+    pub reward: RewardSettings,
 }
 
 /// Configuration of a response rule.
@@ -51,6 +51,11 @@ impl Resolve for RulesConfig {
         }
         let judge = grader("judge", &mut settings.judge, problems);
         let format = grader("format", &mut settings.format, problems);
+        if settings.judge.plugin.is_some() && settings.reward.refusal.is_some() {
+            let problem = "set, but only the built-in judge reads it, and judge.plugin names another";
+            problems.add("reward.refusal", problem);
+            return None;
+        }
         if !is_complete || plugins.is_empty() {
             return None;
         }
@@ -60,7 +65,7 @@ impl Resolve for RulesConfig {
             limits: settings.rule.limits.clone(),
             judge: judge?,
             format: format?,
-            compatibility: settings.reward.compatibility,
+            reward: settings.reward,
         })
     }
 }
@@ -75,7 +80,7 @@ impl RulesConfig {
             limits: settings.rule.limits.clone(),
             judge: None,
             format: None,
-            compatibility: settings.reward.compatibility,
+            reward: settings.reward,
         }
     }
 }

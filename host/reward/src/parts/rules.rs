@@ -133,13 +133,13 @@ impl<'a> Loader<'a> {
         Ok(loaded.into_iter().zip(&self.config.plugins).collect())
     }
 
-    /// Loads the response rules. The built-in ones that `reward.compatibility` selects replace
+    /// Loads the response rules. The built-in ones with the settings `reward.*` replace
     /// those that are not named.
     ///
     /// # Errors
     /// If a rule is missing or invalid.
     pub fn graders(&self) -> Result<Graders> {
-        let mut graders = Graders::built_in(self.config.compatibility);
+        let mut graders = Graders::built_in(&self.config.reward);
         if let Some(Grader { plugin, settings }) = &self.config.judge {
             graders.judge = Box::new(self.response(&plugin::find(plugin)?, "judge", settings)?);
         }
