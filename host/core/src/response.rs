@@ -8,7 +8,8 @@ use unicode_normalization::UnicodeNormalization;
 use crate::template::{ANSWER, MIN_REASONING, THINK, answer_block};
 use crate::text::{is_space, strip, words};
 use crate::{
-    Backends, BoxError, Capability, Compatibility, Completion, Exchange, Lookup, RewardSettings, compat,
+    Backends, BoxError, Capability, Compatibility, Completion, Exchange, Lookup, RewardSettings,
+    compat,
 };
 
 /// The paper's refusals, in lower case (App. A.2, “NA detection”).

@@ -133,11 +133,13 @@ pub struct Weighted {
 ///
 /// A sentence receives the weighted sum of their rewards. A rule that abstains adds nothing; if all
 /// abstain, so does the blend. The first rule with a count decides if the sentence is supported. A
-/// rule with another [`Credit`] than the sentence cannot be part of a blend.
+/// rule with another [`Credit`] than the sentence cannot be part of a blend. A rule of weight 0
+/// watches: it has a channel and no influence.
 pub struct Blend(Vec<Weighted>);
 
 impl Blend {
-    /// Joins rules in this order. The verdicts of a single rule are weighted, and have no channels.
+    /// Joins rules in this order. The verdicts of a single rule are weighted, and have no channels
+    /// unless it watches.
     #[must_use]
     pub fn new(rules: Vec<Weighted>) -> Self {
         Self(rules)
@@ -162,7 +164,7 @@ impl SentenceScorer for Blend {
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
     ) -> Result<Vec<Vec<Verdict>>, BoxError> {
-        let has_channels = self.0.len() > 1;
+        let has_channels = self.0.len() > 1 || self.0.iter().any(|rule| rule.weight == 0.0);
         let mut blended = no_verdicts(completions);
         for Weighted { name, weight, rule } in &mut self.0 {
             let verdicts = rule.score(completions, backends)?;
@@ -223,7 +225,10 @@ impl Verdict {
             )
             .into());
         }
-        if let Some(reward) = reward {
+        let is_paid = weight != 0.0;
+        if let Some(reward) = reward
+            && is_paid
+        {
             let sum = (f64::from(self.reward.unwrap_or(0.0)) + weight * f64::from(reward)) as f32;
             if !sum.is_finite() {
                 return Err(format!(
@@ -233,7 +238,7 @@ impl Verdict {
             }
             self.reward = Some(sum);
         }
-        if self.count.is_none() {
+        if self.count.is_none() && is_paid {
             (self.count, self.triplet) = (count, triplet);
         }
         for lookup in lookups {
@@ -344,6 +349,21 @@ mod tests {
             [("shy", None), ("a", Some(2.0)), ("b", Some(-1.0))]
         );
         assert_eq!((unknown.reward, unknown.count), (None, None));
+    }
+
+    #[test]
+    fn rule_of_weight_zero_has_a_channel_and_no_influence() {
+        let rome = sentences(&["Rome"]);
+        let watched = || weighted("watched", 0.0, RewardsKnown(2.0));
+        for rules in [vec![weighted("shy", 1.0, Abstains), watched()], vec![watched()]] {
+            let verdicts = Blend::new(rules)
+                .score(&[completion(&rome)], &mut Backends::counting(Dictionary))
+                .unwrap();
+            let verdict = &verdicts[0][0];
+            assert_eq!((verdict.reward, verdict.count), (None, None));
+            let channel = verdict.channels.last().unwrap();
+            assert_eq!((channel.weight, channel.reward), (0.0, Some(2.0)));
+        }
     }
 
     #[test]

@@ -108,7 +108,8 @@ fn every_kind_of_file_gives_the_same_documents() {
 
 /// A dump with the pages `(title, namespace, other elements, wikitext)`.
 fn dump(pages: &[(&str, &str, &str, &str)]) -> String {
-    let mut xml = "<mediawiki xml:lang=\"en\">\n<siteinfo><sitename>W</sitename></siteinfo>".to_owned();
+    let mut xml =
+        "<mediawiki xml:lang=\"en\">\n<siteinfo><sitename>W</sitename></siteinfo>".to_owned();
     for (title, namespace, others, wikitext) in pages {
         let text = wikitext.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
         xml += &format!(
@@ -156,9 +157,8 @@ fn articles_of_a_dump_are_documents_without_markup() {
         assert_eq!(own_stream, stream, "{name}");
         let fields = [r#"{"title": "Heron"}"#, r#"{"title": "Tom & \"Jerry\""}"#];
         for (number, fields) in fields.iter().enumerate() {
-            let line = format!(
-                r#"{{"path": "{name}", "linenum": {number}, "metadata": {fields}}}"#
-            );
+            let line =
+                format!(r#"{{"path": "{name}", "linenum": {number}, "metadata": {fields}}}"#);
             assert_eq!(metadata[number], line);
         }
     }

@@ -133,7 +133,8 @@ pub fn serve(tools: impl Tools) -> Result<()> {
         let transport =
             AsyncRwTransport::new(input, output).with_max_line_length(MAX_MESSAGE_BYTES);
         let server = Server { tools: Arc::new(Mutex::new(tools)) };
-        let service = server.serve(transport).await.context("the client did not begin a session")?;
+        let service =
+            server.serve(transport).await.context("the client did not begin a session")?;
         service.waiting().await.context("the session failed")?;
         Ok(())
     })

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use crate::chart::{AxisUnit, ChartLabels, Series, lines};
 use crate::reported::Reported;
+use crate::run::watched_mean;
 use crate::tally::StepTally;
 
 /// Curves under one heading.
@@ -62,6 +63,7 @@ fn groups(runs: &[Reported]) -> [CurveGroup; 4] {
             curves: vec![
                 curve("Return of a completion", vec![metric("return", "reward")]),
                 curve("Channels", channels(runs)),
+                curve("Rules of weight 0", watched_rules(runs)),
                 curve(
                     "Spread of the returns to a question",
                     vec![metric("deviation", "reward_std")],
@@ -192,6 +194,12 @@ fn rules(reported: &Reported) -> BTreeSet<&str> {
     names.filter_map(|name| channel(name)).filter(|name| !RESPONSE.contains(name)).collect()
 }
 
+/// Returns the rules that some run watches.
+fn watched_rules(runs: &[Reported]) -> Vec<CurveLine> {
+    let names: BTreeSet<&str> = runs.iter().flat_map(|reported| reported.run.watched()).collect();
+    names.into_iter().map(|name| metric(name, &watched_mean(name))).collect()
+}
+
 fn mean_of(channel: &str) -> String {
     format!("rewards/{channel}/mean")
 }
@@ -205,7 +213,7 @@ fn channel(metric: &str) -> Option<&str> {
 impl Curve {
     fn charts(&self, runs: &[Reported]) -> Vec<Markup> {
         let Self { title, lines: all } = self;
-        let (y, unit) = all[0].axis;
+        let Some(&CurveLine { axis: (y, unit), .. }) = all.first() else { return Vec::new() };
         if let [reported] = runs {
             let series = all
                 .iter()

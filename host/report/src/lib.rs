@@ -29,6 +29,7 @@ pub mod scatter;
 pub mod tally;
 #[cfg(test)]
 mod testing;
+mod trend;
 
 pub use error::ReportError;
 pub use explain::explain;

@@ -43,8 +43,11 @@ pub struct LoadedRun {
 
 /// Returns the rules that reward the completions, by the names of their files.
 fn reward_names(settings: &Settings) -> RewardNames {
-    let plugins: Vec<WeightedPlugin> =
+    let mut plugins: Vec<WeightedPlugin> =
         settings.rule.plugin.iter().filter_map(|text| text.parse().ok()).collect();
+    if plugins.iter().any(|plugin| !plugin.is_watched()) {
+        plugins.retain(|plugin| !plugin.is_watched());
+    }
     let names: Vec<String> = plugins.iter().map(WeightedPlugin::name).collect();
     let grader = |section: &GraderSection, built_in: &str| match &section.plugin {
         Some(path) => {
@@ -58,6 +61,11 @@ fn reward_names(settings: &Settings) -> RewardNames {
         judge: grader(&settings.judge, "string-match"),
         format: grader(&settings.format, "think-then-answer"),
     }
+}
+
+/// Returns the name of the metric of a rule of weight 0.
+pub(crate) fn watched_mean(rule: &str) -> String {
+    format!("watched/{rule}/mean")
 }
 
 impl LoadedRun {
@@ -101,6 +109,12 @@ impl LoadedRun {
             after: read_json(&path.join("evaluation_after.json"))?,
             summary: read_json(&path.join(SUMMARY))?,
         })
+    }
+
+    /// Returns the names of the rules of weight 0.
+    pub fn watched(&self) -> impl Iterator<Item = &str> {
+        let names = self.metrics.first().into_iter().flat_map(|line| line.keys());
+        names.filter_map(|name| name.strip_prefix("watched/")?.strip_suffix("/mean"))
     }
 
     /// Returns the names of the rules that reward the completions.

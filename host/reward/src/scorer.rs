@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use corver_core::{
     Backends, Count, CreditKind, Extractor, GivenTriplets, Graders, Query, Question,
-    RewardSettings, Rollout, Scored, Scorers, SentenceScorer as _, SentenceSplitter, StepError, score,
+    RewardSettings, Rollout, Scored, Scorers, SentenceScorer as _, SentenceSplitter, StepError,
+    score,
 };
 use corver_corpus::MatchPassage;
 use corver_inference::extract::OnnxExtractor;

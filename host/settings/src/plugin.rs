@@ -19,6 +19,14 @@ pub struct WeightedPlugin {
 /// Largest absolute weight, as for `reward.lambda_corver`.
 const MAX_WEIGHT: f64 = 1e6;
 
+impl WeightedPlugin {
+    /// True if the rule's rewards are recorded, and not added.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.weight == 0.0
+    }
+}
+
 impl FromStr for WeightedPlugin {
     type Err = anyhow::Error;
 

@@ -17,7 +17,8 @@ pub mod limits {
 #[serde(default, deny_unknown_fields)]
 pub struct RuleSection {
     /// Reward rule, a WebAssembly file or the name of a shipped one. Or a list of rules,
-    /// `FILE.wasm:WEIGHT`, whose weighted rewards are added.
+    /// `FILE.wasm:WEIGHT`, whose weighted rewards are added. A rule of weight 0 is recorded and not
+    /// added.
     #[default(vec!["first.wasm".into()])]
     #[serde(deserialize_with = "one_or_many")]
     #[schemars(with = "TextOrTexts")]

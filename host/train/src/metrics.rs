@@ -43,6 +43,8 @@ pub const SHARE: &str = "share";
 const NATS: &str = "nats per token";
 const RULE_MEAN: &str = "rewards/RULE/mean";
 const RULE_STD: &str = "rewards/RULE/std";
+const WATCHED_MEAN: &str = "watched/RULE/mean";
+const WATCHED_STD: &str = "watched/RULE/std";
 
 /// Metrics of a step, in the order of documents.
 pub const METRICS: &[Metric] = &[
@@ -63,6 +65,9 @@ pub const METRICS: &[Metric] = &[
     metric("rewards/format/std", "", |s| Some(unbiased_std(&s.per_completion(format)?))),
     metric(RULE_MEAN, "", |_| None),
     metric(RULE_STD, "", |_| None),
+    metric(WATCHED_MEAN, "", |_| None)
+        .means("mean and standard deviation of the reward that a rule of weight 0 would give"),
+    metric(WATCHED_STD, "", |_| None),
     metric("completions/mean_length", "tokens", |s| Some(mean(&s.lengths()?)))
         .means("length of a completion"),
     metric("completions/min_length", "tokens", |s| Some(min(&s.lengths()?))),
@@ -215,9 +220,16 @@ pub fn step_metrics(step: &StepMeasurements<'_>) -> Map<String, Value> {
             metrics.insert(metric.name.to_owned(), json!(value));
         }
     }
+    let mut insert = |names: [&str; 2], rule: &str, rewards: &[f64]| {
+        let [mean_name, std_name] = names.map(|name| name.replace("RULE", rule));
+        metrics.insert(mean_name, json!(mean(rewards)));
+        metrics.insert(std_name, json!(unbiased_std(rewards)));
+    };
     for (rule, rewards) in step.rules() {
-        metrics.insert(RULE_MEAN.replace("RULE", rule), json!(mean(&rewards)));
-        metrics.insert(RULE_STD.replace("RULE", rule), json!(unbiased_std(&rewards)));
+        insert([RULE_MEAN, RULE_STD], rule, &rewards);
+    }
+    for (rule, rewards) in step.channel_rewards(|channel| channel.weight == 0.0) {
+        insert([WATCHED_MEAN, WATCHED_STD], rule, &rewards);
     }
     metrics
 }
@@ -232,15 +244,24 @@ impl<'a> StepMeasurements<'a> {
     /// Returns the reward of every sentence by the run's rule, and by each rule of a blend before the
     /// weights.
     fn rules(&self) -> BTreeMap<&'a str, Vec<f64>> {
+        let mut rules = BTreeMap::new();
+        if self.report.is_some() {
+            let sentences = self.sentences().unwrap_or_default();
+            rules.insert(self.rule, sentences.iter().map(|sentence| sentence.reward()).collect());
+        }
+        rules.extend(self.channel_rewards(|channel| channel.weight != 0.0));
+        rules
+    }
+
+    /// Returns the reward of every sentence by each of these rules of a blend, before the weights.
+    fn channel_rewards(&self, is_included: fn(&Channel) -> bool) -> BTreeMap<&'a str, Vec<f64>> {
         let sentences = self.sentences().unwrap_or_default();
         let mut names = BTreeSet::new();
         for sentence in &sentences {
-            names.extend(channels(sentence).map(|channel| channel.rule.as_str()));
+            let included = channels(sentence).filter(|channel| is_included(channel));
+            names.extend(included.map(|channel| channel.rule.as_str()));
         }
         let mut rules = BTreeMap::new();
-        if self.report.is_some() {
-            rules.insert(self.rule, sentences.iter().map(|sentence| sentence.reward()).collect());
-        }
         for rule in names {
             let mut rewards = Vec::with_capacity(sentences.len());
             for sentence in &sentences {

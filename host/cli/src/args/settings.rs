@@ -81,7 +81,7 @@ impl Flags for CorpusArgs {
 #[derive(Debug, Clone, Default, Args)]
 pub struct RewardArgs {
     /// Reward rule: a path, or a name in plugins/dist. Repeatable; rewards are summed with their
-    /// weights: a.wasm:0.7, b.wasm:0.3 (`rule.plugin`).
+    /// weights: a.wasm:0.7, b.wasm:0.3; a weight of 0 records them only (`rule.plugin`).
     #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
     pub plugin: Vec<String>,
     #[command(flatten)]

@@ -169,7 +169,8 @@ impl BufRead for PageReader {
         self.page_bytes_left.store(left.saturating_sub(bytes as u64), Relaxed);
         if let Ok(buffer) = self.text.reader.fill_buf() {
             let consumed = &buffer[..bytes.min(buffer.len())];
-            self.last_bytes.extend_from_slice(&consumed[consumed.len().saturating_sub(LAST_BYTES)..]);
+            self.last_bytes
+                .extend_from_slice(&consumed[consumed.len().saturating_sub(LAST_BYTES)..]);
             let old = self.last_bytes.len().saturating_sub(LAST_BYTES);
             self.last_bytes.drain(..old);
         }

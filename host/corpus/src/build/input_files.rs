@@ -13,8 +13,7 @@ use crate::files::format::{TOKENIZER, UNFINISHED};
 use crate::files::manifest::MANIFEST;
 
 /// The names of input files, for messages.
-const SUPPORTED: &str =
-    ".jsonl, .ndjson, .json, .csv, .tsv, wiki_00 or .xml (each also with .bz2, .gz or .zst), or .parquet";
+const SUPPORTED: &str = ".jsonl, .ndjson, .json, .csv, .tsv, wiki_00 or .xml (each also with .bz2, .gz or .zst), or .parquet";
 /// First bytes of the file that Git LFS leaves in place of one that was not downloaded.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/";
 /// Size of such a file at most, bytes.

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use corver_files::strip_bom;
 use bzip2::bufread::MultiBzDecoder;
+use corver_files::strip_bom;
 use flate2::bufread::GzDecoder;
 
 use crate::error::{Error, Result};
@@ -189,8 +189,7 @@ mod tests {
     }
 
     fn bzip2(text: &str) -> Vec<u8> {
-        let mut encoder =
-            bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
         encoder.write_all(text.as_bytes()).unwrap();
         encoder.finish().unwrap()
     }

@@ -52,7 +52,8 @@ impl Resolve for RulesConfig {
         let judge = grader("judge", &mut settings.judge, problems);
         let format = grader("format", &mut settings.format, problems);
         if settings.judge.plugin.is_some() && settings.reward.refusal.is_some() {
-            let problem = "set, but only the built-in judge reads it, and judge.plugin names another";
+            let problem =
+                "set, but only the built-in judge reads it, and judge.plugin names another";
             problems.add("reward.refusal", problem);
             return None;
         }

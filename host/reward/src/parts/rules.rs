@@ -18,7 +18,8 @@ use crate::plugin;
 /// Sentence rules of a run, scored as one rule.
 pub struct SentenceRules {
     rules: Box<dyn SentenceScorer>,
-    /// Names of the rules, joined with `+`: `first`, or `first+min`.
+    /// Names of the rules, joined with `+`: `first`, or `first+min`. Rules of weight 0 are left out if
+    /// there are others.
     pub name: String,
     /// BLAKE3 hashes of the plugin files in the same order, joined with `+`.
     pub hash: String,
@@ -26,7 +27,9 @@ pub struct SentenceRules {
 
 impl SentenceRules {
     fn new(mut loaded: Vec<(Rule, &WeightedPlugin)>) -> Result<Self> {
-        let names: Vec<&str> = loaded.iter().map(|(rule, _)| rule.name()).collect();
+        let has_paid = loaded.iter().any(|(_, plugin)| !plugin.is_watched());
+        let named = loaded.iter().filter(|(_, plugin)| !(has_paid && plugin.is_watched()));
+        let names: Vec<&str> = named.map(|(rule, _)| rule.name()).collect();
         let name = names.join("+");
         let hashes: Vec<&str> = loaded.iter().map(|(rule, _)| rule.hash()).collect();
         let hash = hashes.join("+");
