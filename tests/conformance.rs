@@ -119,6 +119,7 @@ fn rollout(tokenizer: &Tokenizer, ids: &Value, mask: &Value, clean: bool) -> Rol
 }
 
 const REFERENCE: RewardSettings = RewardSettings {
+    refusal: None,
     lambda_judge: 1.0,
     lambda_format: 1.0,
     lambda_corver: 1.0,
@@ -132,7 +133,7 @@ const REFERENCE: RewardSettings = RewardSettings {
 fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, String> {
     let mut extractor = Script::new(&row["triplets_by_sentence"]);
     let mut backends = Backends::counting(Counts(&row["counts_by_query"]));
-    let mut graders = Graders::built_in(Compatibility::Reference);
+    let mut graders = Graders::built_in(&REFERENCE);
     let mut scorers = Scorers {
         extractor: &mut extractor,
         backends: &mut backends,
@@ -311,7 +312,7 @@ fn trainer_step_rewards_match_reference() {
         let mut extractor = Script::new(&row["triplets_by_sentence"]);
         let mut backends = Backends::counting(Counts(&row["counts_by_query"]));
         let mut rules = first.borrow_mut();
-        let mut graders = Graders::built_in(Compatibility::Reference);
+        let mut graders = Graders::built_in(&REFERENCE);
         let mut scorers = Scorers {
             extractor: &mut extractor,
             backends: &mut backends,
