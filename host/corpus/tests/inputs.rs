@@ -172,7 +172,7 @@ fn damaged_dump_is_refused() {
     let two = "<revision><text>Earlier.</text></revision>";
     let end = whole.rfind("</text>").unwrap();
     for (content, problem) in [
-        (whole[..end].as_bytes().to_vec(), "after 1 articles"),
+        (whole.as_bytes()[..end].to_vec(), "after 1 articles"),
         (bzip2(&whole)[..90].to_vec(), "failed to read"),
         (dump(&[("Heron", "0", two, "Later.")]).into_bytes(), "multi-revision"),
         (dump(&[("Heron", "zero", "", "They wait.")]).into_bytes(), "<ns>"),
