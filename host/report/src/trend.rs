@@ -16,7 +16,7 @@ pub(crate) fn mann_kendall(values: &[f64]) -> f64 {
             };
         }
     }
-    let spread = |n: f64| n * (n - 1.0) * (2.0 * n + 5.0);
+    let spread = |size: f64| size * (size - 1.0) * (2.0 * size + 5.0);
     let mut ties: BTreeMap<u64, f64> = BTreeMap::new();
     for value in values {
         *ties.entry(value.to_bits()).or_default() += 1.0;
