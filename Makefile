@@ -44,6 +44,7 @@ train: build ## train on the built-in demo, and print the results
 test: setup plugins ## run all tests but those against other programs; CORVER_SHARED=DIR adds golden vectors
 	@host/setup/browser.sh
 	@host/setup/proxy.sh
+	@host/setup/registry.sh
 	python3 tests/vectors/reference.py --check
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --no-fail-fast

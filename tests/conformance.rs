@@ -13,9 +13,9 @@ use corver_core::sentence::align;
 use corver_core::split::split;
 use corver_core::{
     AdvantageSettings, Alignment, Backends, BoxError, Compatibility, CorpusInfo, Count, Counter,
-    Estimator, Extractor, Grade, Graders, Granularity, Query, Question, ResponseGrades,
-    RewardSettings, Rollout, Scorers, SentenceMean, SentenceSplitter, Signal, Trace, Triplet,
-    question, score,
+    Estimator, Extractor, ExtractorInput, Grade, Graders, Granularity, Query, Question,
+    ResponseGrades, RewardSettings, Rollout, Scorers, SentenceMean, SentenceSplitter, Signal,
+    Trace, Triplet, question, score,
 };
 use corver_rules::{LoadOptions, Rule};
 use golden::{check_all, close, numbers, same, shared, strings, token_map};
@@ -42,10 +42,10 @@ impl Script {
 }
 
 impl Extractor for Script {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        Ok(sentences
+    fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError> {
+        Ok(inputs
             .iter()
-            .map(|sentence| self.0.get(*sentence).cloned().unwrap_or_default())
+            .map(|input| self.0.get(input.sentence).cloned().unwrap_or_default())
             .collect())
     }
 }

@@ -11,12 +11,13 @@ use serde_json::Value;
 mod circles;
 
 /// Library → the crates that name it.
-const OWNERS: [(&str, &[&str]); 14] = [
+const OWNERS: [(&str, &[&str]); 15] = [
     ("clap", &["corver-demo-models", "corver-host"]),
     ("hyper", &["corver-serve"]),
     ("maud", &["corver-report"]),
     ("memmap2", &["corver-corpus"]),
     ("ort", &["corver-inference"]),
+    ("oci-client", &["corver-fetch"]),
     ("parquet", &["corver-corpus"]),
     ("plotters", &["corver-report"]),
     ("prometheus-client", &["corver-serve"]),

@@ -127,10 +127,13 @@ export declare class Pending {
   requests: Request[];
 }
 
+/** Definition of a match of several clauses; `wit/corver.wit` has their meanings. */
+export type CountMode = 'compatible' | 'exact' | 'span';
+
 /** The host's replies to a rule's requests, in order. A request without a reply throws {@link Pending}. */
 export declare class Corpus {
   constructor(
-    info: { tokens?: bigint | number; documents?: bigint | number; window?: bigint | number },
+    info: { tokens?: bigint | number; documents?: bigint | number; window?: bigint | number; mode?: CountMode },
     replies: { tag: Request['tag']; val: unknown }[],
     check?: (request: Request, position: number) => void,
   );
@@ -139,6 +142,8 @@ export declare class Corpus {
   readonly documents?: number;
   /** Greatest distance between the clauses of a match, tokens; `undefined` as above. */
   readonly window?: number;
+  /** Definition of a match of several clauses; `undefined` as above. */
+  readonly mode?: CountMode;
   /** Returns the number of matches; `undefined` if the corpus cannot answer the query. */
   count(query: Query): number | undefined;
   countAll(queries: Query[]): (number | undefined)[];

@@ -70,10 +70,11 @@ export class Corpus {
   #used = 0;
 
   /** `check` is called with each request that has a reply, and its position. */
-  constructor({ tokens, documents, window }, replies, check = () => {}) {
+  constructor({ tokens, documents, window, mode }, replies, check = () => {}) {
     this.tokens = fromU64(tokens);
     this.documents = fromU64(documents);
     this.window = fromU64(window);
+    this.mode = mode;
     this.#replies = replies;
     this.#check = check;
   }

@@ -65,6 +65,12 @@ class FakeCorpus {
     return this;
   }
 
+  /** Sets the definition of a match: `compatible`, `exact` or `span`. It is unknown otherwise. */
+  ofMode(mode) {
+    this.info = { ...this.info, mode };
+    return this;
+  }
+
   /** Adds the probability that `hypothesis` follows from `premise`. */
   entails(premise, hypothesis, probability) {
     this.#entailments.set(printed({ tag: 'nli', val: { premise, hypothesis } }), { entail: probability });

@@ -12,6 +12,8 @@ from corver_sdk import (
     Batch,
     ChatPrompt,
     Completion,
+    CorpusInfo,
+    CountMode,
     Credit,
     Entailment,
     Grade,
@@ -66,7 +68,7 @@ def start(
 ) -> list[list[Any]]:
     """Scores a batch with a method of the configured rule. Returns the outcomes in the contract's types."""
     with report_errors():
-        State.batch = Batch(method(State.configured), subjects, info)
+        State.batch = Batch(method(State.configured), subjects, corpus_info(info))
         return run_batch(to_contract)
 
 
@@ -92,6 +94,11 @@ def report_errors() -> Iterator[None]:
         lines += [f"  {code.co_filename}:{line} in {code.co_name}\n" for code, line in positions]
         diagnostics.report("".join(lines).rstrip())
         raise
+
+
+def corpus_info(given: types.CorpusInfo) -> CorpusInfo:
+    mode = None if given.mode is None else CountMode[given.mode.name]
+    return CorpusInfo(given.tokens, given.documents, given.window, mode)
 
 
 def sentence(given: types.Sentence) -> Sentence:

@@ -61,6 +61,17 @@ class Completion:
     sentences: list[Sentence]
 
 
+class CountMode(Enum):
+    """The definition of a match of several clauses."""
+
+    COMPATIBLE = 0
+    """As the official engine of Infini-gram counts: pairs of neighbouring occurrences. A frequent clause is sampled."""
+    EXACT = 1
+    """Occurrences of the rarest clause that have all others at most the window away, in their document."""
+    SPAN = 2
+    """Stretches of at most the window, within one document, that hold all clauses."""
+
+
 @dataclass
 class CorpusInfo:
     """The text behind the counts; ``None`` if the source does not report it."""
@@ -69,6 +80,7 @@ class CorpusInfo:
     documents: int | None = None
     window: int | None = None
     """Greatest distance between the clauses of a match, tokens."""
+    mode: CountMode | None = None
 
 
 @dataclass
@@ -301,6 +313,11 @@ class Corpus:
     def window(self) -> int | None:
         """The greatest distance between the clauses of a match, tokens; ``None`` if the source does not report it."""
         return self._info.window
+
+    @property
+    def mode(self) -> CountMode | None:
+        """The definition of a match of several clauses; ``None`` if the source does not report it."""
+        return self._info.mode
 
     def count(self, query: Query) -> int | None:
         """Returns the number of matches; ``None`` if the corpus cannot answer the query."""

@@ -1,7 +1,7 @@
 """Runs a rule without the host, with given counts and replies."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from corver_sdk import (
@@ -12,6 +12,7 @@ from corver_sdk import (
     Corpus,
     CorpusInfo,
     Count,
+    CountMode,
     Credit,
     CreditKind,
     Entailment,
@@ -69,12 +70,17 @@ class FakeCorpus:
 
     def of_size(self, tokens: int, documents: int) -> "FakeCorpus":
         """Sets the size of the corpus, which is unknown otherwise."""
-        self.info = CorpusInfo(tokens, documents, self.info.window)
+        self.info = replace(self.info, tokens=tokens, documents=documents)
         return self
 
     def of_window(self, tokens: int) -> "FakeCorpus":
         """Sets the greatest distance between the clauses of a match, tokens. It is unknown otherwise."""
-        self.info = CorpusInfo(self.info.tokens, self.info.documents, tokens)
+        self.info = replace(self.info, window=tokens)
+        return self
+
+    def of_mode(self, mode: CountMode) -> "FakeCorpus":
+        """Sets the definition of a match. It is unknown otherwise."""
+        self.info = replace(self.info, mode=mode)
         return self
 
     def entails(self, premise: str, hypothesis: str, probability: float) -> "FakeCorpus":

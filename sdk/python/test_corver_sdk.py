@@ -12,6 +12,7 @@ from corver_sdk import (
     ChatRole,
     CorpusInfo,
     Count,
+    CountMode,
     CreditKind,
     Grade,
     NliPair,
@@ -87,13 +88,14 @@ class TestRule(unittest.TestCase):
             """Rewards the mean length of a document."""
 
             def score(self, sentence, corpus):
-                if corpus.tokens is None:
+                if corpus.mode is not CountMode.EXACT:
                     return Verdict.abstain("unknown")
                 return Verdict(corpus.tokens / corpus.documents + corpus.window)
 
         rule = sentence_rule(Size, "size", "0.1.0")
         self.assertEqual(rule.summary, "Rewards the mean length of a document.")
-        self.assertEqual(run(rule, sentence("Well.", []), counts({}).of_size(300, 4).of_window(20)).reward, 95)
+        corpus = counts({}).of_mode(CountMode.EXACT).of_size(300, 4).of_window(20)
+        self.assertEqual(run(rule, sentence("Well.", []), corpus).reward, 95)
         self.assertEqual(run(rule, sentence("Well.", []), counts({})).note, "unknown")
 
     def test_settings_error_names_field(self):

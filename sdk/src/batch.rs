@@ -102,9 +102,10 @@ mod tests {
     use crate::prelude::*;
     use crate::rule::score_completion;
     use crate::testing::completion;
-    use crate::{Count, Precision, Query};
+    use crate::{Count, CountMode, Precision, Query};
 
-    const NOWHERE: CorpusInfo = CorpusInfo { tokens: None, documents: None, window: None };
+    const NOWHERE: CorpusInfo =
+        CorpusInfo { tokens: None, documents: None, window: None, mode: None };
 
     /// Sends two requests one after the other for each triplet; the reward is the sum.
     #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
@@ -206,12 +207,13 @@ mod tests {
         struct Described {}
         impl SentenceRule for Described {
             fn score(&self, _: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
+                assert_eq!(corpus.mode(), Some(CountMode::Span));
                 let known = [corpus.tokens(), corpus.documents(), corpus.window()];
                 Ok(Verdict::new(known.into_iter().flatten().sum::<u64>() as f64))
             }
         }
         let score = |tokens, documents, window| {
-            let info = CorpusInfo { tokens, documents, window };
+            let info = CorpusInfo { tokens, documents, window, mode: Some(CountMode::Span) };
             let mut batch =
                 Batch::new(vec![completion(&[("Well.", &[])])], info, |one| one.sentences.len());
             shown(batch.run(|one, corpora| score_completion(&Described {}, one, corpora))).concat()

@@ -106,7 +106,10 @@ mod tests {
             let replies: Vec<Reply> =
                 replies.iter().map(|reply| Reply::Chat((*reply).to_owned())).collect();
             extract_claims(
-                &Corpus::new(CorpusInfo { tokens: None, documents: None, window: None }, &replies),
+                &Corpus::new(
+                    CorpusInfo { tokens: None, documents: None, window: None, mode: None },
+                    &replies,
+                ),
                 "List.",
                 "Who?",
                 "He.",

@@ -3,8 +3,8 @@
 use std::cell::Cell;
 
 use crate::{
-    ChatPrompt, CorpusInfo, Count, Entailment, NliPair, Passage, Query, Reply, Request, Search,
-    Sentence,
+    ChatPrompt, CorpusInfo, Count, CountMode, Entailment, NliPair, Passage, Query, Reply, Request,
+    Search, Sentence,
 };
 
 /// The host's replies to a rule's requests, in order: the first reply answers the first request. A
@@ -64,6 +64,12 @@ impl<'a> Corpus<'a> {
     #[must_use]
     pub fn window(&self) -> Option<u64> {
         self.info.window
+    }
+
+    /// Returns the definition of a match of several clauses; `None` if the source does not report it.
+    #[must_use]
+    pub fn mode(&self) -> Option<CountMode> {
+        self.info.mode
     }
 
     /// Returns the number of matches of `query`; `None` if the corpus cannot answer it.
@@ -202,7 +208,8 @@ mod tests {
     use super::*;
     use crate::Precision;
 
-    const NOWHERE: CorpusInfo = CorpusInfo { tokens: None, documents: None, window: None };
+    const NOWHERE: CorpusInfo =
+        CorpusInfo { tokens: None, documents: None, window: None, mode: None };
 
     fn count(occurrences: Option<u64>) -> Reply {
         Reply::Count(Count { occurrences, precision: Precision::Exact })

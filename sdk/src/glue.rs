@@ -91,10 +91,32 @@ macro_rules! component {
                 $($exports)*
             }
 
+            $crate::statement!("authors", env!("CARGO_PKG_AUTHORS"));
+            $crate::statement!("licenses", env!("CARGO_PKG_LICENSE"));
+            $crate::statement!("revision", match option_env!("CORVER_REVISION") {
+                Some(revision) => revision,
+                None => "",
+            });
+
             // Natively a rule is a library to test. Only WebAssembly has exports of these names,
             // and one thread.
             #[cfg(target_family = "wasm")]
             $($bindings)::+::export!(Component with_types_in $($bindings)::+);
+        };
+    };
+}
+
+/// A custom section of the WebAssembly file: a statement about its origin, which `corver-host plugin
+/// check` prints.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! statement {
+    ($section:literal, $text:expr) => {
+        const _: () = {
+            const TEXT: &str = $text;
+            #[cfg_attr(target_family = "wasm", unsafe(link_section = $section))]
+            #[used]
+            static BYTES: [u8; TEXT.len()] = *TEXT.as_bytes().first_chunk().unwrap();
         };
     };
 }

@@ -88,7 +88,7 @@ pub use schemars;
 pub use serde;
 
 pub use bindings::{
-    Capability, ChatPrompt, ChatRole, Completion, CorpusInfo, Count, Credit, CreditKind,
+    Capability, ChatPrompt, ChatRole, Completion, CorpusInfo, Count, CountMode, Credit, CreditKind,
     Entailment, Grade, Manifest, Message, NliPair, Passage, Precision, Query, Reply, Request,
     Search, Section, Sentence, TokenReward, Triplet,
 };

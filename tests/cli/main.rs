@@ -10,6 +10,7 @@ mod data;
 mod disks;
 mod errors;
 mod eval;
+mod fetched_rules;
 mod filter;
 mod foreign;
 #[path = "../golden.rs"]

@@ -122,6 +122,12 @@ fn http_reward_equals_command_line_reward() {
     let asked = json!({"texts": [{"text": text}], "passages": 2});
     assert_eq!(ask(&server.address, "/v1/check", &asked), (200, json!({"texts": [checked]})));
     assert_eq!(ask(&server.address, "/v1/check", &json!({"texts": [], "passages": 21})).0, 400);
+    let (_, rule) = get(&server.address, "/v1/rule");
+    let rule: Value = serde_json::from_str(&rule).unwrap();
+    let identity = host(&["plugin", "check", "min.wasm", "--json"]).good().json();
+    assert_eq!(rule["rules"][0]["blake3"], identity["blake3"]);
+    assert_eq!(rule["rules"][0]["weight"], 1.0);
+    assert_eq!((&rule["judge"], &rule["reward"]["lambda_judge"]), (&Value::Null, &json!(0.5)));
     // The demo's index, too.
     let counted = json!({"index": "demo", "query_type": "count", "query": "birthplace"});
     assert!(ask(&server.address, "/", &counted).1["count"].as_u64().unwrap() > 0);

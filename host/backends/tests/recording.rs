@@ -11,7 +11,8 @@ use corver_core::{
     Search, Usage,
 };
 
-const CORPUS: CorpusInfo = CorpusInfo { tokens: Some(1_000), documents: None, window: Some(1_000) };
+const CORPUS: CorpusInfo =
+    CorpusInfo { tokens: Some(1_000), documents: None, window: Some(1_000), mode: None };
 
 /// A backend that counts letters up to `enough`, uses lengths as probabilities, replies with the
 /// last message, and finds the query itself. Usage is reported with the first of equal prompts.

@@ -66,7 +66,11 @@ pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Backends
         }
         (None, Some((corpus, others))) => {
             let (sources, backends) = parts::open_backends(corpus, others)?;
-            Ok((Origin::Corpus { sources, others: fingerprints(others)? }, backends))
+            let mut fingerprints = fingerprints(others)?;
+            if let Some(pack) = &corpus.pack {
+                fingerprints.push(("pack", fingerprint(pack)?));
+            }
+            Ok((Origin::Corpus { sources, others: fingerprints }, backends))
         }
         (None, None) => bail!("rules have neither a corpus nor a recording"),
     }

@@ -1,6 +1,10 @@
 //! Configuration of the parts that score completions.
 
-use corver_reward::config::{ExtractorConfig, Problems, Resolve, RulesConfig};
+use anyhow::Result;
+use corver_reward::config::{ExtractorConfig, Grader, Problems, Resolve, RulesConfig};
+use corver_reward::parts::OpenedExtractor;
+use corver_reward::plugin;
+use corver_runs::fingerprint;
 use corver_settings::Settings;
 
 use crate::args::RecordingArgs;
@@ -31,6 +35,22 @@ impl ScoringConfig {
             extractor.check_corpus(corpus, problems)?;
         }
         Some(Self { extractor, rules: rules?, answers })
+    }
+}
+
+/// Returns the fingerprint of an extractor's folder; `names` if there is no model.
+pub fn extractor_fingerprint(extractor: &OpenedExtractor) -> Result<String> {
+    match extractor {
+        OpenedExtractor::Names(_) => Ok("names".to_owned()),
+        OpenedExtractor::Model { folder, .. } => Ok(fingerprint(folder)?),
+    }
+}
+
+/// Returns the BLAKE3 hash of a response rule's file; `built in` if there is none.
+pub fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
+    match grader {
+        None => Ok("built in".to_owned()),
+        Some(grader) => Ok(fingerprint(&plugin::find(&grader.plugin)?.path)?),
     }
 }
 

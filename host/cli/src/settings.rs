@@ -59,10 +59,9 @@ pub fn of_rule_alone(args: &RuleArgs) -> Result<Settings> {
 
 fn with_rule(mut settings: Settings, args: &RuleArgs) -> Result<Settings> {
     if settings.rule.plugin.len() > 1 {
-        let name = args.plugin.file_stem().unwrap_or_default().to_string_lossy();
-        let own = settings.rule.settings.remove(name.as_ref());
+        let own = settings.rule.settings.remove(&args.plugin.name());
         settings.rule.settings = own.and_then(|own| own.as_object().cloned()).unwrap_or_default();
     }
-    settings.rule.plugin = vec![args.plugin.display().to_string()];
+    settings.rule.plugin = vec![args.plugin.to_string()];
     Ok(settings)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::BoxError;
+use crate::{BoxError, CountMode};
 
 /// Words that must occur near each other: all clauses within one window of the corpus. The corpus is
 /// opened with the window's length (1,000 tokens in the paper).
@@ -110,6 +110,9 @@ pub struct CorpusInfo {
     pub documents: Option<u64>,
     /// Greatest distance between the clauses of a match, tokens.
     pub window: Option<u64>,
+    /// Definition of a match of several clauses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<CountMode>,
 }
 
 /// A source of counts: an index, a server, a recording, or several of them together.

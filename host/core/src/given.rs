@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Deserialize;
 
 use crate::text::excerpt;
-use crate::{BoxError, Extractor, Triplet};
+use crate::{BoxError, Extractor, ExtractorInput, Triplet};
 
 /// Triplets by sentence, as JSON `[[sentence, [[head, relation, tail], …]], …]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -80,10 +80,10 @@ impl TryFrom<Vec<SentenceEntry>> for GivenTriplets {
 }
 
 impl Extractor for GivenTriplets {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        let mut triplets = Vec::with_capacity(sentences.len());
-        for sentence in sentences {
-            triplets.push(self.of(sentence)?.to_vec());
+    fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError> {
+        let mut triplets = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            triplets.push(self.of(input.sentence)?.to_vec());
         }
         Ok(triplets)
     }
@@ -99,8 +99,11 @@ mod tests {
         let mut given =
             read(r#"[["A is B.", [["A", "is", "B"]]], ["A is B.", [["A", "is", "B"]]]]"#)
                 .expect("equal lists agree");
-        assert_eq!(given.extract(&["A is B."]).unwrap()[0][0].tail, "B");
-        assert!(given.extract(&["C."]).unwrap_err().to_string().contains("give [\"C.\", []]"));
+        assert_eq!(
+            given.extract(&[ExtractorInput::of_sentence("A is B.")]).unwrap()[0][0].tail,
+            "B"
+        );
+        assert!(given.extract(&[ExtractorInput::of_sentence("C.")]).unwrap_err().to_string().contains("give [\"C.\", []]"));
         let conflict = given.merge(read(r#"[["A is B.", []]]"#).unwrap()).unwrap_err();
         assert!(conflict.to_string().contains("other triplets were given before"));
         assert!(read(r#"[["S.", []], ["S.", [["A", "r", "B"]]]]"#).is_err());

@@ -20,6 +20,7 @@ pub mod compat;
 pub mod completion;
 pub mod count;
 pub mod given;
+pub mod names;
 pub mod prose;
 pub mod question;
 pub mod reply;
@@ -40,10 +41,10 @@ pub mod update;
 pub mod verdict;
 
 pub use corver_settings::{
-    AdamWSettings, AdvantageSettings, Algorithm, Compatibility, Device, DpoSettings, Granularity,
-    ImportanceLevel, InvalidSetting, LearnSettings, LongPrompts, LoraSettings, LossSettings,
-    LossType, MomentPrecision, OldLogProbs, PpoSettings, Precision, ReplyGrammar, RewardSettings,
-    Sampling, ScaleRewards, SentenceMean, SentenceSplitter,
+    AdamWSettings, AdvantageSettings, Algorithm, Compatibility, CountMode, Device, DpoSettings,
+    Granularity, ImportanceLevel, InvalidSetting, LearnSettings, LongPrompts, LoraSettings,
+    LossSettings, LossType, MomentPrecision, OldLogProbs, PpoSettings, Precision, ReplyGrammar,
+    RewardSettings, Sampling, ScaleRewards, SentenceMean, SentenceSplitter,
 };
 
 pub use advantage::{Advantages, Baseline, Estimator, ReturnStats, Signal, baselines};
@@ -55,6 +56,7 @@ pub use capability::{
 pub use completion::Completion;
 pub use count::{CorpusInfo, Count, CountPrecision, Counter, Lookup, Query};
 pub use given::GivenTriplets;
+pub use names::NameExtractor;
 pub use question::Question;
 pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};
 pub use returns::{Explained, ReturnParts, TracedReturns, traced_returns};
@@ -64,7 +66,7 @@ pub use sentence::{Alignment, Section, Sentence};
 pub use stage::{StageSeconds, StepError};
 pub use step::{StepReport, StepSettings, step};
 pub use trace::{SentenceTrace, Trace};
-pub use triplet::{Claim, Extracted, ExtractionBatch, Extractor, Triplet};
+pub use triplet::{Claim, Extracted, ExtractionBatch, Extractor, ExtractorInput, Triplet};
 pub use update::{Demonstration, Learner, Mismatch, TrainingBatch, UpdateReport};
 pub use verdict::{
     Blend, Channel, Credit, CreditKind, SentenceScorer, TokenReward, Verdict, Weighted,

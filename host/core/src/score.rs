@@ -12,8 +12,8 @@ use crate::trace::SentenceTrace;
 use crate::triplet::{Extracted, ExtractionBatch};
 use crate::verdict::check_shape;
 use crate::{
-    Alignment, BackendStats, Backends, BoxError, Completion, Extractor, Graders, Question,
-    ResponseGrades, RewardSettings, Rollout, SentenceScorer, Trace, Verdict,
+    Alignment, BackendStats, Backends, BoxError, Completion, Extractor, ExtractorInput, Graders,
+    Question, ResponseGrades, RewardSettings, Rollout, SentenceScorer, Trace, Verdict,
 };
 
 /// The parts that a completion is scored with.
@@ -88,7 +88,7 @@ pub fn score(
     let (extractor, mut rules) = scorers.split();
     let reads_triplets = rules.sentence_scorer.reads_triplets();
     let ExtractedCompletions { splits, not_understood } = timer.time(Stage::Extract, || {
-        let mut extraction = Extraction::start(extractor, reads_triplets, settings);
+        let mut extraction = Extraction::start(extractor, reads_triplets, questions, settings);
         for (index, rollout) in rollouts.iter().enumerate() {
             extraction.push(index, rollout);
         }
@@ -132,6 +132,8 @@ pub(crate) struct ExtractedCompletions {
 /// Rollouts that are split as they finish, and their sentences on the way through the extractor.
 pub(crate) struct Extraction<'a> {
     batch: Box<dyn ExtractionBatch + 'a>,
+    /// Questions of the rollouts.
+    questions: &'a [Question],
     settings: &'a RewardSettings,
     reads_triplets: bool,
     /// By the index of the rollout; `None` until it is pushed.
@@ -145,10 +147,12 @@ impl<'a> Extraction<'a> {
     pub(crate) fn start(
         extractor: &'a mut dyn Extractor,
         reads_triplets: bool,
+        questions: &'a [Question],
         settings: &'a RewardSettings,
     ) -> Self {
         Self {
             reads_triplets,
+            questions,
             batch: extractor.start(),
             settings,
             splits: Vec::new(),
@@ -160,8 +164,10 @@ impl<'a> Extraction<'a> {
     pub(crate) fn push(&mut self, index: usize, rollout: &Rollout) {
         let split = info_span!("split").in_scope(|| SplitCompletion::new(rollout, self.settings));
         if split.scores_sentences && self.reads_triplets {
+            let question = self.questions.get(rollout.question);
+            let question = question.map_or("", |question| question.question.as_str());
             for (number, sentence) in split.split.sentences.iter().enumerate() {
-                self.batch.push(&sentence.text);
+                self.batch.push(ExtractorInput { sentence: &sentence.text, question });
                 self.owners.push((index, number));
             }
         }

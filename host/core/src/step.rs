@@ -60,7 +60,7 @@ pub fn step<P: Learner + ?Sized>(
 
     let (extractor, mut rules) = scorers.split();
     let reads_triplets = rules.sentence_scorer.reads_triplets();
-    let mut extraction = Extraction::start(extractor, reads_triplets, rewards);
+    let mut extraction = Extraction::start(extractor, reads_triplets, questions, rewards);
     let rollouts = timer
         .time(Stage::Rollout, || {
             policy.sample(questions, sampling, seed, &mut |index, rollout| {

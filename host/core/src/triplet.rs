@@ -28,25 +28,43 @@ pub struct Triplet {
     pub tail: String,
 }
 
+/// A sentence to extract triplets from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExtractorInput<'a> {
+    /// Text of the sentence.
+    pub sentence: &'a str,
+    /// Question that the completion answers; empty if there is none. The paper's extractor does not
+    /// read it.
+    pub question: &'a str,
+}
+
+impl<'a> ExtractorInput<'a> {
+    /// Returns the sentence without a question.
+    #[must_use]
+    pub fn of_sentence(sentence: &'a str) -> Self {
+        Self { sentence, question: "" }
+    }
+}
+
 /// A model that reads triplets from sentences.
 pub trait Extractor: Send {
     /// Returns the triplets of each sentence, in order; a sentence may have none.
     ///
     /// # Errors
     /// Fails if the model cannot run.
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError>;
+    fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError>;
 
     /// Starts a batch whose sentences are pushed one by one. The default implementation extracts them
     /// together at the end; an extractor with its own thread starts with the first.
     fn start(&mut self) -> Box<dyn ExtractionBatch + '_> {
-        Box::new(CollectedBatch { extractor: self, sentences: Vec::new() })
+        Box::new(CollectedBatch { extractor: self, inputs: Vec::new() })
     }
 }
 
 /// A batch of sentences in an [`Extractor`]. Another thread may finish it.
 pub trait ExtractionBatch: Send {
     /// Adds a sentence without waiting for its triplets.
-    fn push(&mut self, sentence: &str);
+    fn push(&mut self, input: ExtractorInput<'_>);
 
     /// Returns the triplets of every pushed sentence.
     ///
@@ -67,17 +85,21 @@ pub struct Extracted {
 /// A batch that is extracted at the end.
 struct CollectedBatch<'a, E: ?Sized> {
     extractor: &'a mut E,
-    sentences: Vec<String>,
+    /// Sentence and question.
+    inputs: Vec<(String, String)>,
 }
 
 impl<E: Extractor + ?Sized> ExtractionBatch for CollectedBatch<'_, E> {
-    fn push(&mut self, sentence: &str) {
-        self.sentences.push(sentence.to_owned());
+    fn push(&mut self, input: ExtractorInput<'_>) {
+        self.inputs.push((input.sentence.to_owned(), input.question.to_owned()));
     }
 
     fn finish(self: Box<Self>) -> Result<Extracted, BoxError> {
-        let sentences: Vec<&str> = self.sentences.iter().map(String::as_str).collect();
-        Ok(Extracted { triplets: self.extractor.extract(&sentences)?, not_understood: 0 })
+        let mut inputs = Vec::with_capacity(self.inputs.len());
+        for (sentence, question) in &self.inputs {
+            inputs.push(ExtractorInput { sentence, question });
+        }
+        Ok(Extracted { triplets: self.extractor.extract(&inputs)?, not_understood: 0 })
     }
 }
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 use corver_core::advantage::{GaeSettings, Pair, whiten};
 use corver_core::{
     AdvantageSettings, Backends, BoxError, Completion, CorpusInfo, Count, Counter, Credit,
-    Demonstration, Estimator, Extracted, ExtractionBatch, Extractor, Graders, Granularity, Learner,
-    Lookup, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence,
-    SentenceScorer, Signal, StepError, StepReport, StepSettings, TrainingBatch, Triplet,
-    UpdateReport, Verdict, baselines, step, traced_returns,
+    Demonstration, Estimator, Extracted, ExtractionBatch, Extractor, ExtractorInput, Graders,
+    Granularity, Learner, Lookup, Query, Question, RewardSettings, Rollout, Sampler, Sampling,
+    Scorers, Sentence, SentenceScorer, Signal, StepError, StepReport, StepSettings, TrainingBatch,
+    Triplet, UpdateReport, Verdict, baselines, step, traced_returns,
 };
 
 /// Answers from a script; one character is one token.
@@ -100,10 +100,10 @@ struct IsIn {
 }
 
 impl Extractor for IsIn {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        self.seen.extend(sentences.iter().map(|sentence| (*sentence).to_owned()));
-        let parse = |sentence: &&str| {
-            let parts = sentence.trim_end_matches('.').split_once(" is in ");
+    fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError> {
+        self.seen.extend(inputs.iter().map(|input| input.sentence.to_owned()));
+        let parse = |input: &ExtractorInput<'_>| {
+            let parts = input.sentence.trim_end_matches('.').split_once(" is in ");
             parts
                 .map(|(head, tail)| Triplet {
                     head: head.into(),
@@ -113,7 +113,7 @@ impl Extractor for IsIn {
                 .into_iter()
                 .collect()
         };
-        Ok(sentences.iter().map(parse).collect())
+        Ok(inputs.iter().map(parse).collect())
     }
 }
 
@@ -178,8 +178,8 @@ impl SentenceScorer for Broken {
 struct Forgetful;
 
 impl Extractor for Forgetful {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        Ok(vec![Vec::new(); sentences.len() - 1])
+    fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError> {
+        Ok(vec![Vec::new(); inputs.len() - 1])
     }
 }
 
@@ -314,8 +314,11 @@ impl SentenceScorer for Labels {
 fn sign_labels_set_learned_advantage_signs() {
     struct Unasked;
     impl Extractor for Unasked {
-        fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-            assert!(sentences.is_empty(), "the rule reads no triplets: {sentences:?}");
+        fn extract(
+            &mut self,
+            inputs: &[ExtractorInput<'_>],
+        ) -> Result<Vec<Vec<Triplet>>, BoxError> {
+            assert!(inputs.is_empty(), "the rule reads no triplets: {inputs:?}");
             Ok(Vec::new())
         }
     }
@@ -433,11 +436,11 @@ struct Eager {
 struct EagerBatch<'a>(&'a mut Eager, Vec<Vec<Triplet>>);
 
 impl Extractor for Eager {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        for sentence in sentences {
-            self.extracted.send((*sentence).to_owned())?;
+    fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError> {
+        for input in inputs {
+            self.extracted.send(input.sentence.to_owned())?;
         }
-        IsIn::default().extract(sentences)
+        IsIn::default().extract(inputs)
     }
 
     fn start(&mut self) -> Box<dyn ExtractionBatch + '_> {
@@ -446,8 +449,8 @@ impl Extractor for Eager {
 }
 
 impl ExtractionBatch for EagerBatch<'_> {
-    fn push(&mut self, sentence: &str) {
-        self.1.extend(self.0.extract(&[sentence]).unwrap());
+    fn push(&mut self, input: ExtractorInput<'_>) {
+        self.1.extend(self.0.extract(&[input]).unwrap());
     }
 
     fn finish(self: Box<Self>) -> Result<Extracted, BoxError> {
@@ -501,9 +504,9 @@ fn update_preparation_overlaps_reward_computation() {
 struct MeetingExtractor<'c>(&'c Barrier);
 
 impl Extractor for MeetingExtractor<'_> {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
+    fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError> {
         self.0.wait();
-        IsIn::default().extract(sentences)
+        IsIn::default().extract(inputs)
     }
 }
 

@@ -65,7 +65,7 @@ mod tests {
         }
 
         fn info(&self) -> CorpusInfo {
-            CorpusInfo { tokens: Some(7), documents: None, window: Some(1_000) }
+            CorpusInfo { tokens: Some(7), documents: None, window: Some(1_000), mode: None }
         }
     }
 

@@ -10,6 +10,8 @@
 //!  this machine      of `corver-host index serve`
 //! ```
 //!
+//! A [`pack`] has the counts of known queries, before an index or without one.
+//!
 //! A [`CorpusSource`] names an index folder or a server's index; [`open()`] opens several as one
 //! counter. The client needs the feature `client`. [`wire`] is the JSON that it shares with
 //! servers.
@@ -20,6 +22,7 @@ mod client;
 mod local;
 #[cfg(feature = "client")]
 mod open;
+pub mod pack;
 #[cfg(feature = "client")]
 mod parts;
 #[cfg(feature = "client")]

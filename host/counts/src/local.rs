@@ -108,6 +108,7 @@ impl Counter for Local {
             tokens: Some(info.tokens),
             documents: Some(info.documents),
             window: Some(self.options.max_diff_tokens),
+            mode: Some(wire::count_mode(self.options.mode)),
         }
     }
 }
@@ -152,7 +153,12 @@ mod tests {
             assert_eq!(counts[2..], [Count::exact(None); 3], "{mode:?}");
             assert_eq!(
                 local.info(),
-                CorpusInfo { tokens: Some(15), documents: Some(5), window: Some(max_diff_tokens) }
+                CorpusInfo {
+                    tokens: Some(15),
+                    documents: Some(5),
+                    window: Some(max_diff_tokens),
+                    mode: Some(wire::count_mode(mode)),
+                }
             );
             let error = local.within(Some(Duration::ZERO)).count(&queries).unwrap_err().to_string();
             assert!(

@@ -145,19 +145,21 @@ impl Counter for Sum {
         }
     }
 
-    /// Returns the sums of all sizes, and the window of all members; `None` if a member's is unknown.
+    /// Returns the sums of all sizes, and the window and mode of all members; `None` if a member's is
+    /// unknown.
     fn info(&self) -> CorpusInfo {
         let infos: Vec<CorpusInfo> = self.members.iter().map(|member| member.info()).collect();
         CorpusInfo {
             tokens: infos.iter().map(|info| info.tokens).sum(),
             documents: infos.iter().map(|info| info.documents).sum(),
             window: infos.iter().map(|info| info.window).reduce(common).flatten(),
+            mode: infos.iter().map(|info| info.mode).reduce(common).flatten(),
         }
     }
 }
 
 /// Returns the value that both have; `None` if they differ.
-fn common(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+fn common<T: PartialEq>(a: Option<T>, b: Option<T>) -> Option<T> {
     if a == b { a } else { None }
 }
 
@@ -235,7 +237,7 @@ mod tests {
     fn fixed(count: Count) -> Box<dyn Counter> {
         Box::new(Fixed(
             count,
-            CorpusInfo { tokens: Some(10), documents: None, window: Some(1_000) },
+            CorpusInfo { tokens: Some(10), documents: None, window: Some(1_000), mode: None },
         ))
     }
 
@@ -343,7 +345,7 @@ mod tests {
         let mut members = vec![fixed(THREE), fixed(THREE)];
         assert_eq!(
             Sum::new(members, Mode::Compatible).info(),
-            CorpusInfo { tokens: Some(20), documents: None, window: Some(1_000) }
+            CorpusInfo { tokens: Some(20), documents: None, window: Some(1_000), mode: None }
         );
         members = vec![fixed(THREE), Box::new(Broken("it does not say"))];
         assert_eq!(Sum::new(members, Mode::Compatible).info(), CorpusInfo::default());

@@ -7,7 +7,7 @@
 //! request may have a mode, a limit, and many queries; a reply may state the precision of its count, which
 //! `approx` alone does not. The client uses only the extensions that [`ServerInfo`] lists.
 
-use corver_core::{Count, CountPrecision};
+use corver_core::{Count, CountMode, CountPrecision};
 use corver_corpus::{CnfCount, CnfOptions, Mode, Part};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -178,6 +178,16 @@ pub fn precision(count: &CnfCount) -> CountPrecision {
         CnfCount { sampled: true, .. } => CountPrecision::Estimate,
         CnfCount { at_least: true, .. } => CountPrecision::AtLeast,
         _ => CountPrecision::Exact,
+    }
+}
+
+/// Returns the mode as settings name it.
+#[must_use]
+pub fn count_mode(mode: Mode) -> CountMode {
+    match mode {
+        Mode::Compatible => CountMode::Compatible,
+        Mode::Exact | Mode::ExactFirst => CountMode::Exact,
+        Mode::Span => CountMode::Span,
     }
 }
 

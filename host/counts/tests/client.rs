@@ -7,8 +7,9 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corver_core::{CorpusInfo, Count, CountPrecision, Counter, Query};
+use corver_core::{CorpusInfo, Count, CountMode, CountPrecision, Counter, Query};
 use corver_corpus::{CnfOptions, Mode};
+use corver_counts::wire::count_mode;
 use corver_counts::{Remote, RemoteError, RemoteSettings};
 use serde_json::{Value, json};
 
@@ -313,9 +314,9 @@ fn cached_counts_are_not_requested_again() {
 }
 
 /// Returns what is known of the corpus of a server that does not describe itself.
-fn undescribed() -> CorpusInfo {
+fn undescribed(mode: CountMode) -> CorpusInfo {
     let window = Some(CnfOptions::default().max_diff_tokens);
-    CorpusInfo { window, ..CorpusInfo::default() }
+    CorpusInfo { window, mode: Some(mode), ..CorpusInfo::default() }
 }
 
 #[test]
@@ -330,7 +331,7 @@ fn count_mode_requires_server_support() {
     for mode in [Mode::Compatible, Mode::Span] {
         assert_eq!(
             says(ours("wiki"), mode).unwrap(),
-            CorpusInfo { tokens: Some(9), documents: Some(3), ..undescribed() }
+            CorpusInfo { tokens: Some(9), documents: Some(3), ..undescribed(count_mode(mode)) }
         );
     }
     let error = says(ours("wiki"), Mode::Exact).unwrap_err();
@@ -342,10 +343,13 @@ fn count_mode_requires_server_support() {
     assert!(error.to_string().contains("has the index wiki-0-3, not wiki"), "{error}");
     let status = |status| Response::Answer(status, "", String::new());
     for other in [status(502), status(503)] {
-        assert_eq!(says(other, Mode::Compatible).unwrap(), undescribed());
+        assert_eq!(says(other, Mode::Compatible).unwrap(), undescribed(CountMode::Compatible));
     }
     for other in [Response::Answer(200, "", "<html>".into()), good(7), status(405)] {
-        assert_eq!(says(other.clone(), Mode::Compatible).unwrap(), undescribed());
+        assert_eq!(
+            says(other.clone(), Mode::Compatible).unwrap(),
+            undescribed(CountMode::Compatible)
+        );
         for mode in [Mode::Exact, Mode::Span] {
             let error = says(other.clone(), mode).unwrap_err();
             assert!(
@@ -360,7 +364,8 @@ fn count_mode_requires_server_support() {
         [(busy.clone(), Mode::Compatible), (busy, Mode::Span), (status(502), Mode::Span)]
     {
         let server = CountServer::with_description(vec![first, ours("wiki")], vec![good(7)]);
-        assert_ne!(open(&server.url, mode, &settings(), None).unwrap().info(), undescribed());
+        let info = open(&server.url, mode, &settings(), None).unwrap().info();
+        assert_ne!(info, undescribed(count_mode(mode)));
     }
 }
 

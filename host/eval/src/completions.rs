@@ -122,7 +122,7 @@ pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> 
 mod tests {
     use std::io::Write;
 
-    use corver_core::Extractor as _;
+    use corver_core::{Extractor as _, ExtractorInput};
 
     use super::*;
 
@@ -143,8 +143,17 @@ mod tests {
         let mut completions = read(text).unwrap();
         assert_eq!(completions.questions[0].golds, ["a", "b"]);
         let given = completions.triplets.as_mut().unwrap();
-        assert_eq!(given.extract(&["A is B."]).unwrap()[0][0].tail, "B");
-        assert!(given.extract(&["C."]).unwrap_err().to_string().contains("C."));
+        assert_eq!(
+            given.extract(&[ExtractorInput::of_sentence("A is B.")]).unwrap()[0][0].tail,
+            "B"
+        );
+        assert!(
+            given
+                .extract(&[ExtractorInput::of_sentence("C.")])
+                .unwrap_err()
+                .to_string()
+                .contains("C.")
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use corver_rules::{Compiler, Limits, PluginKind, Sandbox};
+use corver_rules::{Compiler, Limits, PluginFile, PluginKind, Sandbox};
 use libfuzzer_sys::{Corpus, fuzz_target};
 
 static FOLDER: LazyLock<tempfile::TempDir> =
@@ -33,7 +33,7 @@ fuzz_target!(|wasm: &[u8]| -> Corpus {
     let path: PathBuf = FOLDER.path().join("rule.wasm");
     std::fs::write(&path, wasm).expect("the folder is writable");
     let kind = PluginKind::read(&path, &Limits::default());
-    let loaded = SANDBOX.load(&path, None, &serde_json::Value::Null);
+    let loaded = SANDBOX.load(&PluginFile::unpinned(&path), None, &serde_json::Value::Null);
     assert!(kind.is_ok() || loaded.is_err(), "a rule of no kind");
     Corpus::Keep
 });

@@ -47,7 +47,7 @@ pub struct HttpResponse {
 }
 
 impl HttpResponse {
-    fn new(response: &Response<Body>, body: Vec<u8>) -> Self {
+    pub(crate) fn new(response: &Response<Body>, body: Vec<u8>) -> Self {
         let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
         let retry_after = header
             .and_then(|value| parse_retry_after(value, SystemTime::now()))

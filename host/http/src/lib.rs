@@ -8,7 +8,7 @@
 //! for_each_concurrent   a queue of items and its worker threads; the first failure ends the batch
 //! ```
 //!
-//! What a server sends is foreign text: the client removes its token from every body, and messages
+//! [`download`] fetches a public file. What a server sends is foreign text: the client removes its token from every body, and messages
 //! quote at most 500 characters ([`shorten_foreign`]).
 //!
 //! A [`Token`] is a server's bearer token. [`JsonLines`] is a cache of replies on disk. Both are
@@ -18,6 +18,8 @@
 mod batch;
 #[cfg(feature = "client")]
 mod client;
+#[cfg(feature = "client")]
+mod download;
 #[cfg(feature = "client")]
 mod foreign;
 #[cfg(feature = "client")]
@@ -33,6 +35,8 @@ mod token;
 pub use batch::{FirstFailure, for_each_concurrent};
 #[cfg(feature = "client")]
 pub use client::{AttemptError, Client, HttpResponse, excerpt};
+#[cfg(feature = "client")]
+pub use download::{DownloadError, download};
 #[cfg(feature = "client")]
 pub use foreign::shorten_foreign;
 #[cfg(feature = "client")]

@@ -10,7 +10,7 @@ use corver_core::Trace;
 use corver_eval::Evaluation;
 use corver_runs::RunManifest;
 use corver_runs::folder::{CONFIG, MANIFEST, METRICS_LOG, SUMMARY, TRACES};
-use corver_settings::{GraderSection, Settings, WeightedPlugin};
+use corver_settings::{GraderSection, PluginRef, Settings, WeightedPlugin};
 use corver_train::{RewardNames, RunSummary};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -50,8 +50,8 @@ fn reward_names(settings: &Settings) -> RewardNames {
     }
     let names: Vec<String> = plugins.iter().map(WeightedPlugin::name).collect();
     let grader = |section: &GraderSection, built_in: &str| match &section.plugin {
-        Some(path) => {
-            Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
+        Some(plugin) => {
+            plugin.parse().map_or_else(|_| plugin.clone(), |parsed: PluginRef| parsed.name())
         }
         None => built_in.to_owned(),
     };

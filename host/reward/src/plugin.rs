@@ -1,9 +1,11 @@
-//! The search for a rule's file.
+//! The search for a rule's file: on this machine, or fetched from another one into the cache.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use corver_rules::PluginFile;
+use corver_settings::PluginRef;
 
 use crate::folders;
 
@@ -19,11 +21,52 @@ pub fn local_path(plugin: &Path) -> Option<PathBuf> {
     (!is_bare(plugin)).then(|| plugin.to_owned())
 }
 
-/// Finds the file of a plugin. A bare name is looked up in the folders of the [`search_path`].
+/// Largest plugin that is fetched, bytes: the default of `rule.limits.file_bytes`.
+const MAX_FETCHED_BYTES: u64 = 64 << 20;
+
+/// Finds the file of a plugin, and fetches it first if it comes from another machine and is not in
+/// the cache.
+///
+/// # Errors
+/// If there is no such file, or it cannot be fetched.
+pub fn find(plugin: &PluginRef) -> Result<PluginFile> {
+    let path = match plugin.local() {
+        Some(path) => find_local(path)?,
+        None => fetched(plugin)?,
+    };
+    Ok(PluginFile { path, blake3: plugin.blake3.clone() })
+}
+
+/// Returns the cached file of a URL, fetched if it is not there or has another hash.
+fn fetched(plugin: &PluginRef) -> Result<PathBuf> {
+    let expected = plugin.blake3.as_deref().context("a URL has a hash")?;
+    let folder = folders::cache()?.join("plugins").join(expected);
+    let path = folder.join(plugin.name()).with_added_extension("wasm");
+    let has_hash = |wasm: &[u8]| *blake3::hash(wasm).to_hex() == *expected;
+    if std::fs::read(&path).is_ok_and(|wasm| has_hash(&wasm)) {
+        return Ok(path);
+    }
+    tracing::info!(rule = plugin.location, "fetching a rule");
+    let wasm = corver_fetch::fetch(&plugin.location, MAX_FETCHED_BYTES)?;
+    if !has_hash(&wasm) {
+        bail!(
+            "{} has another file: its BLAKE3 hash is {}, and {expected} was given",
+            plugin.location,
+            blake3::hash(&wasm).to_hex()
+        );
+    }
+    corver_files::create_folder(&folder)
+        .and_then(|()| corver_files::replace(&path, &wasm))
+        .with_context(|| format!("writing {}", path.display()))?;
+    Ok(path)
+}
+
+/// Finds the file of a path or name. A bare name is looked up in the folders of the
+/// [`search_path`].
 ///
 /// # Errors
 /// If there is no such file; the message suggests one with a similar name.
-pub fn find(plugin: &Path) -> Result<PathBuf> {
+fn find_local(plugin: &Path) -> Result<PathBuf> {
     let folders = if is_bare(plugin) { search_path() } else { vec![PathBuf::new()] };
     for candidate in with_extension(plugin) {
         for folder in &folders {

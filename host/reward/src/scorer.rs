@@ -7,18 +7,17 @@ use corver_core::{
     score,
 };
 use corver_corpus::MatchPassage;
-use corver_inference::extract::OnnxExtractor;
 use corver_settings::{CheckSettings, Settings};
 
-use crate::config::{BackendsConfig, CorpusConfig, DemoOr, RulesConfig};
-use crate::parts::{self, Loader, SentenceRules};
+use crate::config::{BackendsConfig, CorpusConfig, RulesConfig};
+use crate::parts::{self, LoadedRule, Loader, OpenedExtractor, SentenceRules};
 use crate::{CorpusPassages, RewardConfig};
 
 /// Extractor, corpus, rules and graders of a configuration. It scores completions, and checks texts
 /// (see [`crate::check`]).
 pub struct Scorer {
     /// `None`: every text comes with its triplets.
-    pub(crate) extractor: Option<OnnxExtractor>,
+    pub(crate) extractor: Option<OpenedExtractor>,
     /// True if the extractor reads sentences of the demo's world alone.
     pub(crate) is_demo_extractor: bool,
     pub(crate) backends: Backends<'static>,
@@ -36,8 +35,8 @@ impl Scorer {
     /// If a part is not usable.
     pub fn open(config: &RewardConfig, settings: &Settings) -> Result<Self> {
         let RewardConfig { extractor, corpus, backends, rules } = config;
-        let (_, opened) = parts::open_extractor(extractor)?;
-        let is_demo_extractor = extractor.model == DemoOr::Demo;
+        let opened = parts::open_extractor(extractor)?;
+        let is_demo_extractor = extractor.is_demo_model();
         let scorer = Self::open_without_extractor(corpus, backends, rules, settings)?;
         Ok(Self { extractor: Some(opened), is_demo_extractor, ..scorer })
     }
@@ -140,5 +139,11 @@ impl Scorer {
     #[must_use]
     pub fn rule(&self) -> &str {
         &self.rules.name
+    }
+
+    /// Returns the identity of each sentence rule.
+    #[must_use]
+    pub fn loaded_rules(&self) -> &[LoadedRule] {
+        &self.rules.loaded
     }
 }

@@ -86,7 +86,7 @@ fn native(sentences: &[Sentence]) -> Vec<corver_sdk::Sentence> {
 
 /// Runs the rule's code alone, without a host: the request, the replies, the verdict.
 fn score_natively(rule: &First, sentences: &[corver_sdk::Sentence]) -> Vec<Verdict> {
-    let size = corver_sdk::CorpusInfo { tokens: None, documents: None, window: None };
+    let size = corver_sdk::CorpusInfo { tokens: None, documents: None, window: None, mode: None };
     let precision = corver_sdk::Precision::Exact;
     let count = corver_sdk::Reply::Count(corver_sdk::Count { occurrences: Some(7), precision });
     let mut verdicts = Vec::with_capacity(sentences.len());

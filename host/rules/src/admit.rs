@@ -54,7 +54,38 @@ impl fmt::Display for PluginKind {
 const TYPES: &str = "corver:reward/types";
 const ALLOWED_IMPORTS: [&str; 2] = ["corver:reward/diagnostics", TYPES];
 
-/// Imports and exports of a file, without those of nested modules and components.
+/// Characters of a statement in a message.
+const MAX_CHARS: usize = 200;
+
+/// Statements of a file about its origin, in the custom sections that `wasm-tools metadata` and the
+/// SDK write. They are the author's claims; only the hash of the file is checked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Provenance {
+    /// Names of the authors. `None`: not stated.
+    pub authors: Option<String>,
+    /// Licence, an SPDX expression. `None`: not stated.
+    pub licenses: Option<String>,
+    /// Revision of the source, such as a commit. `None`: not stated.
+    pub revision: Option<String>,
+}
+
+impl Provenance {
+    /// Reads a custom section, if it is one of the statements, and keeps its
+    /// first 200 characters.
+    fn read(&mut self, section: &str, content: &[u8]) {
+        let statement = match section {
+            "authors" => &mut self.authors,
+            "licenses" => &mut self.licenses,
+            "revision" => &mut self.revision,
+            _ => return,
+        };
+        let text = String::from_utf8_lossy(content);
+        let shown: String = text.trim().chars().take(MAX_CHARS).collect();
+        *statement = (!shown.is_empty()).then_some(shown);
+    }
+}
+
+/// Imports, exports and origin of a file, without those of nested modules and components.
 #[derive(Debug, PartialEq)]
 struct Outline {
     encoding: Encoding,
@@ -62,15 +93,16 @@ struct Outline {
     exports: Vec<String>,
     /// True if a module has the contract's metadata, from which it can become a component.
     has_contract: bool,
+    provenance: Provenance,
 }
 
-/// Returns the interfaces whose functions the rule may call. Fails unless `wasm` is a rule of this
-/// kind that this host can run.
+/// Returns the interfaces whose functions the rule may call, and its origin. Fails unless `wasm` is
+/// a rule of this kind that this host can run.
 pub(crate) fn check(
     path: &Path,
     wasm: &[u8],
     expected: PluginKind,
-) -> Result<Vec<String>, RuleError> {
+) -> Result<(Vec<String>, Provenance), RuleError> {
     let outline = read(path, wasm)?;
     let found = exported(path, &outline.exports)?;
     if found != expected {
@@ -88,7 +120,7 @@ pub(crate) fn check(
         .collect();
     imports.retain(|import| interface_and_version(import).0 != TYPES);
     imports.dedup();
-    Ok(imports)
+    Ok((imports, outline.provenance))
 }
 
 /// Returns the kind of rule in `wasm`.
@@ -147,6 +179,7 @@ fn outline(wasm: &[u8]) -> wasmparser::Result<Outline> {
         imports: Vec::new(),
         exports: Vec::new(),
         has_contract: false,
+        provenance: Provenance::default(),
     };
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(wasm) {
@@ -183,6 +216,9 @@ fn outline(wasm: &[u8]) -> wasmparser::Result<Outline> {
             }
             Payload::CustomSection(section) if section.name().starts_with("component-type") => {
                 outline.has_contract = true;
+            }
+            Payload::CustomSection(section) => {
+                outline.provenance.read(section.name(), section.data());
             }
             _ => {}
         }

@@ -3,7 +3,7 @@
 
 use corver_core::template::answer_block;
 use corver_core::text::strip;
-use corver_core::{Completion, Section, Sentence, Triplet};
+use corver_core::{Completion, CorpusInfo, CountMode, Section, Sentence, Triplet};
 
 #[allow(missing_docs, unused_qualifications, reason = "generated from wit/corver.wit")]
 mod generated {
@@ -30,6 +30,17 @@ pub use generated::exports::corver::reward::{response_grading, sentence_scoring}
 
 /// Version of the contract that this host runs.
 pub const VERSION: &str = "0.1.0";
+
+/// Returns the description of the corpus in the contract's types.
+pub fn wire_info(info: CorpusInfo) -> types::CorpusInfo {
+    let CorpusInfo { tokens, documents, window, mode } = info;
+    let mode = mode.map(|mode| match mode {
+        CountMode::Compatible => types::CountMode::Compatible,
+        CountMode::Exact => types::CountMode::Exact,
+        CountMode::Span => types::CountMode::Span,
+    });
+    types::CorpusInfo { tokens, documents, window, mode }
+}
 
 /// Calls `call` with completions in the contract's types, which borrow their texts.
 pub fn with_wire_completions<T>(

@@ -17,6 +17,16 @@ pub enum RuleError {
         /// Error of the operating system.
         source: io::Error,
     },
+    /// The file is not the one whose hash was given.
+    #[error("{path} is another file: its BLAKE3 hash is {actual}, and {expected} was given", path = path.display())]
+    OtherFile {
+        /// Path of the plugin file.
+        path: PathBuf,
+        /// Hash that was given, hexadecimal.
+        expected: String,
+        /// Hash of the file, hexadecimal.
+        actual: String,
+    },
     /// The file is no usable rule. Its author or the user has to act.
     #[error("{0}")]
     InvalidPlugin(String),

@@ -25,10 +25,10 @@ mod response;
 mod rounds;
 mod sentence;
 
-pub use admit::PluginKind;
+pub use admit::{PluginKind, Provenance};
 pub use compiler::{Compiler, compile_as_child};
 pub use conformance::{Conformance, ConformanceError, ResponseConformance};
 pub use corver_settings::Limits;
 pub use error::RuleError;
 pub use instance::Manifest;
-pub use plugin::{LoadOptions, Plugin, ResponseRule, Rule, Sandbox};
+pub use plugin::{LoadOptions, Plugin, PluginFile, ResponseRule, Rule, Sandbox};

@@ -10,7 +10,7 @@ use corver_core::{Backends, Completion};
 use wasmtime::component::Component;
 use wasmtime::{Engine, Inlining};
 
-use crate::admit::{self, PluginKind};
+use crate::admit::{self, PluginKind, Provenance};
 use crate::bindings::{response_grading, sentence_scoring};
 use crate::cache::{self, Cache};
 use crate::error::Failure;
@@ -30,6 +30,37 @@ pub struct LoadOptions {
     pub cache_dir: Option<PathBuf>,
     /// The rule's settings, a JSON object; `null` means the defaults.
     pub settings: serde_json::Value,
+}
+
+/// File of a plugin, with the hash that it must have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PluginFile {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// BLAKE3 hash that the file must have, 64 hexadecimal digits. `None`: any file.
+    pub blake3: Option<String>,
+}
+
+impl PluginFile {
+    /// Returns a file that may have any hash.
+    #[must_use]
+    pub fn unpinned(path: &Path) -> Self {
+        Self { path: path.to_owned(), blake3: None }
+    }
+
+    /// Reads the file, of at most `max_bytes`, and returns its bytes with their hash.
+    fn read(&self, max_bytes: u64) -> Result<(Vec<u8>, blake3::Hash), RuleError> {
+        let wasm = read(&self.path, max_bytes)?;
+        let hash = blake3::hash(&wasm);
+        match &self.blake3 {
+            Some(expected) if *expected != *hash.to_hex() => Err(RuleError::OtherFile {
+                path: self.path.clone(),
+                expected: expected.clone(),
+                actual: hash.to_hex().to_string(),
+            }),
+            _ => Ok((wasm, hash)),
+        }
+    }
 }
 
 /// Largest `stack_bytes`: half of a thread's default stack. The host's own frames need the rest.
@@ -77,15 +108,15 @@ impl Sandbox {
     /// [`LoadOptions`] describes `cache_dir` and `settings`.
     ///
     /// # Errors
-    /// Fails if the file is no sentence rule for this host's contract, if the rule refuses its
+    /// Fails if the file has another hash or is no sentence rule for this host's contract, if the rule refuses its
     /// settings or breaks the contract or a limit, or if this machine cannot run WebAssembly.
     pub fn load(
         &self,
-        path: &Path,
+        file: &PluginFile,
         cache_dir: Option<&Path>,
         settings: &serde_json::Value,
     ) -> Result<Rule, RuleError> {
-        self.open(path, cache_dir, settings)
+        self.open(file, cache_dir, settings)
     }
 
     /// Loads a response rule, as [`Self::load`] does a sentence rule.
@@ -94,23 +125,23 @@ impl Sandbox {
     /// Fails as [`Self::load`] does.
     pub fn load_response_rule(
         &self,
-        path: &Path,
+        file: &PluginFile,
         cache_dir: Option<&Path>,
         settings: &serde_json::Value,
     ) -> Result<ResponseRule, RuleError> {
-        self.open(path, cache_dir, settings)
+        self.open(file, cache_dir, settings)
     }
 
     fn open<I: Interface>(
         &self,
-        path: &Path,
+        file: &PluginFile,
         cache_dir: Option<&Path>,
         settings: &serde_json::Value,
     ) -> Result<Plugin<I>, RuleError> {
         let limits = &self.limits;
-        let wasm = read(path, limits.file_bytes)?;
-        let hash = blake3::hash(&wasm);
-        let imports = admit::check(path, &wasm, I::KIND)?;
+        let path = file.path.as_path();
+        let (wasm, hash) = file.read(limits.file_bytes)?;
+        let (imports, provenance) = admit::check(path, &wasm, I::KIND)?;
         let engine = self.engine(wasm.len())?;
         let compile = || self.compiler.compile(path, &wasm, limits);
         let code = match cache_dir {
@@ -135,6 +166,7 @@ impl Sandbox {
             manifest,
             hash: hash.to_hex().to_string(),
             imports,
+            provenance,
             settings: if settings.is_null() { "{}".to_owned() } else { settings.to_string() },
             limits: limits.clone(),
         };
@@ -171,6 +203,7 @@ pub struct Plugin<I: Interface> {
     manifest: Manifest,
     hash: String,
     imports: Vec<String>,
+    provenance: Provenance,
     settings: String,
     pub(crate) limits: Limits,
 }
@@ -197,7 +230,11 @@ impl<I: Interface> Plugin<I> {
     /// Fails as [`Sandbox::new`] and [`Sandbox::load`] do.
     pub fn load(path: &Path, options: LoadOptions) -> Result<Self, RuleError> {
         let LoadOptions { limits, compiler, cache_dir, settings } = options;
-        Sandbox::new(limits, compiler)?.open(path, cache_dir.as_deref(), &settings)
+        Sandbox::new(limits, compiler)?.open(
+            &PluginFile::unpinned(path),
+            cache_dir.as_deref(),
+            &settings,
+        )
     }
 
     /// Returns the rule's description of itself.
@@ -222,6 +259,12 @@ impl<I: Interface> Plugin<I> {
     #[must_use]
     pub fn imports(&self) -> &[String] {
         &self.imports
+    }
+
+    /// Returns the file's statements about its origin.
+    #[must_use]
+    pub fn provenance(&self) -> &Provenance {
+        &self.provenance
     }
 
     /// Returns one verdict or grade per subject of each completion.

@@ -5,7 +5,7 @@ use corver_core::{
 };
 use corver_settings::limits::LABEL_BYTES;
 
-use crate::bindings::{response_grading, types, with_wire_completions};
+use crate::bindings::{response_grading, types, wire_info, with_wire_completions};
 use crate::check::check_text;
 use crate::error::{Failure, Fault};
 use crate::instance::Instance;
@@ -51,10 +51,8 @@ impl Session for Instance<response_grading::Guest> {
         completions: &[Completion<'_>],
         info: CorpusInfo,
     ) -> Result<Vec<Vec<Outcome<Grade>>>, Failure> {
-        let CorpusInfo { tokens, documents, window } = info;
-        let wire_info = types::CorpusInfo { tokens, documents, window };
         let outcomes = with_wire_completions(completions, |wire_completions| {
-            self.call(|rule, store| rule.call_grade(store, wire_completions, wire_info))
+            self.call(|rule, store| rule.call_grade(store, wire_completions, wire_info(info)))
         })?;
         Ok(outcomes.into_iter().map(|outcome| vec![from_wire(outcome)]).collect())
     }

@@ -5,7 +5,7 @@ use corver_core::{
     SentenceScorer, TokenReward, Verdict,
 };
 
-use crate::bindings::{sentence_scoring, types, with_wire_completions};
+use crate::bindings::{sentence_scoring, types, wire_info, with_wire_completions};
 use crate::check::check_text;
 use crate::error::{Failure, Fault};
 use crate::instance::Instance;
@@ -64,10 +64,8 @@ impl Session for Instance<sentence_scoring::Guest> {
         completions: &[Completion<'_>],
         info: CorpusInfo,
     ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
-        let CorpusInfo { tokens, documents, window } = info;
-        let wire_info = types::CorpusInfo { tokens, documents, window };
         let outcomes = with_wire_completions(completions, |wire_completions| {
-            self.call(|rule, store| rule.call_score(store, wire_completions, wire_info))
+            self.call(|rule, store| rule.call_score(store, wire_completions, wire_info(info)))
         })?;
         Ok(from_wire(outcomes))
     }

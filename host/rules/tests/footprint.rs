@@ -9,7 +9,7 @@ mod guest;
 use corver_core::{
     Backends, BoxError, Completion, CorpusInfo, Count, Counter, Query, Section, Sentence,
 };
-use corver_rules::{Compiler, Limits, RuleError, Sandbox};
+use corver_rules::{Compiler, Limits, PluginFile, RuleError, Sandbox};
 use guest::{Guest, RECURSION};
 use serde_json::Value;
 
@@ -36,7 +36,7 @@ fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hostile.wasm");
     std::fs::write(&path, guest.module()).unwrap();
-    let rule = sandbox.load(&path, None, &Value::Null).unwrap();
+    let rule = sandbox.load(&PluginFile::unpinned(&path), None, &Value::Null).unwrap();
     let text = "x".repeat(1 << 20);
     let sentences = [Sentence { text, section: Section::Body, span: None, triplets: Vec::new() }];
     let completion =

@@ -37,7 +37,7 @@ impl Counter for World {
     }
 
     fn info(&self) -> CorpusInfo {
-        CorpusInfo { tokens: Some(1_000), documents: None, window: Some(1_000) }
+        CorpusInfo { tokens: Some(1_000), documents: None, window: Some(1_000), mode: None }
     }
 }
 

@@ -27,7 +27,7 @@ impl Counter for Hashed {
     }
 
     fn info(&self) -> CorpusInfo {
-        CorpusInfo { tokens: Some(u64::MAX), documents: None, window: None }
+        CorpusInfo { tokens: Some(u64::MAX), documents: None, window: None, mode: None }
     }
 }
 

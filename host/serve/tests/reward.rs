@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Backends, BoxError, Completion, Credit, Extractor, GivenTriplets, Graders, Question,
-    RewardSettings, Rollout, Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict,
+    Backends, BoxError, Completion, Credit, Extractor, ExtractorInput, GivenTriplets, Graders,
+    Question, RewardSettings, Rollout, Scored, Scorers, SentenceScorer, StepError, Triplet,
+    Verdict,
 };
 use corver_serve::{
     Health, HttpError, HttpServer, Metrics, Queue, QueueLimits, ServerLimits, reward_route,
@@ -29,8 +30,8 @@ struct Words {
 struct Nothing;
 
 impl Extractor for Nothing {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        Ok(vec![Vec::new(); sentences.len()])
+    fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError> {
+        Ok(vec![Vec::new(); inputs.len()])
     }
 }
 

@@ -18,6 +18,12 @@ pub struct CorpusSection {
     #[serde(deserialize_with = "one_or_many")]
     #[schemars(with = "TextOrTexts")]
     pub index: Vec<String>,
+    /// File with counts of known queries (`corver-host index pack`), which are not looked up in the
+    /// index.
+    #[schemars(length(min = 1))]
+    pub pack: Option<PathBuf>,
+    /// Treatment of queries that the pack does not have.
+    pub pack_misses: PackMisses,
     /// Definition of a match. The paper used `compatible`, as its configurations in `configs/` set;
     /// on short documents it misses most matches.
     pub mode: CountMode,
@@ -55,6 +61,17 @@ pub enum CountMode {
     /// Stretches of at most `max_diff_tokens` tokens of one document that hold a term of every
     /// clause.
     Span,
+}
+
+/// Treatment of queries that a pack of counts does not have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PackMisses {
+    /// Counts them in `corpus.index`.
+    #[default]
+    Index,
+    /// Gives them no count: the rule decides the reward, usually 0. No index is needed.
+    Abstain,
 }
 
 /// Requests to index servers.

@@ -12,6 +12,10 @@ use crate::run::Device;
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExtractSection {
+    /// `model`, or `names`: without a model, each name, title and number of a sentence with the first.
+    /// `names` is ours, not the paper's, reads no other setting of this section, and suits
+    /// rules that do not read the relation.
+    pub kind: ExtractKind,
     /// Hugging Face folder, the name of a model that was downloaded, a folder with an exported
     /// graph, or `demo`.
     #[schemars(length(min = 1))]
@@ -43,6 +47,17 @@ pub struct ExtractSection {
     /// `cpu`, `cuda` or `cuda:N`.
     #[schemars(with = "String")]
     pub device: Device,
+}
+
+/// Source of triplets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ExtractKind {
+    /// A language model.
+    #[default]
+    Model,
+    /// Names, titles and numbers of the sentence.
+    Names,
 }
 
 /// Grammar of an extractor's replies.

@@ -45,13 +45,13 @@ pub use backends::{
 };
 pub use check::{CheckSettings, DecidedBy};
 pub use checkpoint::CheckpointSection;
-pub use corpus::{CorpusSection, CountMode, RemoteSettings};
+pub use corpus::{CorpusSection, CountMode, PackMisses, RemoteSettings};
 pub use engine::{EngineKind, EngineSection};
 pub use eval::{EvalSection, EvaluateSettings};
-pub use extract::{ExtractSection, ReplyGrammar};
+pub use extract::{ExtractKind, ExtractSection, ReplyGrammar};
 pub use filter::FilterSettings;
 pub use load::{DEMO, Layers};
-pub use plugin::WeightedPlugin;
+pub use plugin::{PluginRef, WeightedPlugin};
 pub use policy::{PolicySection, Precision};
 pub use question::{PhaseShare, QuestionSection, TrainQuestions};
 pub use reward::{Compatibility, Granularity, RewardSettings, SentenceMean, SentenceSplitter};

@@ -32,7 +32,7 @@ const DEMO_SETTINGS: &str = include_str!("../../../configs/demo.toml");
 
 /// Settings that name a part which the demo has, too. If one of them has another value than `demo`,
 /// the demo's settings do not apply.
-pub const PARTS: [&str; 14] = [
+pub const PARTS: [&str; 15] = [
     "question.train",
     "question.eval",
     "policy.model",
@@ -43,6 +43,7 @@ pub const PARTS: [&str; 14] = [
     "extract.model",
     "extract.prompt",
     "corpus.index",
+    "corpus.pack",
     "backends.nli.model",
     "backends.chat.endpoint",
     "backends.chat.model",

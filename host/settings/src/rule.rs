@@ -16,8 +16,9 @@ pub mod limits {
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleSection {
-    /// Reward rule, a WebAssembly file or the name of a shipped one. Or a list of rules,
-    /// `FILE.wasm:WEIGHT`, whose weighted rewards are added. A rule of weight 0 is recorded and not
+    /// Reward rule: a WebAssembly file, the name of a shipped one, or a URL (`https://…`, `oci://…`).
+    /// `FILE@blake3:HEX` names the file of this hash; a URL needs it. Or a list of rules,
+    /// `FILE:WEIGHT`, whose weighted rewards are added. A rule of weight 0 is recorded and not
     /// added.
     #[default(vec!["first.wasm".into()])]
     #[serde(deserialize_with = "one_or_many")]
@@ -34,8 +35,7 @@ pub struct RuleSection {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GraderSection {
-    /// Response rule, a WebAssembly file or the name of a shipped one. Not set: the paper's, which
-    /// is built in.
+    /// Response rule, named as `rule.plugin`. Not set: the paper's, which is built in.
     #[schemars(length(min = 1))]
     pub plugin: Option<String>,
     /// Settings of the rule itself.

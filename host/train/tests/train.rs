@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use corver_core::{
-    Backends, BoxError, Completion, Demonstration, Entailment, Extractor, Graders, Learner,
-    NliModel, NliPair, Question, Rollout, Sampler, Sampling, Scorers, SentenceScorer, Signal,
-    StepError, StepSettings, TrainingBatch, Triplet, UpdateReport, Verdict,
+    Backends, BoxError, Completion, Demonstration, Entailment, Extractor, ExtractorInput, Graders,
+    Learner, NliModel, NliPair, Question, Rollout, Sampler, Sampling, Scorers, SentenceScorer,
+    Signal, StepError, StepSettings, TrainingBatch, Triplet, UpdateReport, Verdict,
 };
 use corver_data::Curriculum;
 use corver_eval::Evaluation;
@@ -89,8 +89,8 @@ impl Learner for Pupil {
 struct Nothing;
 
 impl Extractor for Nothing {
-    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        Ok(vec![Vec::new(); sentences.len()])
+    fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError> {
+        Ok(vec![Vec::new(); inputs.len()])
     }
 }
 

@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 
 use super::{ScoredSentence, completion_from, score};
 use crate::{
-    Completion, CompletionRule, CorpusInfo, Count, Entailment, Passage, Precision, Query, Reply,
-    Request, Section, Sentence, Triplet,
+    Completion, CompletionRule, CorpusInfo, Count, CountMode, Entailment, Passage, Precision,
+    Query, Reply, Request, Section, Sentence, Triplet,
 };
 
 /// Number of completions of one check.
@@ -64,6 +64,10 @@ const PROBABILITIES: [f32; 6] = [0.0, 0.25, 0.3, 0.5, 0.75, 1.0];
 
 /// Sizes of the corpus: unknown, empty, huge.
 const SIZES: [Option<u64>; 5] = [None, Some(0), Some(1), Some(1_000_000_000_000), Some(u64::MAX)];
+
+/// Definitions of a match: unknown, and each one.
+const MODES: [Option<CountMode>; 4] =
+    [None, Some(CountMode::Compatible), Some(CountMode::Exact), Some(CountMode::Span)];
 
 /// Scores generated completions (empty and odd texts, pronouns, no triplets and many; counts and
 /// sizes of the corpus that are unknown or huge) and checks what the host relies on:
@@ -169,6 +173,7 @@ impl Case {
             tokens: draw.pick(&SIZES),
             documents: draw.pick(&SIZES),
             window: draw.pick(&SIZES),
+            mode: draw.pick(&MODES),
         };
         Self { number, completion, info }
     }

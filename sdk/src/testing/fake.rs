@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    ChatPrompt, CorpusInfo, Count, Entailment, NliPair, Passage, Precision, Query, Reply, Request,
-    Search,
+    ChatPrompt, CorpusInfo, Count, CountMode, Entailment, NliPair, Passage, Precision, Query,
+    Reply, Request, Search,
 };
 
 /// Returns a corpus with these counts. A query is written as it prints: `"Paris AND Peru"`.
@@ -27,6 +27,7 @@ pub struct FakeCorpus {
     tokens: Option<u64>,
     documents: Option<u64>,
     window: Option<u64>,
+    mode: Option<CountMode>,
 }
 
 impl FakeCorpus {
@@ -48,6 +49,13 @@ impl FakeCorpus {
     #[must_use]
     pub fn of_window(mut self, tokens: u64) -> Self {
         self.window = Some(tokens);
+        self
+    }
+
+    /// Sets the definition of a match. It is unknown otherwise.
+    #[must_use]
+    pub fn of_mode(mut self, mode: CountMode) -> Self {
+        self.mode = Some(mode);
         self
     }
 
@@ -81,7 +89,8 @@ impl FakeCorpus {
     }
 
     pub(super) fn info(&self) -> CorpusInfo {
-        CorpusInfo { tokens: self.tokens, documents: self.documents, window: self.window }
+        let &Self { tokens, documents, window, mode, .. } = self;
+        CorpusInfo { tokens, documents, window, mode }
     }
 
     pub(super) fn reply_to(&self, request: &Request) -> Reply {

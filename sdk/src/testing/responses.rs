@@ -121,7 +121,7 @@ pub fn check_responses_with<R: ResponseRule>(
     replies: &[&str],
 ) {
     let replies = [&["", "Yes.", "\u{0}東京 {}"], replies].concat();
-    let unknown = CorpusInfo { tokens: None, documents: None, window: None };
+    let unknown = CorpusInfo { tokens: None, documents: None, window: None, mode: None };
     let grade = |completion: &Completion| {
         settle(rule, completion, unknown, |request| reply_to(request, &replies))
     };

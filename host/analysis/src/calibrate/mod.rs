@@ -4,6 +4,7 @@
 //! ```text
 //! traces ─▶ draw ─▶ sheet ─▶ a person's labels ─▶ table ─▶ suggest
 //! policy ─▶ sample ─▶ audit      without a person, if the truth is known
+//! corpus ─▶ twins ─▶ table ─▶ suggest   without a person or a policy
 //! ```
 
 pub mod annotated;
@@ -16,6 +17,7 @@ pub mod sample;
 pub mod sheet;
 pub mod suggest;
 pub mod table;
+pub mod twins;
 
 pub use annotated::{Annotated, read_sheets, read_sheets_of_people};
 pub use audit::{AuditFinding, RuleAudit, audit};
@@ -29,4 +31,8 @@ pub use suggest::{Suggestion, suggest};
 pub use table::{
     BucketShare, Calibration, CorrectShare, ReliabilityPoint, ShareOrder, TableError, Trend,
     calibrate,
+};
+pub use twins::{
+    CorpusCalibration, CorpusFact, KindAuc, TailKind, Twin, TwinPair, calibrate_pairs, make_twins,
+    sheet_rows,
 };

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use corver_core::split::split;
 use corver_core::{
-    Backends, BoxError, Compatibility, Completion, Extractor, Question, Sampler, Sampling, Section,
-    Sentence, SentenceScorer, SentenceSplitter, Verdict,
+    Backends, BoxError, Compatibility, Completion, Extractor, ExtractorInput, Question, Sampler,
+    Sampling, Section, Sentence, SentenceScorer, SentenceSplitter, Verdict,
 };
 
 use super::annotated::Annotated;
@@ -125,11 +125,14 @@ impl Sampled {
             }
             progress(n * batch_size + batch.len());
         }
-        let mut texts = Vec::new();
+        let mut inputs = Vec::new();
         for completion in &completions {
-            texts.extend(completion.sentences.iter().map(|sentence| sentence.text.as_str()));
+            let question = questions[completion.question].question.as_str();
+            for sentence in &completion.sentences {
+                inputs.push(ExtractorInput { sentence: &sentence.text, question });
+            }
         }
-        let triplets = extractor.extract(&texts).map_err(SampleError::Extract)?;
+        let triplets = extractor.extract(&inputs).map_err(SampleError::Extract)?;
         let sentences = completions.iter_mut().flat_map(|completion| &mut completion.sentences);
         for (sentence, triplets_of_sentence) in sentences.zip(triplets) {
             sentence.triplets = triplets_of_sentence;

@@ -71,6 +71,11 @@ impl Recording {
         }
     }
 
+    /// Returns the queries whose counts were recorded, without limits.
+    pub fn queries(&self) -> impl Iterator<Item = &Query> {
+        self.replies.counts.keys()
+    }
+
     /// Returns backends for all capabilities. A request that was not recorded is an error.
     #[must_use]
     pub fn backends(self) -> Backends<'static> {

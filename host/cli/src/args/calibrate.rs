@@ -41,6 +41,17 @@ pub enum CalibrateCommand {
     ///   corver-host calibrate audit --sheet sheet.csv --plugin first.wasm --index wikipedia
     #[command(verbatim_doc_comment)]
     Audit(Box<AuditArgs>),
+    /// Find thresholds for a corpus without labels
+    ///
+    /// Facts of the corpus, each counted without the document that states it, are compared with
+    /// false twins: the same fact with another tail of the same kind and frequency. The suggested
+    /// settings are those of `calibrate read`.
+    ///
+    /// Examples:
+    ///   corver-host calibrate corpus --index wikipedia --extractor extractor --out thresholds
+    ///   corver-host calibrate corpus --index wikipedia --set extract.kind=names --out thresholds
+    #[command(verbatim_doc_comment)]
+    Corpus(Box<CorpusCalibrationArgs>),
 }
 
 #[derive(Debug, Args)]
@@ -75,6 +86,21 @@ pub struct ReadArgs {
     #[arg(required = true, value_name = "SHEET.csv")]
     pub sheets: Vec<PathBuf>,
     /// Folder for calibration.json and the suggested settings. Existing files are replaced.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct CorpusCalibrationArgs {
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub reward: RewardArgs,
+    /// Number of facts to draw.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub facts: usize,
+    /// New folder for calibration.json, the page, the suggested settings, and sheet.csv with all
+    /// facts and twins.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }

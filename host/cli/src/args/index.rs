@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use corver_corpus::Mode;
 
-use super::ServerArgs;
+use super::{CorpusArgs, ServerArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub struct IndexArgs {
@@ -31,6 +31,9 @@ pub enum IndexCommand {
     ///
     /// Prints the address that clients use as corpus.index. Ctrl-C stops the server.
     Serve(IndexServeArgs),
+    /// Count the queries of recordings, into a small file that is used without the index
+    /// (corpus.pack).
+    Pack(Box<PackArgs>),
     /// Print an index's size, pointer widths and tokenizer.
     Info(InfoArgs),
     /// Split an index's documents into passages, for rules that search (backends.passages)
@@ -73,6 +76,20 @@ pub struct BuildArgs {
     /// Discard an interrupted build in the same folder instead of resuming it.
     #[arg(long)]
     pub restart: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct PackArgs {
+    /// Recordings (--record of train, score or eval) with the queries.
+    #[arg(required = true, value_name = "RECORDING")]
+    pub recordings: Vec<PathBuf>,
+    /// File of the pack; must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    #[command(flatten)]
+    pub corpus: CorpusArgs,
+    #[command(flatten)]
+    pub settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]

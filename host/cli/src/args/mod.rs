@@ -21,13 +21,15 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
-pub use calibrate::{AuditArgs, CalibrateArgs, CalibrateCommand, DrawArgs, ReadArgs};
+pub use calibrate::{
+    AuditArgs, CalibrateArgs, CalibrateCommand, CorpusCalibrationArgs, DrawArgs, ReadArgs,
+};
 pub use check::CheckArgs;
 pub use data::{DataArgs, DataCommand, DemonstrationsArgs, EvidenceArgs, PoolArgs};
 pub use eval::{EvalArgs, EvalCommand};
 pub use extract::ExtractArgs;
 pub use index::{
-    AdoptArgs, BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs,
+    AdoptArgs, BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs, PackArgs,
     PassagesArgs, SearchArgs, VerifyArgs,
 };
 pub use judge::JudgeArgs;

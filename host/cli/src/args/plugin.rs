@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use corver_settings::PluginRef;
 
 use super::{PartArgs, RecordingArgs, SettingsArgs};
 
@@ -73,9 +74,10 @@ pub enum RuleKind {
 /// A sentence rule or response rule, with its settings.
 #[derive(Debug, Args)]
 pub struct RuleArgs {
-    /// Rule: a path, or a name in plugins/dist. Its settings: --set rule.settings.KEY=VALUE.
+    /// Rule: a path, a name in plugins/dist, or a URL with a hash. Its settings: --set
+    /// rule.settings.KEY=VALUE.
     #[arg(value_name = "FILE.wasm")]
-    pub plugin: PathBuf,
+    pub plugin: PluginRef,
     #[command(flatten)]
     pub settings: SettingsArgs,
 }
@@ -96,10 +98,10 @@ pub struct PluginRunArgs {
 pub struct PlayArgs {
     /// Folder of the run. Its completions and triplets are read from its traces.
     pub run: PathBuf,
-    /// Sentence rule, with its default settings: a path, or a name in plugins/dist. Default: the
-    /// rule of the run, with the run's settings.
+    /// Sentence rule, with its default settings: a path, a name in plugins/dist, or a URL with a
+    /// hash. Default: the rule of the run, with the run's settings.
     #[arg(long, value_name = "FILE.wasm")]
-    pub plugin: Option<PathBuf>,
+    pub plugin: Option<PluginRef>,
     /// Step of the completions. Default: the last.
     #[arg(long, value_name = "N")]
     pub step: Option<usize>,

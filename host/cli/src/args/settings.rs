@@ -80,9 +80,10 @@ impl Flags for CorpusArgs {
 /// Rules that reward sentences, with their extractor and corpus.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RewardArgs {
-    /// Reward rule: a path, or a name in plugins/dist. Repeatable; rewards are summed with their
-    /// weights: a.wasm:0.7, b.wasm:0.3; a weight of 0 records them only (`rule.plugin`).
-    #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
+    /// Reward rule: a path, a name in plugins/dist, or a URL with a hash (https://…@blake3:HEX).
+    /// Repeatable; rewards are summed with their weights: a.wasm:0.7, b.wasm:0.3; a weight of 0
+    /// records them only (`rule.plugin`).
+    #[arg(long, value_name = "FILE.wasm[@blake3:HEX][:WEIGHT]")]
     pub plugin: Vec<String>,
     #[command(flatten)]
     pub parts: PartArgs,

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
-use corver_core::Triplet;
+use anyhow::{Context, Result, ensure};
+use corver_core::{Extractor as _, ExtractorInput};
 use corver_eval::{ExtractionQuality, MatchCounts, compare_triplets, read_gold};
 use corver_inference::extract::Stats;
 use corver_reward::config::{self, ExtractorConfig};
-use corver_reward::parts;
+use corver_reward::parts::{self, OpenedExtractor};
 use corver_settings::Settings;
 use serde_json::json;
 
@@ -25,24 +25,34 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         None => text.lines().map(str::trim).filter(|line| !line.is_empty()).collect(),
     };
     let (_, config) = config::resolve::<ExtractorConfig>(settings_of(args)?)?;
-    let (_, extractor) = parts::open_extractor(&config)?;
+    let mut extractor = parts::open_extractor(&config)?;
+    let inputs: Vec<ExtractorInput<'_>> =
+        sentences.iter().map(|sentence| ExtractorInput::of_sentence(sentence)).collect();
     let start = Instant::now();
-    let replies = extractor.replies(&sentences).context("extracting triplets")?;
+    let mut replies = Vec::new();
+    let triplets = match &mut extractor {
+        OpenedExtractor::Names(names) => {
+            ensure!(!args.raw && !args.stats, "--raw and --stats are about a model's replies");
+            names.extract(&inputs).map_err(anyhow::Error::from_boxed)?
+        }
+        OpenedExtractor::Model { extractor, .. } => {
+            replies = extractor.replies(&sentences).context("extracting triplets")?;
+            replies.iter().map(|reply| extractor.triplets(reply)).collect()
+        }
+    };
     let seconds = start.elapsed().as_secs_f64();
-    let triplets: Vec<Vec<Triplet>> =
-        replies.iter().map(|reply| extractor.triplets(reply)).collect();
-    for ((sentence, reply), own_triplets) in sentences.iter().zip(&replies).zip(&triplets) {
+    for (index, (sentence, own_triplets)) in sentences.iter().zip(&triplets).enumerate() {
         if json {
             let mut line = json!({"sentence": sentence, "triplets": own_triplets});
             if args.raw {
-                line["reply"] = json!(**reply);
+                line["reply"] = json!(*replies[index]);
             }
             output::json(&line)?;
             continue;
         }
         output::line(sentence);
         if args.raw {
-            output::line(format_args!("  reply: {reply:?}"));
+            output::line(format_args!("  reply: {:?}", replies[index]));
         }
         for triplet in own_triplets {
             output::line(format_args!(
@@ -54,7 +64,9 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
     if let Some(gold) = &gold {
         compare(&compare_triplets(gold, &triplets), json)?;
     }
-    if args.stats {
+    if let OpenedExtractor::Model { extractor, .. } = &extractor
+        && args.stats
+    {
         report(extractor.stats(), seconds, json)?;
     }
     Ok(())

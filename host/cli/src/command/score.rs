@@ -68,7 +68,7 @@ pub fn scored(
 ) -> Result<Scored> {
     let mut extractor: Box<dyn Extractor> = match (completions.triplets, extractor) {
         (Some(given), _) => Box::new(given),
-        (None, Some(config)) => Box::new(parts::open_extractor(config)?.1),
+        (None, Some(config)) => Box::new(parts::open_extractor(config)?),
         (None, None) => bail!("the completions have no triplets, and no extractor is named"),
     };
     let mut scorers = Scorers { extractor: extractor.as_mut(), backends, sentence_scorer, graders };

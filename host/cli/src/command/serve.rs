@@ -5,18 +5,19 @@ use corver_core::error_chain;
 use corver_corpus::OpenOptions;
 use corver_counts::CorpusSource;
 use corver_reward::check::{CheckedText, Text};
-use corver_reward::config::{self, DemoOr, RewardConfig};
+use corver_reward::config::{self, DemoOr, Grader, RewardConfig, RulesConfig};
 use corver_reward::{Scorer, parts};
 use corver_serve::{
-    CountLimits, HttpError, Metrics, Queue, QueueLimits, ServerLimits, count_routes, reward_route,
-    score_route, unbatched_route,
+    CountLimits, HttpError, HttpReply, Metrics, Queue, QueueLimits, Route, ServerLimits,
+    count_routes, reward_route, score_route, unbatched_route,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::ServeArgs;
 use crate::check_request::{self, CheckError};
 use crate::index_folder::{name_of, open_folder};
+use crate::scoring::grader_fingerprint;
 use crate::server::bind;
 use crate::{output, settings};
 
@@ -24,6 +25,7 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let settings = settings::load(&args.settings, &[&args.reward, &args.graders])?;
     let (settings, config) = config::resolve::<RewardConfig>(settings)?;
     let scorer = Scorer::open(&config, &settings)?;
+    let served = served_rules(&scorer, &config.rules)?;
     let (rule, reward) = (scorer.rule().to_owned(), *scorer.settings());
     let mut metrics = Metrics::default();
     let of_queue =
@@ -46,6 +48,7 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         CHECK,
         check,
     )]);
+    server.add_routes([Route::get("/v1/rule", move || Ok(HttpReply::json(&served)))]);
     if let [CorpusSource::Folder(path)] = parts::resolve_sources(&config.corpus.sources)?.as_slice()
     {
         let corpus = open_folder(path, None, OpenOptions::default())?;
@@ -72,6 +75,22 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     server.run(interrupted);
     queue.end(limits.grace);
     Ok(())
+}
+
+/// Describes the rules of the server, so that a client can check which reward it gets. A built-in
+/// judge or format check is `null`.
+fn served_rules(scorer: &Scorer, rules: &RulesConfig) -> Result<Value> {
+    let grader = |grader: Option<&Grader>| {
+        let Some(rule) = grader else { return anyhow::Ok(Value::Null) };
+        Ok(json!({
+            "name": rule.name(), "blake3": grader_fingerprint(grader)?, "settings": rule.settings,
+        }))
+    };
+    Ok(json!({
+        "rules": scorer.loaded_rules(), "settings": rules.settings,
+        "judge": grader(rules.judge.as_ref())?, "format": grader(rules.format.as_ref())?,
+        "reward": rules.reward,
+    }))
 }
 
 const CHECK: &str = concat!(

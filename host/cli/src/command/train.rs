@@ -10,10 +10,8 @@ use corver_core::{
     SentenceScorer as _, StepSettings,
 };
 use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
-use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
-use corver_reward::parts::{self, Loader, SentenceRules};
-use corver_reward::plugin;
+use corver_reward::parts::{self, Loader, OpenedExtractor, SentenceRules};
 use corver_runs::{RunDir, RunDirError, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_settings::{ChatPrices, PriceSection, Settings};
 use corver_train::{
@@ -32,7 +30,7 @@ use crate::policy::{self, MemoryPlan, Policy};
 use crate::questions::{EvalSet, TrainSets};
 use crate::recording;
 use crate::resumed;
-use crate::scoring::ScoringConfig;
+use crate::scoring::{ScoringConfig, extractor_fingerprint, grader_fingerprint};
 use crate::settings;
 
 /// Settings that may change when a run is resumed: its length (`update.total_steps` repeats it for
@@ -149,7 +147,7 @@ impl PreparedRun {
     }
 
     /// Returns the fingerprints of settings, models, graders and questions.
-    fn manifest(&self, plan: &TrainPlan, extractor: &Path) -> Result<RunManifest> {
+    fn manifest(&self, plan: &TrainPlan, extractor: &OpenedExtractor) -> Result<RunManifest> {
         let Self { config, settings, model, .. } = self;
         let mut manifest = RunManifest::default();
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
@@ -159,8 +157,8 @@ impl PreparedRun {
         );
         manifest.set("judge", grader_fingerprint(config.scoring.rules.judge.as_ref())?);
         manifest.set("format", grader_fingerprint(config.scoring.rules.format.as_ref())?);
-        manifest.set("extractor", fingerprint(extractor)?);
-        if let Some(prompt) = &config.scoring.extractor.prompt {
+        manifest.set("extractor", extractor_fingerprint(extractor)?);
+        if let Some(prompt) = config.scoring.extractor.prompt() {
             manifest.set("extractor's prompt", fingerprint(prompt)?);
         }
         manifest.set("model", fingerprint(model)?);
@@ -209,7 +207,7 @@ struct OpenedRun {
     graders: Graders,
     /// Backends without a recorder, which is added once the run's folder exists.
     backends: Backends<'static>,
-    extractor: OnnxExtractor,
+    extractor: OpenedExtractor,
     /// Fingerprints of everything that decides the run's result.
     manifest: RunManifest,
 }
@@ -225,10 +223,10 @@ impl OpenedRun {
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;
         parts::check_granted(&backends, &rules, &graders)?;
-        let (extractor_folder, extractor) = parts::open_extractor(&config.scoring.extractor)?;
+        let extractor = parts::open_extractor(&config.scoring.extractor)?;
         // The extractor's memory is not free for the policy.
         prepared.plan_memory(args.resume)?;
-        let mut manifest = prepared.manifest(&plan, &extractor_folder)?;
+        let mut manifest = prepared.manifest(&plan, &extractor)?;
         manifest.set("plugin", &rules.hash);
         origin.record_in(&mut manifest)?;
         manifest.set("device", device);
@@ -331,14 +329,6 @@ pub fn train_once(
             let summary = trained.with_context(|| format!("the run is unfinished; {resume}"))?;
             Ok(Some((summary, run.path().to_owned())))
         }
-    }
-}
-
-/// Returns the hash of a response rule, for the manifest.
-fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
-    match grader {
-        None => Ok("built in".to_owned()),
-        Some(grader) => Ok(fingerprint(&plugin::find(&grader.plugin)?)?),
     }
 }
 

@@ -32,6 +32,21 @@ impl Index {
             .flat_map(|shard| (0..shard.num_documents()).map(|number| self.document(shard, number)))
     }
 
+    /// Returns the document with this number, from 0, over all open shards; `None` if there are fewer.
+    ///
+    /// # Errors
+    /// Fails if the documents' offsets are damaged.
+    pub fn document_numbered(&self, number: u64) -> Result<Option<Document>> {
+        let mut remaining = number;
+        for shard in self.shards() {
+            if remaining < shard.num_documents() {
+                return Ok(Some(self.document(shard, remaining)?));
+            }
+            remaining -= shard.num_documents();
+        }
+        Ok(None)
+    }
+
     /// Returns a document of a shard. `number` must be below its `num_documents`.
     pub(crate) fn document(&self, shard: &Shard, number: u64) -> Result<Document> {
         let start = shard.document_start(number)?;

@@ -61,12 +61,7 @@ impl TextIndex {
         // `the`.
         let mode = if clauses.len() == 1 { Mode::Compatible } else { options.mode };
         let cnf = Cnf::new(clauses)?;
-        let found = self.index().find_cnf(&cnf, &CnfOptions { mode, ..*options })?;
-        // Shard and position of each match.
-        let mut matches: Vec<(usize, u64)> = Vec::new();
-        for (shard, starts) in self.index().shards().zip(found) {
-            matches.extend(starts.into_iter().map(|start| (shard.number, start)));
-        }
+        let mut matches = self.matches(&cnf, &CnfOptions { mode, ..*options })?;
         matches.sort_unstable();
         matches.dedup(); // several matches may begin at one position
         let num_parts = limit.min(matches.len());
@@ -91,6 +86,36 @@ impl TextIndex {
             }
         }
         Ok(passages)
+    }
+
+    /// Returns the number of matches of a query, and how many of them are in a document; `None` if a
+    /// word has no tokens. Frequent clauses of [`Mode::Compatible`] are sampled.
+    ///
+    /// # Errors
+    /// Fails as [`TextIndex::count_words`] does.
+    pub fn matches_in(
+        &self,
+        document: &Document,
+        all_of: &[Vec<String>],
+        options: &CnfOptions,
+    ) -> Result<Option<(u64, u64)>> {
+        let Some(clauses) = self.encode_clauses(all_of)? else { return Ok(None) };
+        let matches = self.matches(&Cnf::new(clauses)?, options)?;
+        let is_in = |&&(shard, start): &&(usize, u64)| {
+            shard == document.shard && document.tokens.contains(&start)
+        };
+        let inside = matches.iter().filter(is_in).count();
+        Ok(Some((matches.len() as u64, inside as u64)))
+    }
+
+    /// Returns shard and position of each match.
+    fn matches(&self, cnf: &Cnf, options: &CnfOptions) -> Result<Vec<(usize, u64)>> {
+        let found = self.index().find_cnf(cnf, options)?;
+        let mut matches = Vec::new();
+        for (shard, starts) in self.index().shards().zip(found) {
+            matches.extend(starts.into_iter().map(|start| (shard.number, start)));
+        }
+        Ok(matches)
     }
 
     /// Returns the ranges of a document around each word of a match, extended to complete words.

@@ -18,7 +18,7 @@ use corver_http::{
     shorten_foreign,
 };
 
-use crate::wire::{CountRequest, CountResult, ServerInfo};
+use crate::wire::{self, CountRequest, CountResult, ServerInfo};
 use crate::{TOKEN_VARIABLE, Token};
 use batch::{PendingQuery, split_into_batches};
 use disk_cache::DiskCache;
@@ -302,6 +302,7 @@ impl Counter for Remote {
             tokens: info.map(|info| info.tokens),
             documents: info.map(|info| info.documents),
             window: Some(self.options.max_diff_tokens),
+            mode: Some(wire::count_mode(self.options.mode)),
         }
     }
 }

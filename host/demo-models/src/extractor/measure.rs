@@ -1,7 +1,7 @@
 //! Exact-match accuracy of an extractor on sentences that are held out from training.
 
 use anyhow::Result;
-use corver_core::{Extractor, Triplet};
+use corver_core::{Extractor, ExtractorInput, Triplet};
 use corver_demo::{Sample, World};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -81,8 +81,9 @@ pub fn measure(
 ) -> Result<ExtractorQuality> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let samples: Vec<Sample> = (0..num_sentences).map(|_| draw_held_out(world, &mut rng)).collect();
-    let texts: Vec<&str> = samples.iter().map(|sample| sample.text.as_str()).collect();
-    let extracted = extractor.extract(&texts).map_err(anyhow::Error::from_boxed)?;
+    let inputs: Vec<ExtractorInput<'_>> =
+        samples.iter().map(|sample| ExtractorInput::of_sentence(&sample.text)).collect();
+    let extracted = extractor.extract(&inputs).map_err(anyhow::Error::from_boxed)?;
     let mut quality = ExtractorQuality::default();
     for (sample, triplets) in samples.into_iter().zip(extracted) {
         quality.record(sample, triplets);
@@ -115,8 +116,11 @@ mod tests {
     struct Blind;
 
     impl Extractor for Blind {
-        fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-            Ok(vec![Vec::new(); sentences.len()])
+        fn extract(
+            &mut self,
+            inputs: &[ExtractorInput<'_>],
+        ) -> Result<Vec<Vec<Triplet>>, BoxError> {
+            Ok(vec![Vec::new(); inputs.len()])
         }
     }
 
@@ -140,11 +144,14 @@ mod tests {
         #[derive(Default)]
         struct Recorder(HashMap<String, usize>);
         impl Extractor for Recorder {
-            fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-                for text in sentences {
-                    *self.0.entry((*text).to_owned()).or_default() += 1;
+            fn extract(
+                &mut self,
+                inputs: &[ExtractorInput<'_>],
+            ) -> Result<Vec<Vec<Triplet>>, BoxError> {
+                for input in inputs {
+                    *self.0.entry(input.sentence.to_owned()).or_default() += 1;
                 }
-                Ok(vec![Vec::new(); sentences.len()])
+                Ok(vec![Vec::new(); inputs.len()])
             }
         }
         let world = World::generate(4, &WorldSize::default());
@@ -201,7 +208,8 @@ mod tests {
             name.clone(),
             format!("Who directed {name}?"),
         ];
-        let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
-        assert_eq!(extractor.extract(&texts).unwrap(), vec![Vec::<Triplet>::new(); texts.len()]);
+        let inputs: Vec<ExtractorInput<'_>> =
+            sentences.iter().map(|sentence| ExtractorInput::of_sentence(sentence)).collect();
+        assert_eq!(extractor.extract(&inputs).unwrap(), vec![Vec::<Triplet>::new(); inputs.len()]);
     }
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use corver_core::reply;
-use corver_core::{BoxError, Claim, Extracted, ExtractionBatch, Extractor, ReplyGrammar, Triplet};
+use corver_core::{
+    BoxError, Claim, Extracted, ExtractionBatch, Extractor, ExtractorInput, ReplyGrammar, Triplet,
+};
 
 use crate::extract::folder::{self, ExtractOptions};
 use crate::extract::scheduler::{QUEUE, ReplyResult, Scheduler, SentenceRequest, Stats};
@@ -170,8 +172,12 @@ impl ReplyStream {
 }
 
 impl Extractor for OnnxExtractor {
-    fn extract(&mut self, sentences: &[&str]) -> std::result::Result<Vec<Vec<Triplet>>, BoxError> {
-        Ok(self.replies(sentences)?.iter().map(|reply| self.triplets(reply)).collect())
+    fn extract(
+        &mut self,
+        inputs: &[ExtractorInput<'_>],
+    ) -> std::result::Result<Vec<Vec<Triplet>>, BoxError> {
+        let sentences: Vec<&str> = inputs.iter().map(|input| input.sentence).collect();
+        Ok(self.replies(&sentences)?.iter().map(|reply| self.triplets(reply)).collect())
     }
 
     fn start(&mut self) -> Box<dyn ExtractionBatch + '_> {
@@ -194,8 +200,8 @@ struct StreamedBatch {
 }
 
 impl ExtractionBatch for StreamedBatch {
-    fn push(&mut self, sentence: &str) {
-        self.sentences.push(sentence.to_owned());
+    fn push(&mut self, input: ExtractorInput<'_>) {
+        self.sentences.push(input.sentence.to_owned());
         while self.num_submitted < self.sentences.len() {
             let next = self.num_submitted;
             if !self.stream.try_submit(next, &self.sentences[next]) {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use corver_core::{Extractor as _, Triplet};
+use corver_core::{Extractor as _, ExtractorInput, Triplet};
 use corver_inference::extract::{
     Device, ExtractError, ExtractOptions, ExtractorSettings, OnnxExtractor, RuntimeLibrary,
 };
@@ -110,11 +110,14 @@ fn sentences_become_triplets() {
     for folder in [exported(), pretrained()] {
         let mut extractor = open(&folder).unwrap();
         let found = extractor
-            .extract(&[
-                "Silent Brava was directed by Dora Fenn.",
-                "I don't know.",
-                "Who directed Silent Brava?",
-            ])
+            .extract(
+                &[
+                    "Silent Brava was directed by Dora Fenn.",
+                    "I don't know.",
+                    "Who directed Silent Brava?",
+                ]
+                .map(ExtractorInput::of_sentence),
+            )
             .unwrap();
         assert_eq!(
             found,
@@ -160,10 +163,10 @@ fn batches_of(rows: usize) -> ExtractOptions {
 fn repeated_sentence_is_decoded_once() {
     let mut extractor = open(&pretrained()).unwrap();
     let (a, b) = ("Silent Brava was directed by Dora Fenn.", "Dora Fenn married Garo Lisk.");
-    let first = extractor.extract(&[a, a, b, a]).unwrap();
+    let first = extractor.extract(&[a, a, b, a].map(ExtractorInput::of_sentence)).unwrap();
     assert_eq!((&first[0], &first[0]), (&first[1], &first[3]));
     assert_ne!(first[0], first[2]);
-    let again = extractor.extract(&[b, "unknown", a]).unwrap();
+    let again = extractor.extract(&[b, "unknown", a].map(ExtractorInput::of_sentence)).unwrap();
     assert_eq!((&again[0], &again[2]), (&first[2], &first[0]));
     let stats = extractor.stats();
     assert_eq!((stats.sentences, stats.hits, stats.decoded), (7, 4, 3));
@@ -174,10 +177,12 @@ fn streamed_sentences_give_batch_replies() {
     let mut extractor = open(&pretrained()).unwrap();
     let sentences = sentences();
     let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
-    let whole = open(&pretrained()).unwrap().extract(&texts).unwrap();
+    let inputs: Vec<ExtractorInput<'_>> =
+        texts.iter().map(|sentence| ExtractorInput::of_sentence(sentence)).collect();
+    let whole = open(&pretrained()).unwrap().extract(&inputs).unwrap();
     let mut batch = extractor.start();
-    for sentence in &texts {
-        batch.push(sentence);
+    for &input in &inputs {
+        batch.push(input);
     }
     assert_eq!(batch.finish().unwrap().triplets, whole);
 

@@ -10,7 +10,8 @@ mod support;
 use anyhow::{Context, Result, bail};
 use corver_core::split::split_text;
 use corver_core::{
-    Claim, Completion, GivenTriplets, Lookup, Query, Section, Sentence, SentenceScorer, Verdict,
+    Claim, Completion, ExtractorInput, GivenTriplets, Lookup, Query, Section, Sentence,
+    SentenceScorer, Verdict,
 };
 use corver_corpus::MatchPassage;
 use serde::{Deserialize, Serialize};
@@ -160,20 +161,21 @@ impl Scorer {
         for (text, sentences_of_text) in texts.iter().zip(sentences) {
             let start = inputs.len();
             if !text.question.is_empty() {
-                inputs.push((text.question.as_str(), text.triplets.as_ref()));
+                inputs.push((text.question.as_str(), "", text.triplets.as_ref()));
             }
             for sentence in sentences_of_text {
-                inputs.push((sentence, text.triplets.as_ref()));
+                inputs.push((sentence, text.question.as_str(), text.triplets.as_ref()));
             }
             if self.is_demo_extractor && text.triplets.is_none() {
-                check_demo_names(inputs[start..].iter().map(|(input, _)| *input))?;
+                check_demo_names(inputs[start..].iter().map(|(sentence, ..)| *sentence))?;
             }
         }
-        let to_extract: Vec<&str> = inputs
-            .iter()
-            .filter(|(_, triplets)| triplets.is_none())
-            .map(|(input, _)| *input)
-            .collect();
+        let mut to_extract = Vec::new();
+        for &(sentence, question, triplets) in &inputs {
+            if triplets.is_none() {
+                to_extract.push(ExtractorInput { sentence, question });
+            }
+        }
         let mut replies = Vec::new().into_iter();
         if !to_extract.is_empty() {
             let Some(extractor) = &self.extractor else {
@@ -186,9 +188,9 @@ impl Scorer {
             replies = extracted.context("extracting what the text states")?.into_iter();
         }
         let mut claims = Vec::with_capacity(inputs.len());
-        for (input, triplets) in inputs {
+        for (sentence, _, triplets) in inputs {
             claims.push(match triplets {
-                Some(given) => given.of(input)?.iter().cloned().map(Claim::Fact).collect(),
+                Some(given) => given.of(sentence)?.iter().cloned().map(Claim::Fact).collect(),
                 None => replies.next().expect(ONE_REPLY_EACH),
             });
         }

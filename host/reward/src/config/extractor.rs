@@ -1,15 +1,24 @@
 //! Configuration of the triplet extractor.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use corver_data::hub;
-use corver_settings::{Device, ReplyGrammar, Settings};
+use corver_settings::{DEMO, Device, ExtractKind, ReplyGrammar, Settings};
 
 use super::{CorpusConfig, DemoOr, DemoOrPath, Problems, Resolve, resolve_hub_path};
 
+/// Source of triplets.
+#[derive(Debug, Clone)]
+pub enum ExtractorConfig {
+    /// Names, titles and numbers of the sentence.
+    Names,
+    /// A language model.
+    Model(Box<ModelExtractorConfig>),
+}
+
 /// Model and prompt of the triplet extractor.
 #[derive(Debug, Clone)]
-pub struct ExtractorConfig {
+pub struct ModelExtractorConfig {
     /// Folder of the model.
     pub model: DemoOrPath,
     /// File of the prompt. `None`: the prompt in the model's folder.
@@ -27,6 +36,18 @@ pub struct ExtractorConfig {
 impl Resolve for ExtractorConfig {
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
         let section = &mut settings.extract;
+        if section.kind == ExtractKind::Names {
+            let is_own = section.model.as_deref().is_some_and(|model| model != DEMO);
+            for (key, is_set) in
+                [("extract.model", is_own), ("extract.prompt", section.prompt.is_some())]
+            {
+                if is_set {
+                    problems.add(key, "set, but `extract.kind = \"names\"` uses no model");
+                    return None;
+                }
+            }
+            return Some(Self::Names);
+        }
         problems.make_absolute("extract.prompt", &mut section.prompt);
         if let Some(prompt) = &section.prompt {
             problems.require_path("extract.prompt", prompt);
@@ -36,7 +57,7 @@ impl Resolve for ExtractorConfig {
         let model =
             problems.record("extract.model", resolve_hub_path(hub::RepoKind::Model, text))?;
         *text = model.to_setting(|path| path.display().to_string());
-        Some(Self {
+        Some(Self::Model(Box::new(ModelExtractorConfig {
             model,
             prompt: section.prompt.clone(),
             chat: section.chat,
@@ -49,16 +70,30 @@ impl Resolve for ExtractorConfig {
                 ..corver_inference::extract::ExtractorSettings::default()
             },
             device: section.device,
-        })
+        })))
     }
 }
 
 impl ExtractorConfig {
+    /// Returns the file of the prompt; `None` if the model's folder has it, or there is no model.
+    #[must_use]
+    pub fn prompt(&self) -> Option<&Path> {
+        match self {
+            Self::Names => None,
+            Self::Model(model) => model.prompt.as_deref(),
+        }
+    }
+
+    /// True if it is the demo's model, which reads sentences of the demo's world alone.
+    #[must_use]
+    pub fn is_demo_model(&self) -> bool {
+        matches!(self, Self::Model(model) if model.model == DemoOr::Demo)
+    }
+
     /// Refuses the demo's extractor for another corpus: it would find no triplets, and every
     /// sentence would receive reward 0. Returns `None` if it adds a problem.
     pub fn check_corpus(&self, corpus: &CorpusConfig, problems: &mut Problems) -> Option<()> {
-        if self.model == DemoOr::Demo && corpus.sources.iter().any(|source| *source != DemoOr::Demo)
-        {
+        if self.is_demo_model() && corpus.sources.iter().any(|source| *source != DemoOr::Demo) {
             let remedy = "--extractor DIR|NAME names one for a corpus of your own";
             problems.add(
                 "extract.model",

@@ -23,7 +23,7 @@ use corver_settings::{Algorithm, Settings, schema};
 
 pub use backends::BackendsConfig;
 pub use corpus::CorpusConfig;
-pub use extractor::ExtractorConfig;
+pub use extractor::{ExtractorConfig, ModelExtractorConfig};
 pub use place::{DemoOr, DemoOrPath, absolute, parse_sources, resolve_hub_path};
 pub use policy::{EngineConfig, PolicyConfig};
 pub use problems::Problems;
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn demo_settings_resolve_to_demo_parts() {
         let (settings, (reward, policy)) = resolve::<All>(settings(|_| ())).unwrap();
-        assert_eq!((policy.model, reward.extractor.model), (DemoOr::Demo, DemoOr::Demo));
+        assert!(policy.model == DemoOr::Demo && reward.extractor.is_demo_model());
         assert_eq!(reward.corpus.sources, [DemoOr::Demo]);
         assert_eq!(reward.corpus.counting.max_diff_tokens, corver_demo::WINDOW);
         assert_eq!(settings.update.total_steps, settings.run.steps);

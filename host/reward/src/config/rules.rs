@@ -1,9 +1,7 @@
 //! Configuration of the rules for sentences and for completions.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::Result;
-use corver_settings::{GraderSection, Limits, RewardSettings, Settings, WeightedPlugin};
+use corver_settings::{GraderSection, Limits, PluginRef, RewardSettings, Settings, WeightedPlugin};
 use serde_json::{Map, Value};
 
 use super::{Problems, Resolve, absolute};
@@ -29,8 +27,8 @@ pub struct RulesConfig {
 /// Configuration of a response rule.
 #[derive(Debug, Clone)]
 pub struct Grader {
-    /// Path of the plugin, or name of a shipped rule.
-    pub plugin: PathBuf,
+    /// Response rule's file.
+    pub plugin: PluginRef,
     /// Settings that the rule receives.
     pub settings: Map<String, Value>,
 }
@@ -74,9 +72,9 @@ impl Resolve for RulesConfig {
 impl RulesConfig {
     /// Returns a configuration of a single rule of weight 1, with the built-in response rules.
     #[must_use]
-    pub fn single(plugin: &Path, settings: &Settings) -> Self {
+    pub fn single(plugin: &PluginRef, settings: &Settings) -> Self {
         Self {
-            plugins: vec![WeightedPlugin { path: plugin.to_owned(), weight: 1.0 }],
+            plugins: vec![WeightedPlugin { plugin: plugin.clone(), weight: 1.0 }],
             settings: settings.rule.settings.clone(),
             limits: settings.rule.limits.clone(),
             judge: None,
@@ -88,9 +86,9 @@ impl RulesConfig {
 
 /// Parses `PLUGIN` or `PLUGIN:WEIGHT`, and checks that the plugin exists.
 fn parse_weighted(text: &str) -> Result<WeightedPlugin> {
-    let WeightedPlugin { path, weight } = text.parse()?;
-    plugin::find(&path)?;
-    Ok(WeightedPlugin { path: plugin_path(&path)?, weight })
+    let WeightedPlugin { plugin, weight } = text.parse()?;
+    plugin::find(&plugin)?;
+    Ok(WeightedPlugin { plugin: absolute_plugin(&plugin)?, weight })
 }
 
 /// Returns `Some(None)` if no rule is named, and `None` if the one that is named cannot be found.
@@ -110,16 +108,17 @@ fn grader(
         );
         return None;
     };
-    let path = problems.record(&key, plugin_path(Path::new(text)))?;
-    *text = path.display().to_string();
-    problems.record(&key, plugin::find(&path))?;
-    Some(Some(Grader { plugin: path, settings: section.settings.clone() }))
+    let plugin = problems.record(&key, text.parse().and_then(|plugin| absolute_plugin(&plugin)))?;
+    *text = plugin.to_string();
+    problems.record(&key, plugin::find(&plugin))?;
+    Some(Some(Grader { plugin, settings: section.settings.clone() }))
 }
 
-/// Returns the absolute path of a rule; the name of a shipped one stays a name.
-fn plugin_path(plugin: &Path) -> Result<PathBuf> {
-    match plugin::local_path(plugin) {
-        Some(path) => absolute(&path),
-        None => Ok(plugin.to_owned()),
-    }
+/// Returns the plugin with an absolute path; the name of a shipped one stays a name.
+fn absolute_plugin(plugin: &PluginRef) -> Result<PluginRef> {
+    let location = match plugin.local().and_then(plugin::local_path) {
+        Some(path) => absolute(&path)?.display().to_string(),
+        None => plugin.location.clone(),
+    };
+    Ok(PluginRef { location, blake3: plugin.blake3.clone() })
 }

@@ -2,29 +2,46 @@
 
 mod backends;
 mod demo;
+mod extractor;
 mod rules;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
-use corver_core::Counter;
-use corver_corpus::OpenOptions;
-use corver_counts::{CachedCounter, CorpusSource, OpenSettings};
+use anyhow::{Context, Result, ensure};
+use corver_core::{CorpusInfo, Counter, NameExtractor};
+use corver_corpus::{CnfOptions, OpenOptions};
+use corver_counts::pack::{Pack, PackedCounter};
+use corver_counts::{CachedCounter, CorpusSource, OpenSettings, wire};
 use corver_inference::extract::{OnnxExtractor, RuntimeLibrary};
 
-use crate::config::{CorpusConfig, DemoOr, ExtractorConfig, PolicyConfig};
+use crate::config::{CorpusConfig, DemoOr, ExtractorConfig, ModelExtractorConfig, PolicyConfig};
 use crate::folders;
 
 pub use backends::{check_granted, open_backends, open_passages};
 pub use demo::{demo_index, unpack_demo};
-pub use rules::{AnyRule, Loader, SentenceRules};
+pub use extractor::OpenedExtractor;
+pub use rules::{AnyRule, LoadedRule, Loader, SentenceRules};
 
-/// Opens the triplet extractor, and returns its folder, too.
+/// Opens the source of triplets.
 ///
 /// # Errors
 /// If the prompt or the model cannot be used.
-pub fn open_extractor(config: &ExtractorConfig) -> Result<(PathBuf, OnnxExtractor)> {
+pub fn open_extractor(config: &ExtractorConfig) -> Result<OpenedExtractor> {
+    match config {
+        ExtractorConfig::Names => Ok(OpenedExtractor::Names(NameExtractor)),
+        ExtractorConfig::Model(model) => {
+            let (folder, extractor) = open_model_extractor(model)?;
+            Ok(OpenedExtractor::Model { folder, extractor })
+        }
+    }
+}
+
+/// Opens an extractor's model, and returns its folder, too.
+///
+/// # Errors
+/// If the prompt or the model cannot be used.
+pub fn open_model_extractor(config: &ModelExtractorConfig) -> Result<(PathBuf, OnnxExtractor)> {
     let folder = match &config.model {
         DemoOr::Demo => unpack_demo()?.extractor,
         DemoOr::Own(path) => path.clone(),
@@ -103,8 +120,47 @@ pub fn open_corpus(config: &CorpusConfig) -> Result<(Vec<CorpusSource>, Box<dyn 
         remote: config.remote.clone(),
         cache_dir: Some(folders::cache()?.join("counts")),
     };
-    let counter = corver_counts::open(&sources, &settings)?;
-    Ok((sources, Box::new(CachedCounter::new(counter))))
+    let Some(path) = &config.pack else {
+        let counter = corver_counts::open(&sources, &settings)?;
+        return Ok((sources, Box::new(CachedCounter::new(counter))));
+    };
+    let pack = Pack::open(path)?;
+    check_pack(path, &pack, &sources, &config.counting)?;
+    let mut next = None;
+    if !sources.is_empty() {
+        next = Some(corver_counts::open(&sources, &settings)?);
+    }
+    Ok((sources, Box::new(CachedCounter::new(Box::new(PackedCounter::new(pack, next))))))
+}
+
+/// Fails if a pack has counts of another index, or with another window or mode.
+fn check_pack(
+    path: &Path,
+    pack: &Pack,
+    sources: &[CorpusSource],
+    counting: &CnfOptions,
+) -> Result<()> {
+    let header = pack.header();
+    let is_known = sources.iter().all(|source| matches!(source, CorpusSource::Folder(_)));
+    if is_known && !sources.is_empty() {
+        let fingerprint = corver_counts::fingerprint(sources)?;
+        ensure!(
+            fingerprint == header.index,
+            "the pack {} has the counts of another index than `corpus.index`",
+            path.display()
+        );
+    }
+    let CorpusInfo { window, mode, .. } = header.corpus;
+    let set = (Some(counting.max_diff_tokens), Some(wire::count_mode(counting.mode)));
+    ensure!(
+        (window, mode) == set,
+        "the pack {} was counted with `corpus.max_diff_tokens` {window:?} and `corpus.mode` {mode:?}; \
+         this run sets {:?} and {:?}",
+        path.display(),
+        set.0,
+        set.1
+    );
+    Ok(())
 }
 
 /// Returns the folder of the policy's model.

@@ -1,23 +1,41 @@
 //! Loads the sentence rules of a run, its answer judge and its format check.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use corver_core::verdict::{Blend, Weighted};
 use corver_core::{
     Backends, BoxError, Capability, Completion, CreditKind, Graders, SentenceScorer, Verdict,
 };
-use corver_rules::{Compiler, Manifest, PluginKind, ResponseRule, Rule, Sandbox};
-use corver_settings::WeightedPlugin;
+use corver_rules::{
+    Compiler, Manifest, PluginFile, PluginKind, Provenance, ResponseRule, Rule, Sandbox,
+};
+use corver_settings::{PluginRef, WeightedPlugin};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::config::{Grader, RulesConfig};
 use crate::folders;
 use crate::plugin;
 
+/// Identity and weight of a sentence rule.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LoadedRule {
+    /// Name of the rule.
+    pub name: String,
+    /// Version of the rule.
+    pub version: String,
+    /// BLAKE3 hash of the plugin file.
+    pub blake3: String,
+    /// Factor of its rewards; 0: they are recorded, and not added.
+    pub weight: f64,
+}
+
 /// Sentence rules of a run, scored as one rule.
 pub struct SentenceRules {
     rules: Box<dyn SentenceScorer>,
+    /// Identity of each rule.
+    pub loaded: Vec<LoadedRule>,
     /// Names of the rules, joined with `+`: `first`, or `first+min`. Rules of weight 0 are left out if
     /// there are others.
     pub name: String,
@@ -26,18 +44,27 @@ pub struct SentenceRules {
 }
 
 impl SentenceRules {
-    fn new(mut loaded: Vec<(Rule, &WeightedPlugin)>) -> Result<Self> {
-        let has_paid = loaded.iter().any(|(_, plugin)| !plugin.is_watched());
-        let named = loaded.iter().filter(|(_, plugin)| !(has_paid && plugin.is_watched()));
+    fn new(mut rules: Vec<(Rule, &WeightedPlugin)>) -> Result<Self> {
+        let loaded: Vec<LoadedRule> = rules
+            .iter()
+            .map(|(rule, plugin)| LoadedRule {
+                name: rule.name().to_owned(),
+                version: rule.manifest().version.clone(),
+                blake3: rule.hash().to_owned(),
+                weight: plugin.weight,
+            })
+            .collect();
+        let has_paid = rules.iter().any(|(_, plugin)| !plugin.is_watched());
+        let named = rules.iter().filter(|(_, plugin)| !(has_paid && plugin.is_watched()));
         let names: Vec<&str> = named.map(|(rule, _)| rule.name()).collect();
         let name = names.join("+");
-        let hashes: Vec<&str> = loaded.iter().map(|(rule, _)| rule.hash()).collect();
+        let hashes: Vec<&str> = loaded.iter().map(|rule| rule.blake3.as_str()).collect();
         let hash = hashes.join("+");
-        if let [(_, WeightedPlugin { weight: 1.0, .. })] = loaded.as_slice() {
-            return Ok(Self { rules: Box::new(loaded.remove(0).0), name, hash });
+        if let [(_, WeightedPlugin { weight: 1.0, .. })] = rules.as_slice() {
+            return Ok(Self { rules: Box::new(rules.remove(0).0), loaded, name, hash });
         }
-        let mut blend = Vec::with_capacity(loaded.len());
-        for (rule, plugin) in loaded {
+        let mut blend = Vec::with_capacity(rules.len());
+        for (rule, plugin) in rules {
             ensure!(
                 rule.credit() == CreditKind::AllTokens,
                 "{} assigns rewards to single tokens or sets the signs of advantages, which cannot \
@@ -47,7 +74,7 @@ impl SentenceRules {
             let rule_name = rule.name().to_owned();
             blend.push(Weighted { name: rule_name, weight: plugin.weight, rule: Box::new(rule) });
         }
-        Ok(Self { rules: Box::new(Blend::new(blend)), name, hash })
+        Ok(Self { rules: Box::new(Blend::new(blend)), loaded, name, hash })
     }
 }
 
@@ -130,7 +157,7 @@ impl<'a> Loader<'a> {
 
     fn load(&self) -> Result<Vec<(Rule, &'a WeightedPlugin)>> {
         let loaded = match self.config.plugins.as_slice() {
-            [plugin] => vec![self.single(&plugin::find(&plugin.path)?)?],
+            [plugin] => vec![self.single(&plugin::find(&plugin.plugin)?)?],
             several => self.with_own_settings(several)?,
         };
         Ok(loaded.into_iter().zip(&self.config.plugins).collect())
@@ -157,20 +184,20 @@ impl<'a> Loader<'a> {
     ///
     /// # Errors
     /// If the plugin is missing or invalid.
-    pub fn any(&self, plugin: &Path) -> Result<AnyRule> {
-        let path = plugin::find(plugin)?;
-        Ok(match PluginKind::read(&path, &self.config.limits)? {
-            PluginKind::Sentence => AnyRule::Sentence(self.single(&path)?),
+    pub fn any(&self, plugin: &PluginRef) -> Result<AnyRule> {
+        let file = plugin::find(plugin)?;
+        Ok(match PluginKind::read(&file.path, &self.config.limits)? {
+            PluginKind::Sentence => AnyRule::Sentence(self.single(&file)?),
             PluginKind::Response => {
-                AnyRule::Response(self.response(&path, "rule", &self.config.settings)?)
+                AnyRule::Response(self.response(&file, "rule", &self.config.settings)?)
             }
         })
     }
 
-    fn single(&self, path: &Path) -> Result<Rule> {
+    fn single(&self, file: &PluginFile) -> Result<Rule> {
         let settings = &self.config.settings;
-        let rule = self.sandbox.load(path, Some(&self.cache), &Value::Object(settings.clone()));
-        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let rule = self.sandbox.load(file, Some(&self.cache), &Value::Object(settings.clone()));
+        let name = file.path.file_stem().unwrap_or_default().to_string_lossy();
         if settings.contains_key(name.as_ref()) {
             return rule.with_context(|| {
                 format!("a single rule takes `rule.settings`, not `rule.settings.{name}`")
@@ -181,12 +208,12 @@ impl<'a> Loader<'a> {
 
     fn response(
         &self,
-        path: &Path,
+        file: &PluginFile,
         what: &str,
         settings: &Map<String, Value>,
     ) -> Result<ResponseRule> {
         let rule = self.sandbox.load_response_rule(
-            path,
+            file,
             Some(&self.cache),
             &Value::Object(settings.clone()),
         );
@@ -197,9 +224,9 @@ impl<'a> Loader<'a> {
     fn with_own_settings(&self, plugins: &[WeightedPlugin]) -> Result<Vec<Rule>> {
         let mut settings = self.config.settings.clone();
         let mut rules: Vec<Rule> = Vec::new();
-        for WeightedPlugin { path, .. } in plugins {
-            let path = plugin::find(path)?;
-            let mut rule = self.sandbox.load(&path, Some(&self.cache), &Value::Null)?;
+        for WeightedPlugin { plugin, .. } in plugins {
+            let file = plugin::find(plugin)?;
+            let mut rule = self.sandbox.load(&file, Some(&self.cache), &Value::Null)?;
             if rules.iter().any(|other| other.name() == rule.name()) {
                 bail!(
                     "two of the rules are called {}; their channels would be indistinguishable",
@@ -208,7 +235,7 @@ impl<'a> Loader<'a> {
             }
             // The name is known only now: a rule with settings is loaded again, from the cache.
             if let Some(own_settings) = settings.remove(rule.name()) {
-                rule = self.sandbox.load(&path, Some(&self.cache), &own_settings)?;
+                rule = self.sandbox.load(&file, Some(&self.cache), &own_settings)?;
             }
             rules.push(rule);
         }
@@ -226,7 +253,7 @@ impl<'a> Loader<'a> {
 impl Grader {
     /// Returns the name of the plugin file, without its extension.
     pub fn name(&self) -> String {
-        self.plugin.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+        self.plugin.name()
     }
 }
 
@@ -260,6 +287,14 @@ impl AnyRule {
         match self {
             Self::Sentence(rule) => rule.hash(),
             Self::Response(rule) => rule.hash(),
+        }
+    }
+
+    /// Returns the plugin's statements about its origin.
+    pub fn provenance(&self) -> &Provenance {
+        match self {
+            Self::Sentence(rule) => rule.provenance(),
+            Self::Response(rule) => rule.provenance(),
         }
     }
 

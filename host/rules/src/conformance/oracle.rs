@@ -1,21 +1,23 @@
 //! Backends whose replies are pseudo-random, and depend on the request alone.
 
 use corver_core::{
-    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusInfo, Count, CountPrecision,
-    Counter, Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Usage,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, CorpusInfo, Count, CountMode,
+    CountPrecision, Counter, Entailment, NliModel, NliPair, Passage, Query, Retriever, Search,
+    Usage,
 };
 
 /// Counts: unknown for some queries, huge for others.
 const COUNTS: [Option<u64>; 9] =
     [None, Some(0), Some(1), Some(4), Some(5), Some(19), Some(20), Some(1_000_000), Some(u64::MAX)];
 const PROBABILITIES: [f32; 6] = [0.0, 0.25, 0.3, 0.5, 0.75, 1.0];
-const REPLIES: [&str; 15] = [
+const REPLIES: [&str; 16] = [
     "",
     " \t",
     "A",
     "CORRECT",
     "Wrong",
     "Yes.",
+    "No.",
     "5",
     "[]",
     "NONE",
@@ -66,6 +68,7 @@ impl Counter for Oracle {
                 tokens: Some(1_000_000_000),
                 documents: Some(1_000_000),
                 window: Some(1_000),
+                mode: Some(CountMode::Exact),
             },
         }
     }

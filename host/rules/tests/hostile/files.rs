@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use corver_rules::{Compiler, Limits, RuleError, Sandbox};
+use corver_rules::{Compiler, Limits, PluginFile, RuleError, Sandbox};
 use serde_json::Value;
 
 use crate::guest::Guest;
@@ -16,7 +16,7 @@ fn refusal(bytes: &[u8]) -> RuleError {
 
 fn load_path(path: &Path) -> RuleError {
     let sandbox = Sandbox::new(Limits::default(), Compiler::InProcess).unwrap();
-    let error = sandbox.load(path, None, &Value::Null).unwrap_err();
+    let error = sandbox.load(&PluginFile::unpinned(path), None, &Value::Null).unwrap_err();
     assert_still_runs(&sandbox);
     error
 }

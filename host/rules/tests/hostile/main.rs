@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use corver_core::{
     Backends, BoxError, Completion, CorpusInfo, Count, Counter, Query, Section, Sentence, Verdict,
 };
-use corver_rules::{Compiler, Limits, Rule, RuleError, Sandbox};
+use corver_rules::{Compiler, Limits, PluginFile, Rule, RuleError, Sandbox};
 use guest::Guest;
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ impl Counter for Nothing {
     }
 
     fn info(&self) -> CorpusInfo {
-        CorpusInfo { tokens: Some(3 << 40), documents: None, window: Some(1_000) }
+        CorpusInfo { tokens: Some(3 << 40), documents: None, window: Some(1_000), mode: None }
     }
 }
 
@@ -35,7 +35,7 @@ fn load_in(sandbox: &Sandbox, bytes: &[u8]) -> Result<Rule, RuleError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hostile.wasm");
     std::fs::write(&path, bytes).unwrap();
-    sandbox.load(&path, None, &Value::Null)
+    sandbox.load(&PluginFile::unpinned(&path), None, &Value::Null)
 }
 
 fn load(bytes: &[u8], limits: Limits) -> Result<Rule, RuleError> {

@@ -19,7 +19,7 @@ use corver_reward::parts::{self, Loader};
 use corver_settings::Settings;
 use serde::Serialize;
 
-use super::cells;
+use super::saved::cells;
 use crate::args::AuditArgs;
 use crate::engine::{self, Answering};
 use crate::output;
@@ -165,7 +165,7 @@ fn sample(
     policy::choose_threads(settings)?;
     let questions = world.questions.read()?;
     let model = parts::policy_folder(&world.policy)?;
-    let mut extractor = parts::open_extractor(&world.extractor)?.1;
+    let mut extractor = parts::open_extractor(&world.extractor)?;
     let sampling = Sampling { num_generations: usize::from(args.samples), ..settings.rollout };
     let plan = SamplePlan {
         sampling,

@@ -1,23 +1,15 @@
 //! `corver-host calibrate read`: computes P(correct) by count from labelled sheets, and suggests
 //! settings.
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use corver_analysis::calibrate::{
     Calibration, CorrectShare, Suggestion, calibrate, read_sheets, suggest,
 };
-use corver_report::page;
 use serde::Serialize;
 
-use super::cells;
+use super::saved::{self, cells};
 use crate::args::ReadArgs;
 use crate::output;
-
-/// File with the results.
-const CALIBRATION: &str = "calibration.json";
-/// Page with the plots.
-const PAGE: &str = "calibration.html";
 
 /// A calibration, and the settings that it suggests.
 #[derive(Serialize)]
@@ -30,55 +22,27 @@ struct CalibrationResult {
 pub fn run(args: &ReadArgs, json: bool) -> Result<()> {
     let calibration = calibrate(&read_sheets(&args.sheets)?)?;
     let suggestions = suggest(&calibration.buckets);
-    let files = suggestions
-        .iter()
-        .map(|suggestion| Ok((file_name(suggestion), as_toml(suggestion, &calibration)?)));
-    let files: Vec<(String, String)> = files.collect::<Result<_>>()?;
+    let files = saved::config_files(&suggestions, &origin(&calibration))?;
     let read = CalibrationResult { calibration, suggestions };
     if let Some(out) = &args.out {
-        write(out, &read, &files)?;
+        saved::save(out, &read, &read.calibration, &files)?;
     }
     if json {
         return output::json(&read);
     }
     show(&read.calibration);
-    if read.suggestions.iter().all(|suggestion| suggestion.rule.plugin != "first.wasm") {
-        output::line("the shares do not rise significantly: no tiers for `first` are suggested");
-    }
-    for (name, text) in &files {
-        output::line(format_args!("# {name}, for --config"));
-        output::lines(text);
-    }
-    if let Some(out) = &args.out {
-        output::line(format_args!("everything is in {}", out.display()));
-    }
+    saved::show_files(&files, args.out.as_deref());
     Ok(())
 }
 
-fn file_name(suggestion: &Suggestion) -> String {
-    Path::new(&suggestion.rule.plugin).with_extension("toml").display().to_string()
-}
-
-fn as_toml(suggestion: &Suggestion, calibration: &Calibration) -> Result<String> {
+/// Describes the labels, for the configuration files.
+fn origin(calibration: &Calibration) -> String {
     let labelled: u64 = calibration.buckets.iter().map(|bucket| bucket.share.n).sum();
     let by_model = match calibration.by_model {
         0 => String::new(),
         by_model => format!("; a model labelled {by_model}"),
     };
-    let settings = toml::to_string(suggestion).context("writing the suggested settings")?;
-    Ok(format!("# From {labelled} labelled sentences{by_model}.\n{settings}"))
-}
-
-fn write(out: &Path, read: &CalibrationResult, files: &[(String, String)]) -> Result<()> {
-    std::fs::create_dir_all(out)
-        .with_context(|| format!("cannot create the folder {}", out.display()))?;
-    let calibration = (CALIBRATION.to_owned(), serde_json::to_string_pretty(read)? + "\n");
-    for (name, text) in std::iter::once(&calibration).chain(files) {
-        let path = out.join(name);
-        corver_files::replace(&path, text.as_bytes())
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(page::save(&out.join(PAGE), &corver_report::calibration::calibration(&read.calibration))?)
+    format!("{labelled} labelled sentences{by_model}")
 }
 
 fn show(calibration: &Calibration) {

@@ -13,9 +13,8 @@ use corver_eval::{
     EvaluatePlan, Evaluation, FactChecker, GradedAnswer, OF_AN_ANSWER, View, evaluate, figures,
     summarize,
 };
-use corver_inference::extract::OnnxExtractor;
 use corver_reward::config::{self, PolicyConfig, Problems, Resolve};
-use corver_reward::parts::{self, Loader, SentenceRules};
+use corver_reward::parts::{self, Loader, OpenedExtractor, SentenceRules};
 use corver_runs::{RunDir, RunManifest, fingerprint, text_fingerprint};
 use corver_settings::{DEMO, Settings};
 use indicatif::ProgressBar;
@@ -28,7 +27,7 @@ use crate::policy;
 use crate::questions::{EvalSet, graded_questions, truth_of};
 use crate::recording::{self, Origin};
 use crate::resumed;
-use crate::scoring::ScoringConfig;
+use crate::scoring::{ScoringConfig, extractor_fingerprint};
 use crate::settings;
 
 /// Name of a policy without an adapter.
@@ -272,8 +271,7 @@ struct Scoring {
     graders: Graders,
     origin: Origin,
     backends: Backends<'static>,
-    extractor_folder: PathBuf,
-    extractor: OnnxExtractor,
+    extractor: OpenedExtractor,
 }
 
 impl Scoring {
@@ -281,16 +279,9 @@ impl Scoring {
         let rules = Loader::new(&config.rules)?.sentence_rules()?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.answers, &args.recording)?;
-        let (extractor_folder, extractor) = parts::open_extractor(&config.extractor)?;
+        let extractor = parts::open_extractor(&config.extractor)?;
         let backends = recording::recorded(&args.recording, args.resume, backends)?;
-        Ok(Self {
-            rules,
-            graders: Graders::default(),
-            origin,
-            backends,
-            extractor_folder,
-            extractor,
-        })
+        Ok(Self { rules, graders: Graders::default(), origin, backends, extractor })
     }
 
     fn scorers(&mut self) -> Scorers<'_, 'static> {
@@ -321,10 +312,10 @@ fn manifest(
     manifest.set(resumed::CONFIGURATION, text_fingerprint(&toml::to_string(settings)?));
     manifest.set("device", device);
     manifest.set("model", fingerprint(model)?);
-    if let Some(Scoring { rules, origin, extractor_folder, .. }) = scoring {
+    if let Some(Scoring { rules, origin, extractor, .. }) = scoring {
         manifest.set("plugin", &rules.hash);
         origin.record_in(&mut manifest)?;
-        manifest.set("extractor", fingerprint(extractor_folder)?);
+        manifest.set("extractor", extractor_fingerprint(extractor)?);
     }
     for (name, adapter) in policies(args) {
         if let Some(adapter) = adapter {

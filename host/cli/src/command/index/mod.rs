@@ -4,6 +4,7 @@ mod adopt;
 mod build;
 pub mod count;
 mod info;
+mod pack;
 mod passages;
 mod search;
 mod serve;
@@ -27,6 +28,7 @@ pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
         IndexCommand::Count(args) => count::run(args, json),
         IndexCommand::Serve(args) => serve::run(args, json),
         IndexCommand::Info(args) => info::run(args, json),
+        IndexCommand::Pack(args) => pack::run(args, json),
         IndexCommand::Passages(args) => passages::run(args, json),
         IndexCommand::Search(args) => search::run(args, json),
         IndexCommand::Verify(args) => verify::run(args, json),

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{Bill, request_labels, show_agreement};
 use crate::args::JudgeArgs;
-use crate::command::calibrate::cells;
+use crate::command::calibrate::saved::cells;
 use crate::output;
 
 const BUILT_IN: &str = include_str!("../../../../../configs/judge/sentence.toml");

@@ -33,8 +33,12 @@ const BUDGET: Duration = Duration::from_secs(1);
 const COMPLETIONS: usize = 384;
 
 /// The paper's corpus, so that rules which need a size do not abstain.
-const CORPUS: CorpusInfo =
-    CorpusInfo { tokens: Some(5_500_000_000), documents: Some(6_407_814), window: Some(1_000) };
+const CORPUS: CorpusInfo = CorpusInfo {
+    tokens: Some(5_500_000_000),
+    documents: Some(6_407_814),
+    window: Some(1_000),
+    mode: None,
+};
 
 /// A backend that answers immediately, so that only the rule and the calls into it are measured.
 #[derive(Clone, Copy)]
@@ -100,8 +104,8 @@ struct Costs {
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let (settings, ()) = config::resolve(settings::of_rule_alone(args)?)?;
     let config = RulesConfig::single(&args.plugin, &settings);
-    let path = plugin::find(&args.plugin)?;
-    let rule = Loader::new(&config)?.any(&path)?;
+    let rule = Loader::new(&config)?.any(&args.plugin)?;
+    let path = plugin::find(&args.plugin)?.path;
     let cached = LoadOptions {
         settings: serde_json::Value::Object(config.settings),
         limits: config.limits,

@@ -8,6 +8,7 @@ use corver_reward::config::RulesConfig;
 use corver_reward::folders;
 use corver_reward::parts::Loader;
 use corver_rules::Manifest;
+use corver_settings::PluginRef;
 use serde_json::{Value, json};
 
 use crate::output;
@@ -29,7 +30,7 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
     };
     // Loaded before it is copied, so that the folder never has a rule that cannot be loaded.
     let config = RulesConfig::default();
-    let rule = Loader::new(&config)?.any(&compiled)?;
+    let rule = Loader::new(&config)?.any(&PluginRef::file(&compiled))?;
     let Manifest { name, version, .. } = rule.manifest();
     let wasm = dir.join(name).with_extension("wasm");
     let bytes =
@@ -98,6 +99,9 @@ fn rust(manifest: &Path) -> Result<PathBuf> {
     }
     cargo.arg("--manifest-path").arg(manifest);
     cargo.arg("--target-dir").arg(folders::rule_builds()?.join("wasm"));
+    if let Some(revision) = revision(corver_files::parent(manifest)) {
+        cargo.env("CORVER_REVISION", revision); // the SDK puts it into the file
+    }
     let run = cargo
         .stderr(Stdio::inherit())
         .output()
@@ -124,6 +128,16 @@ fn rust(manifest: &Path) -> Result<PathBuf> {
             manifest.display()
         )
     })
+}
+
+/// Returns the commit of a project, with `-dirty` if files have changed since; `None` outside of a Git
+/// repository.
+fn revision(project: &Path) -> Option<String> {
+    let mut git = Command::new("git");
+    git.arg("-C").arg(project);
+    git.args(["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]);
+    let run = git.stderr(Stdio::null()).output().ok().filter(|run| run.status.success())?;
+    Some(String::from_utf8(run.stdout).ok()?.trim().to_owned())
 }
 
 /// Runs componentize-py on the SDK's entry module and the rule. WASI functions that Python's library

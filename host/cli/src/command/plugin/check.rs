@@ -6,7 +6,7 @@ use corver_core::{Capability, CreditKind};
 use corver_reward::config::{self, RulesConfig};
 use corver_reward::parts::{AnyRule, Loader};
 use corver_reward::plugin;
-use corver_rules::PluginKind;
+use corver_rules::{PluginKind, Provenance};
 use serde_json::{Map, Value, json};
 
 use crate::args::RuleArgs;
@@ -16,8 +16,8 @@ use crate::settings;
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let (settings, ()) = config::resolve(settings::of_rule_alone(args)?)?;
     let config = RulesConfig::single(&args.plugin, &settings);
-    let path = plugin::find(&args.plugin)?;
-    let rule = Loader::new(&config)?.any(&path)?;
+    let rule = Loader::new(&config)?.any(&args.plugin)?;
+    let path = plugin::find(&args.plugin)?.path;
     let manifest = rule.manifest();
     let bytes =
         std::fs::metadata(&path).with_context(|| format!("looking at {}", path.display()))?.len();
@@ -29,6 +29,7 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
         return output::json(&json!({
             "name": manifest.name, "version": manifest.version, "kind": rule.kind(),
             "summary": manifest.summary, "path": path, "bytes": bytes, "blake3": rule.hash(),
+            "provenance": rule.provenance(),
             "imports": rule.imports(), "requires": manifest.requires,
             "reads_triplets": manifest.reads_triplets, "credit": manifest.credit,
             "settings": schema, "conformance": conformance,
@@ -42,6 +43,7 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
         manifest.summary
     ));
     output::line(format_args!("{}, {bytes} bytes, blake3 {}", path.display(), rule.hash()));
+    output::line(format_args!("{}", stated(rule.provenance())));
     let imports =
         if rule.imports().is_empty() { "nothing".to_owned() } else { rule.imports().join(", ") };
     output::line(format_args!("imports {imports}"));
@@ -62,6 +64,20 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     output::line(format_args!("conforms: {words}"));
     show_settings(&schema, &config.settings);
     Ok(())
+}
+
+/// Returns the rule's statements about its origin, in words.
+fn stated(provenance: &Provenance) -> String {
+    let Provenance { authors, licenses, revision } = provenance;
+    let statements = [("authors", authors), ("licence", licenses), ("revision", revision)];
+    let known: Vec<String> = statements
+        .iter()
+        .filter_map(|(what, statement)| Some(format!("{what} {}", statement.as_ref()?)))
+        .collect();
+    if known.is_empty() {
+        return "states no authors, licence or revision".to_owned();
+    }
+    format!("states: {}", known.join("; "))
 }
 
 fn listed(capabilities: &[Capability]) -> String {

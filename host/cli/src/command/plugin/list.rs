@@ -4,6 +4,7 @@ use anyhow::Result;
 use corver_reward::config::RulesConfig;
 use corver_reward::parts::Loader;
 use corver_reward::plugin;
+use corver_settings::PluginRef;
 use serde_json::json;
 
 use crate::output;
@@ -12,7 +13,7 @@ pub fn run(json: bool) -> Result<()> {
     let config = RulesConfig::default();
     let loader = Loader::new(&config)?;
     for path in plugin::installed() {
-        match (json, loader.any(&path)) {
+        match (json, loader.any(&PluginRef::file(&path))) {
             (true, Ok(rule)) => {
                 let manifest = rule.manifest();
                 output::json(&json!({

@@ -51,7 +51,7 @@ pub fn run(args: &PlayArgs, json: bool) -> Result<()> {
 /// Returns the configuration of the run's rule, or of --plugin with its default settings.
 fn rule_config(args: &PlayArgs, mut of_training: Settings) -> Result<RulesConfig> {
     if let Some(plugin) = &args.plugin {
-        of_training.rule.plugin = vec![plugin.display().to_string()];
+        of_training.rule.plugin = vec![plugin.to_string()];
         of_training.rule.settings = Map::new();
     }
     let (_, config) = config::resolve::<RulesConfig>(of_training)?;
@@ -61,9 +61,9 @@ fn rule_config(args: &PlayArgs, mut of_training: Settings) -> Result<RulesConfig
 
 /// Describes the rule, for the form with its settings.
 fn played_rule(config: &RulesConfig) -> Result<PlayedRule> {
-    let path = &config.plugins[0].path;
-    let AnyRule::Sentence(rule) = Loader::new(config)?.any(path)? else {
-        bail!("{} is a response rule; only sentence rules colour sentences", path.display());
+    let plugin = &config.plugins[0].plugin;
+    let AnyRule::Sentence(rule) = Loader::new(config)?.any(plugin)? else {
+        bail!("{plugin} is a response rule; only sentence rules colour sentences");
     };
     let manifest = rule.manifest();
     if let Some(capability) = manifest.requires.first() {

@@ -6,7 +6,9 @@ use anyhow::{Context, Result, bail};
 use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::trace::SentenceTrace;
-use corver_core::{Backends, Completion, Extractor as _, Section, Sentence, Triplet};
+use corver_core::{
+    Backends, Completion, Extractor as _, ExtractorInput, Section, Sentence, Triplet,
+};
 use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig, RulesConfig};
 use corver_reward::parts::{self, AnyRule, Loader};
@@ -181,9 +183,10 @@ fn extract_missing(sentences: &mut [(Sentence, bool)], extractor: &ExtractorConf
             without.push(sentence);
         }
     }
-    let texts: Vec<&str> = without.iter().map(|sentence| sentence.text.as_str()).collect();
-    let found =
-        parts::open_extractor(extractor)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
+    let inputs: Vec<ExtractorInput<'_>> =
+        without.iter().map(|sentence| ExtractorInput::of_sentence(&sentence.text)).collect();
+    let mut extractor = parts::open_extractor(extractor)?;
+    let found = extractor.extract(&inputs).map_err(anyhow::Error::from_boxed)?;
     for (sentence, triplets) in without.into_iter().zip(found) {
         sentence.triplets = triplets;
     }
