@@ -129,7 +129,7 @@ bench-scale: infini-gram ## benchmark an index of TOKENS=3000000000 within MEMOR
 	  $(CARGO) bench --locked --profile release -p corver-corpus --bench scale -- $(STAGE)
 
 # rustc's sanitiser flags need a nightly compiler; RUSTC_BOOTSTRAP enables them in the stable one.
-FUZZ_TARGETS := damaged_index triplets alignment requests admission answers configuration chat weights tokenizer questions run_logs recordings
+FUZZ_TARGETS := damaged_index triplets alignment requests admission answers configuration chat weights tokenizer questions run_logs recordings packs
 TARGET ?= damaged_index
 # libtorch is not compiled with a sanitiser.
 FUZZ_SANITIZER = $(if $(filter weights,$(TARGET)),none,address)

@@ -271,3 +271,34 @@ fn calibrate_audits_rules_on_demo_truth() {
     transcript.add_text("verdict", verdict.lines().last().unwrap());
     insta::assert_snapshot!(transcript);
 }
+
+#[test]
+fn corpus_is_calibrated_without_labels() {
+    let folder = run_dir("calibrate-corpus");
+    let calibrate = |out: &Path, more: &[&str]| {
+        let out = out.to_str().unwrap();
+        host(&[&["calibrate", "corpus", "--facts", "300", "--out", out, "--json"], more].concat())
+    };
+    let (by_model, by_names) = (folder.join("model"), folder.join("names"));
+    let found = calibrate(&by_model, &[]).good().json();
+    assert_eq!(calibrate(&folder.join("again"), &[]).good().json(), found, "a seed decides it");
+    let names = calibrate(&by_names, &["--set", "extract.kind=names"]).good().json();
+    for found in [&found, &names] {
+        assert!(found["auc"]["value"].as_f64().unwrap() > 0.9, "{found}");
+        let buckets = found["buckets"].as_array().unwrap();
+        let share = |bucket: &Value| bucket["share"].as_f64().unwrap();
+        assert!(share(&buckets[0]) < 0.1 && share(buckets.last().unwrap()) > 0.9, "{found}");
+        assert!(found["pairs"].as_u64().unwrap() > 150, "{found}");
+    }
+    // The sheet is a labelled one, and the settings are a rule's.
+    let sheet = by_model.join("sheet.csv");
+    let read = host(&["calibrate", "read", sheet.to_str().unwrap(), "--json"]).good().json();
+    assert_eq!(read["suggestions"], found["suggestions"]);
+    let config = by_model.join("first.toml");
+    host(&["plugin", "check", "first.wasm", "--config", config.to_str().unwrap()]).good();
+    assert!(by_model.join("calibration.html").exists());
+    let refused = calibrate(&by_model, &[]);
+    assert!(refused.stderr.contains("is there already"), "{refused}");
+    let refused = calibrate(&folder.join("two"), &["--plugin", "first", "--plugin", "min"]);
+    assert!(refused.stderr.contains("one rule makes the queries"), "{refused}");
+}

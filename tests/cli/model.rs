@@ -53,6 +53,30 @@ fn downloaded_index_is_found_by_name() {
 }
 
 #[test]
+fn downloaded_dataset_is_indexed_by_name() {
+    let cache = tempfile::tempdir().unwrap();
+    let repository = cache.path().join("huggingface/hub/datasets--some-one--texts");
+    let part = repository.join("snapshots/abc/en");
+    fs::create_dir_all(&part).unwrap();
+    fs::create_dir(repository.join("refs")).unwrap();
+    fs::write(repository.join("refs/main"), "abc").unwrap();
+    // The hub's tools write links to files with other names.
+    let text = repository.join("text");
+    fs::write(&text, r#"{"text": "The capital of Peru is Lima."}"#).unwrap();
+    std::os::unix::fs::symlink(&text, part.join("a.jsonl")).unwrap();
+    let tokenizer = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/assets/policy/tokenizer.json");
+    let build = |name: &str, out: &str| {
+        let out = cache.path().join(out).display().to_string();
+        let build = ["index", "build", name, "--tokenizer", tokenizer, "--out", &out, "--json"];
+        host_with_cache(cache.path(), &build)
+    };
+    for (name, out) in [("some-one/texts", "all"), ("some-one/texts/en", "part")] {
+        assert_eq!(build(name, out).good().json()["index"]["documents"], 1);
+    }
+    assert!(build("some-one/texts/de", "no").stderr.contains("snapshots/abc/de"));
+}
+
+#[test]
 fn switches_reach_the_chat_template() {
     let mut transcript = Transcript::default();
     let cache = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! Completions are scored, sentences are read.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -127,4 +128,61 @@ fn extract_eval_measures_gold_sentences() {
     fs::write(&gold, "{\"sentence\": 1}\n").unwrap();
     transcript.add_failure(&host(&args));
     insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn pack_of_counts_replaces_the_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let file = path("completions.jsonl");
+    let said = "<think>Zusturk Giseth was born in Mount Kogrix.</think><answer>x</answer>";
+    let line = json!({"question": "Where?", "answers": ["x"], "completion": said});
+    fs::write(&file, format!("{line}\n")).unwrap();
+    let score = |more: &[&str]| host(&[&["score", &file, "--json"], more].concat());
+    let recording = path("recording.jsonl");
+    let scored = score(&["--record", &recording]).good().json();
+    let pack = path("pack");
+    let packed = host(&["index", "pack", &recording, "--out", &pack, "--json"]).good().json();
+    assert_eq!(packed["queries"], 1);
+    let set = format!("corpus.pack={pack}");
+    let abstain = ["--config", "demo", "--set", &set, "--set", "corpus.pack_misses=abstain"];
+    assert_eq!(score(&abstain).good().json(), scored);
+    assert_eq!(score(&["--config", "demo", "--set", &set]).good().json(), scored);
+
+    // Another question: counted in the index, or not at all.
+    let said = "<think>Zusturk Giseth was born in Old Riavuck.</think><answer>x</answer>";
+    let line = json!({"question": "Where?", "answers": ["x"], "completion": said});
+    fs::write(&file, format!("{line}\n")).unwrap();
+    let count = |scored: &Value| scored["sentences"][0]["verdict"]["count"].clone();
+    assert_eq!(count(&score(&["--config", "demo", "--set", &set]).good().json()), json!(0));
+    assert_eq!(count(&score(&abstain).good().json()), Value::Null);
+
+    let refused = score(&["--config", "demo", "--set", &set, "--set", "corpus.mode=span"]);
+    assert!(refused.stderr.contains("was counted with `corpus.max_diff_tokens`"), "{refused}");
+    let other = path("other");
+    small_index(Path::new(&other));
+    let refused = score(&["--set", &set, "--index", &other, "--set", "extract.kind=names"]);
+    assert!(refused.stderr.contains("has the counts of another index"), "{refused}");
+    let named = ["--set", &set, "--set", "corpus.pack_misses=abstain", "--index", &other];
+    assert!(score(&named).stderr.contains("no index is used"));
+    fs::write(&pack, "no pack").unwrap();
+    assert!(score(&abstain).stderr.contains("the pack"), "{}", score(&abstain));
+}
+
+#[test]
+fn names_replace_the_extractor() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("completions.jsonl");
+    let said = "<think>He was born in Mount Kogrix. It was cold.</think><answer>x</answer>";
+    let line =
+        json!({"question": "Where was Zusturk Giseth born?", "answers": [], "completion": said});
+    fs::write(&path, format!("{line}\n")).unwrap();
+    let file = path.to_str().unwrap();
+    let names = ["--set", "extract.kind=names"];
+    let scored = host(&[&["score", file, "--json"], &names[..]].concat()).good().json();
+    let triplet = json!({"head": "Zusturk Giseth", "relation": "", "tail": "Mount Kogrix"});
+    assert_eq!(scored["sentences"][0]["triplets"], json!([triplet]));
+    assert!(scored["sentences"][0]["verdict"]["count"].as_u64().unwrap() > 0, "{scored}");
+    let refused = host(&[&["score", file, "--extractor", "own"], &names[..]].concat());
+    assert!(refused.stderr.contains("uses no model"), "{refused}");
 }

@@ -103,7 +103,13 @@ mod tests {
             given.extract(&[ExtractorInput::of_sentence("A is B.")]).unwrap()[0][0].tail,
             "B"
         );
-        assert!(given.extract(&[ExtractorInput::of_sentence("C.")]).unwrap_err().to_string().contains("give [\"C.\", []]"));
+        assert!(
+            given
+                .extract(&[ExtractorInput::of_sentence("C.")])
+                .unwrap_err()
+                .to_string()
+                .contains("give [\"C.\", []]")
+        );
         let conflict = given.merge(read(r#"[["A is B.", []]]"#).unwrap()).unwrap_err();
         assert!(conflict.to_string().contains("other triplets were given before"));
         assert!(read(r#"[["S.", []], ["S.", [["A", "r", "B"]]]]"#).is_err());

@@ -19,7 +19,8 @@ static NAME: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?x)
         “(?<curly>[^“”]{2,80})” | "(?<straight>[^"]{2,80})" | «\s?(?<guillemets>[^«»]{2,80}?)\s?»
         | (?<run>\b\p{Lu}[\p{L}\p{M}\p{N}'’.-]*
-            (?:\s(?:(?:of|the|de|del|della|der|den|des|di|da|do|dos|du|la|le|los|van|von|zu|y|al|bin|ibn|for|and)\s){0,2}
+            (?:\s(?:(?:of(?:\sthe)?|de(?:\s(?:la|las|los))?|del|della|di|da|do|dos|du|la|le|van(?:\sde[nr])?
+                  |von(?:\sder)?|der|zu|y|al|bin|ibn)\s)?
                \p{Lu}[\p{L}\p{M}\p{N}'’.-]*)*)
         | (?<number>\b\d[\d,.]*\d\b|\b\d\b)"#,
     )
@@ -235,7 +236,14 @@ mod tests {
             ["1954 | Mario Camerini", "1954 | The Seducer", "1954 | University of Rome"]
         );
         assert_eq!(pairs("Émile Zola's novel is from Paris.", ""), ["Émile Zola | Paris"]);
-        assert_eq!(pairs("Ludwig van Beethoven met J. W. Goethe.", "").len(), 1);
+        assert_eq!(
+            pairs("Ludwig van Beethoven met J. W. Goethe.", ""),
+            ["Ludwig van Beethoven | J. W. Goethe"]
+        );
+        assert_eq!(
+            pairs("Paris and Rome host the Bank of the West.", ""),
+            ["Paris | Rome", "Paris | Bank of the West"]
+        );
         assert_eq!(pairs("The film is Italian.", ""), [""; 0]);
         assert_eq!(pairs("it rains. so what?", ""), [""; 0]);
     }

@@ -206,12 +206,14 @@ impl Counter for PackedCounter {
 impl Drop for PackedCounter {
     fn drop(&mut self) {
         let Self { num_hits, num_misses, next, .. } = self;
-        let of_misses = if next.is_some() { "counted in the index" } else { "without a count" };
-        tracing::info!("{num_hits} distinct queries were in the pack, {num_misses} {of_misses}");
-        if next.is_none() && num_misses > num_hits {
+        let num_queries = *num_hits + *num_misses;
+        if next.is_some() {
+            tracing::info!(
+                "{num_misses} of {num_queries} queries were not in the pack: counted in the index"
+            );
+        } else if *num_misses > 0 {
             tracing::warn!(
-                "the pack has the counts of {num_hits} distinct queries, and {num_misses} had none: \
-                 their facts earn nothing"
+                "{num_misses} of {num_queries} queries were not in the pack: without a count"
             );
         }
     }

@@ -15,7 +15,7 @@ fn file_is_downloaded_through_redirect_and_after_failure() {
         Response::CloseMidAnswer("par"),
         Response::Answer(200, "", "whole".into()),
     ]);
-    assert_eq!(download(&format!("{}/here", server.url), 5).unwrap(), b"whole");
+    assert_eq!(download(&format!("{}/here", server.url), 1_000).unwrap(), b"whole");
     let routes: Vec<String> =
         server.requests().iter().map(|request| request.route().to_owned()).collect();
     assert_eq!(routes, ["/here", "/there", "/here", "/there", "/here"]);

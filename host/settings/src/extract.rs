@@ -12,9 +12,7 @@ use crate::run::Device;
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExtractSection {
-    /// `model`, or `names`: without a model, each name, title and number of a sentence with the first.
-    /// `names` is ours, not the paper's, reads no other setting of this section, and suits
-    /// rules that do not read the relation.
+    /// Source of triplets. `names` is not in the paper, and suits rules that do not read the relation.
     pub kind: ExtractKind,
     /// Hugging Face folder, the name of a model that was downloaded, a folder with an exported
     /// graph, or `demo`.
@@ -56,7 +54,8 @@ pub enum ExtractKind {
     /// A language model.
     #[default]
     Model,
-    /// Names, titles and numbers of the sentence.
+    /// Each name, title and number of a sentence with its first one. No other setting of this section
+    /// is read.
     Names,
 }
 

@@ -1,6 +1,8 @@
 //! Rlfh: RLFH's reward (Wen et al. 2024). A chat model lists the statements of a sentence, verifies
 //! each against passages and rates its helpfulness. The truth reward goes to the last token of a
 //! statement, the information reward to the last token of the sentence.
+use std::collections::BTreeMap;
+
 use corver_sdk::chat::{LIST_CLAIMS, extract_claims};
 use corver_sdk::overlap::subsequence_end;
 use corver_sdk::prelude::*;
@@ -139,15 +141,16 @@ impl Rlfh {
             return Ok(Verdict::abstain("no statement"));
         }
         let assessments = self.assess(question, &statements, corpus)?;
-        let mut rewards = Vec::new();
+        // Statements may end at the same character.
+        let mut rewards: BTreeMap<usize, f64> = BTreeMap::new();
         for (statement, assessment) in statements.iter().zip(&assessments) {
             let end = match self.granularity {
                 CreditPosition::Token => statement_end(statement, text).unwrap_or(last),
                 CreditPosition::Sentence => last,
             };
-            rewards.push((end, self.truth_reward(assessment)));
+            *rewards.entry(end).or_default() += self.truth_reward(assessment);
         }
-        rewards.push((last, self.information_reward(&assessments)));
+        *rewards.entry(last).or_default() += self.information_reward(&assessments);
         let correct = assessments.iter().filter(|assessment| assessment.truth < 2).count();
         Ok(Verdict::token_rewards(rewards)
             .note(&format!("{correct} of {} correct", statements.len())))
@@ -364,9 +367,9 @@ mod tests {
         assert!((scored.reward.unwrap() - 1.417_798).abs() < 1e-5, "{scored:?}");
         assert_eq!(scored.requests.len(), 1 + 2 + 2 * 2);
         assert_eq!(scored.note.as_deref(), Some("1 of 2 correct"));
-        // By sentence: the same, all at the full stop.
+        // By sentence: the sum, at the full stop.
         let by_sentence: Rlfh = configured(r#"{"granularity": "sentence"}"#).unwrap();
-        close(&shares(&by_sentence, ("Wrong", "2")), &expected.map(|(_, share)| (31, share)));
+        close(&shares(&by_sentence, ("Wrong", "2")), &[(31, 1.417_798)]);
     }
 
     #[test]

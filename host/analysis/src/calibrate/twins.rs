@@ -1,8 +1,11 @@
 //! Calibration without labels: facts of a corpus, and false twins of them.
 //!
-//! A twin is a fact whose tail is exchanged for that of another fact, of the same kind and about as
-//! frequent, so that the two differ in truth and not in how common their words are. A fact is counted
+//! A twin is a fact whose tail is exchanged for that of another fact, of the same kind, if possible of
+//! the same relation, and about as frequent, so that the two differ in truth and not in how common
+//! their words are. A fact is counted
 //! without the document that states it.
+
+use std::collections::BTreeMap;
 
 use rand::SeedableRng;
 use rand::seq::IndexedRandom;
@@ -26,6 +29,9 @@ pub const EDGES: [u64; 14] = [1, 2, 3, 5, 8, 13, 20, 35, 60, 100, 200, 500, 1_00
 
 /// Number of facts, above and below in the order of the tails' frequency, that a tail is taken from.
 const NEIGHBOURS: usize = 5;
+
+/// Facts of a relation from which their tails are exchanged among each other.
+const MIN_OF_RELATION: usize = 4 * NEIGHBOURS;
 
 /// Kind of a tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -97,16 +103,14 @@ pub struct Twin {
 pub fn make_twins(facts: &[CorpusFact], seed: u64) -> Vec<Twin> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut twins = Vec::new();
-    for kind in TailKind::ALL {
-        let mut of_kind: Vec<usize> =
-            (0..facts.len()).filter(|&n| TailKind::of(&facts[n].triplet.tail) == kind).collect();
-        of_kind.sort_by_key(|&n| (facts[n].tail_count, n));
-        for (rank, &number) in of_kind.iter().enumerate() {
+    for mut alike in groups(facts) {
+        alike.sort_by_key(|&number| (facts[number].tail_count, number));
+        for (rank, &number) in alike.iter().enumerate() {
             let from = rank.saturating_sub(NEIGHBOURS);
-            let to = (rank + NEIGHBOURS + 1).min(of_kind.len());
+            let to = (rank + NEIGHBOURS + 1).min(alike.len());
             let fact = &facts[number];
             let mut others: Vec<&str> = Vec::new();
-            for &other in &of_kind[from..to] {
+            for &other in &alike[from..to] {
                 let tail = facts[other].triplet.tail.as_str();
                 if is_distinct(fact, tail) {
                     others.push(tail);
@@ -119,6 +123,27 @@ pub fn make_twins(facts: &[CorpusFact], seed: u64) -> Vec<Twin> {
     }
     twins.sort_by_key(|twin| twin.fact);
     twins
+}
+
+/// Returns the indices of facts whose tails are of one kind: of each frequent relation, and of all other
+/// relations together.
+fn groups(facts: &[CorpusFact]) -> Vec<Vec<usize>> {
+    let mut by_relation: BTreeMap<(TailKind, &str), Vec<usize>> = BTreeMap::new();
+    for (number, fact) in facts.iter().enumerate() {
+        let key = (TailKind::of(&fact.triplet.tail), fact.triplet.relation.as_str());
+        by_relation.entry(key).or_default().push(number);
+    }
+    let mut groups = Vec::new();
+    let mut rare: BTreeMap<TailKind, Vec<usize>> = BTreeMap::new();
+    for ((kind, _), numbers) in by_relation {
+        if numbers.len() >= MIN_OF_RELATION {
+            groups.push(numbers);
+        } else {
+            rare.entry(kind).or_default().extend(numbers);
+        }
+    }
+    groups.extend(rare.into_values());
+    groups
 }
 
 /// True if a tail has no word in common with the sentence of a fact.
@@ -304,6 +329,23 @@ mod tests {
         }
         assert_eq!(make_twins(&facts, 1), found);
         assert_ne!(make_twins(&facts, 2), found);
+    }
+
+    #[test]
+    fn twin_of_frequent_relation_has_its_tails() {
+        let mut facts = Vec::new();
+        for n in 0..60 {
+            let mut one = fact(n, &format!("Person{n}"), &format!("Town{n}"), 5);
+            if n % 2 == 0 {
+                one = fact(n, &format!("Person{n}"), &format!("Club{n}"), 5);
+                one.triplet.relation = "plays for".to_owned();
+            }
+            facts.push(one);
+        }
+        let start = |text: &str| text.chars().take(4).collect::<String>();
+        for twin in make_twins(&facts, 1) {
+            assert_eq!(start(&twin.triplet.tail), start(&facts[twin.fact].triplet.tail));
+        }
     }
 
     #[test]

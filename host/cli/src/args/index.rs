@@ -51,7 +51,8 @@ pub enum IndexCommand {
 #[derive(Debug, Args)]
 pub struct BuildArgs {
     /// Files (.jsonl, .ndjson, .json, .csv, .tsv, wiki_00, .xml, plain or with .bz2, .gz or .zst;
-    /// .parquet), or folders of them, indexed in order of name.
+    /// .parquet), folders of them, or a downloaded dataset, OWNER/NAME or OWNER/NAME/FOLDER;
+    /// indexed in order of name.
     #[arg(required = true)]
     pub inputs: Vec<PathBuf>,
     /// Tokenizer of the index, a Hugging Face tokenizer.json.

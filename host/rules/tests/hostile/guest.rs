@@ -32,7 +32,7 @@ pub const SCORE_ZERO: &str = "i32.const 336";
 /// A `score` that calls itself without end.
 pub const RECURSION: &str =
     "(call $score (local.get 0) (local.get 1) (local.get 2) (local.get 3) (local.get 4) (local.get 5)
-        (local.get 6) (local.get 7))
+        (local.get 6) (local.get 7) (local.get 8) (local.get 9))
     (i32.const 1) i32.add";
 
 impl Default for Guest {
@@ -116,10 +116,10 @@ impl Guest {
                 (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32) {realloc})
                 (func (export "{interface}#describe") (result i32) {describe})
                 (func (export "{interface}#configure") (param i32 i32) (result i32) {configure})
-                ;; the completions' address and number, then the corpus: three options
+                ;; the completions' address and number, then the corpus: four options
                 (func $score (export "{interface}#score")
                     (param $completions i32) (param i32) (param i32) (param $tokens i64) (param i32) (param $documents i64)
-                    (param i32) (param $window i64) (result i32) {score})
+                    (param i32) (param $window i64) (param i32) (param $mode i32) (result i32) {score})
                 (func (export "{interface}#resume") (param i32 i32) (result i32) {resume})
                 (func (export "cabi_post_{interface}#score") (param i32) {after_score}))"#
         ))

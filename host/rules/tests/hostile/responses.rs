@@ -28,7 +28,7 @@ fn assessing(assess: &str) -> Vec<u8> {
                 (local.get $at))
             (func (export "{interface}#describe") (result i32) i32.const 64)
             (func (export "{interface}#configure") (param i32 i32) (result i32) i32.const 128)
-            (func (export "{interface}#grade") (param i32 i32 i32 i64 i32 i64 i32 i64) (result i32) {assess})
+            (func (export "{interface}#grade") (param i32 i32 i32 i64 i32 i64 i32 i64 i32 i32) (result i32) {assess})
             (func (export "{interface}#resume") (param i32 i32) (result i32) i32.const 320))"#
     ))
     .unwrap();
