@@ -11,7 +11,7 @@ use corver_analysis::calibrate::{
 };
 use corver_core::prose::split_prose;
 use corver_core::{
-    Backends, Completion, Extractor as _, ExtractorInput, Section, Sentence, SentenceScorer,
+    Backends, Completion, Extractor as _, ExtractorInput, Query, Section, Sentence, SentenceScorer,
     Triplet,
 };
 use corver_corpus::{CnfOptions, Document, TextIndex};
@@ -116,6 +116,12 @@ struct FactSource {
     backends: Backends<'static>,
 }
 
+/// Triplet that decides a rule's verdict, with its query.
+struct CountedFact {
+    triplet: Triplet,
+    query: Query,
+}
+
 /// Sentence of a document.
 struct DrawnSentence {
     document: Document,
@@ -193,10 +199,10 @@ impl FactSource {
         let texts = sentences.iter().map(|drawn| drawn.text.as_str()).zip(triplets);
         let decided = self.queries(texts.collect())?;
         let mut facts = Vec::new();
-        for (drawn, decided) in sentences.into_iter().zip(decided) {
-            let Some((triplet, words)) = decided else { continue };
+        for (drawn, counted) in sentences.into_iter().zip(decided) {
+            let Some(CountedFact { triplet, query }) = counted else { continue };
             let Some((all, own)) =
-                self.corpus.matches_in(&drawn.document, &words, &self.options)?
+                self.corpus.matches_in(&drawn.document, &query.all_of, &self.options)?
             else {
                 continue;
             };
@@ -206,8 +212,8 @@ impl FactSource {
                     title: drawn.title,
                     sentence: drawn.text,
                     count: all - own,
-                    tail_count: self.tail_count(&triplet, &words)?,
-                    query: query_text(&words),
+                    tail_count: self.tail_count(&triplet, &query)?,
+                    query: query.to_string(),
                     triplet,
                 },
                 document: drawn.document,
@@ -216,12 +222,11 @@ impl FactSource {
         Ok(facts)
     }
 
-    /// Returns the triplet of each sentence that decides the rule's verdict, and the words of its query;
-    /// `None` if the rule abstains.
+    /// Returns the fact of each sentence that decides the rule's verdict; `None` if the rule abstains.
     fn queries(
         &mut self,
         sentences: Vec<(&str, Vec<Triplet>)>,
-    ) -> Result<Vec<Option<(Triplet, Vec<Vec<String>>)>>> {
+    ) -> Result<Vec<Option<CountedFact>>> {
         let mut inputs = Vec::with_capacity(sentences.len());
         for (text, triplets) in sentences {
             let text = text.to_owned();
@@ -245,14 +250,18 @@ impl FactSource {
             let verdict = verdicts_of_sentence.into_iter().next().unwrap_or_default();
             let triplet = verdict.triplet.and_then(|n| sentence[0].triplets.get(n as usize));
             let lookup = verdict.lookups.into_iter().next();
-            decided.push(triplet.cloned().zip(lookup.map(|lookup| lookup.query.all_of)));
+            decided.push(triplet.zip(lookup).map(|(triplet, lookup)| CountedFact {
+                triplet: triplet.clone(),
+                query: lookup.query,
+            }));
         }
         Ok(decided)
     }
 
     /// Counts the words of a query that are the tail's.
-    fn tail_count(&self, triplet: &Triplet, words: &[Vec<String>]) -> Result<u64> {
-        let of_tail: Vec<Vec<String>> = words
+    fn tail_count(&self, triplet: &Triplet, query: &Query) -> Result<u64> {
+        let of_tail: Vec<Vec<String>> = query
+            .all_of
             .iter()
             .filter(|clause| clause.iter().any(|word| triplet.tail.contains(word.as_str())))
             .cloned()
@@ -277,17 +286,17 @@ impl FactSource {
             let sentences =
                 batch.iter().map(|twin| (twin.sentence.as_str(), vec![twin.triplet.clone()]));
             let decided = self.queries(sentences.collect())?;
-            for (twin, decided) in batch.iter().zip(decided) {
+            for (twin, counted) in batch.iter().zip(decided) {
                 let DrawnFact { document, fact } = &drawn[twin.fact];
-                let Some((_, words)) = decided else {
+                let Some(CountedFact { query, .. }) = counted else {
                     found.without_twin += 1;
                     continue;
                 };
-                match self.corpus.matches_in(document, &words, &self.options)? {
+                match self.corpus.matches_in(document, &query.all_of, &self.options)? {
                     Some((twin_count, 0)) => found.pairs.push(TwinPair {
                         fact: fact.clone(),
                         twin: twin.clone(),
-                        twin_query: query_text(&words),
+                        twin_query: query.to_string(),
                         twin_count,
                     }),
                     Some(_) => found.maybe_true += 1,
@@ -297,11 +306,6 @@ impl FactSource {
         }
         Ok(found)
     }
-}
-
-fn query_text(words: &[Vec<String>]) -> String {
-    let clauses: Vec<String> = words.iter().map(|clause| clause.join(" OR ")).collect();
-    clauses.join(" AND ")
 }
 
 fn save(
@@ -341,5 +345,5 @@ fn show(result: &CalibrationResult) {
     if let Some(auc) = auc {
         rows.push(["all".to_owned(), pairs.to_string(), auc.to_string()]);
     }
-    output::table(["tail", "pairs", "AUC (95 %)"], rows.into_iter());
+    output::table(["tail", "pairs", "AUC (95 %)"], rows);
 }

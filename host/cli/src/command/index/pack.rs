@@ -31,12 +31,12 @@ pub fn run(args: &PackArgs, json: bool) -> Result<()> {
     let bytes = packed.map_err(anyhow::Error::from_boxed).context("counting the queries")?;
     corver_files::create(out, &bytes).with_context(|| format!("cannot write {}", out.display()))?;
     let pack = Pack::open(out)?;
-    let queries = pack.header().queries;
+    let num_queries = pack.header().queries;
     if json {
-        return output::json(&json!({"path": out, "queries": queries, "bytes": bytes.len()}));
+        return output::json(&json!({"path": out, "queries": num_queries, "bytes": bytes.len()}));
     }
     output::line(format_args!(
-        "{}: {queries} queries in {} bytes; use it as corpus.pack",
+        "{}: {num_queries} queries in {} bytes; use it as corpus.pack",
         out.display(),
         bytes.len()
     ));
