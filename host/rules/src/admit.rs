@@ -313,4 +313,31 @@ mod tests {
             assert!(!is_supported(plugin, "0.1.3"), "{plugin}");
         }
     }
+
+    /// A custom section of a module: its number, the lengths, its name, its content.
+    fn section(name: &str, content: &[u8]) -> Vec<u8> {
+        let mut section = vec![0, (1 + name.len() + content.len()) as u8, name.len() as u8];
+        section.extend(name.as_bytes());
+        section.extend(content);
+        section
+    }
+
+    #[test]
+    fn file_states_its_origin() {
+        let mut module = b"\0asm\x01\0\0\0".to_vec();
+        for (name, content) in [
+            ("authors", &b" Ada <ada@example.org> "[..]),
+            ("licenses", b""),
+            ("revision", b"4f\xff2a"),
+            ("description", b"ignored"),
+        ] {
+            module.extend(section(name, content));
+        }
+        let expected = Provenance {
+            authors: Some("Ada <ada@example.org>".to_owned()),
+            licenses: None,
+            revision: Some("4f\u{fffd}2a".to_owned()),
+        };
+        assert_eq!(outline(&module).unwrap().provenance, expected);
+    }
 }

@@ -42,7 +42,7 @@ const SHEET: &str = "sheet.csv";
 
 /// Calibration of a corpus, and the settings that it suggests.
 #[derive(Serialize)]
-struct CalibrationResult {
+struct CorpusResult {
     #[serde(flatten)]
     calibration: CorpusCalibration,
     /// Number of sentences drawn.
@@ -83,7 +83,7 @@ pub fn run(args: &CorpusCalibrationArgs, json: bool) -> Result<()> {
     );
     let calibration = calibrate_pairs(&found.pairs, seed)?;
     let suggestions = suggest(&calibration.calibration.buckets);
-    let result = CalibrationResult {
+    let result = CorpusResult {
         sentences,
         without_twin: found.without_twin,
         maybe_true: found.maybe_true,
@@ -310,7 +310,7 @@ impl FactSource {
 
 fn save(
     out: &Path,
-    result: &CalibrationResult,
+    result: &CorpusResult,
     files: &[(String, String)],
     rows: &[SheetRow],
 ) -> Result<()> {
@@ -318,8 +318,8 @@ fn save(
     Ok(write_sheet(&out.join(SHEET), rows)?)
 }
 
-fn show(result: &CalibrationResult) {
-    let CalibrationResult { calibration, sentences, without_twin, maybe_true, .. } = result;
+fn show(result: &CorpusResult) {
+    let CorpusResult { calibration, sentences, without_twin, maybe_true, .. } = result;
     let CorpusCalibration { calibration, auc, by_kind, pairs } = calibration;
     output::line(format_args!(
         "{pairs} facts of {sentences} sentences, counted without their own documents, and as many \
