@@ -128,7 +128,7 @@ const OPENERS: &[&str] = &[
     "your",
 ];
 
-/// Words at the start of a sentence that stand for the entity of the question.
+/// Words at the start of a sentence that refer to the entity of the question.
 const PRONOUNS: &[&str] = &[
     "he", "her", "hers", "his", "it", "its", "she", "that", "their", "they", "this", "these",
     "those",
@@ -170,7 +170,9 @@ fn without_openers(run: &str) -> &str {
     loop {
         let first = run.split(char::is_whitespace).next().unwrap_or_default();
         let word = first.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-        if first.is_empty() || !(is_listed(OPENERS, &word) || is_listed(PRONOUNS, &word)) {
+        if first.is_empty()
+            || !(OPENERS.contains(&word.as_str()) || PRONOUNS.contains(&word.as_str()))
+        {
             break;
         }
         run = run[first.len()..].trim_start();
@@ -179,14 +181,10 @@ fn without_openers(run: &str) -> &str {
     run.strip_suffix("'s").or_else(|| run.strip_suffix("’s")).unwrap_or(run)
 }
 
-fn is_listed(words: &[&str], word: &str) -> bool {
-    words.contains(&word)
-}
-
 /// True if the first word of a sentence is a pronoun.
 fn begins_with_pronoun(sentence: &str) -> bool {
     let first = sentence.split(|c: char| !c.is_alphabetic()).find(|word| !word.is_empty());
-    first.is_some_and(|word| is_listed(PRONOUNS, &word.to_lowercase()))
+    first.is_some_and(|word| PRONOUNS.contains(&word.to_lowercase().as_str()))
 }
 
 /// Returns the triplets of a text, or a mention of its only name.

@@ -1,15 +1,14 @@
 //! Packs: counts of known queries in one compressed file, for people without the index.
 //!
-//! A pack is a zstd stream of JSON lines: [`PackHeader`], then `[query, occurrences]` in the order of
-//! the queries. Its counts have no limit. An index of 40 GB with the queries of a question set becomes
-//! a file of some megabytes.
+//! A pack is a zstd stream of JSON lines: [`PackHeader`], then a [`Lookup`] for each query, in the order
+//! of the queries. Its counts have no limit.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-use corver_core::{BoxError, CorpusInfo, Count, CountPrecision, Counter, Query};
+use corver_core::{BoxError, CorpusInfo, Count, CountPrecision, Counter, Lookup, Query};
 use serde::{Deserialize, Serialize};
 
 /// Version of the format.
@@ -64,8 +63,8 @@ pub enum PackError {
 #[derive(Debug, Clone)]
 pub struct Pack {
     header: PackHeader,
-    /// By the clauses of the query. `None`: the query has no count.
-    counts: HashMap<Vec<Vec<String>>, Option<u64>>,
+    /// Counts by the clauses of the query.
+    counts: HashMap<Vec<Vec<String>>, Count>,
 }
 
 impl Pack {
@@ -88,10 +87,12 @@ impl Pack {
         let mut counts = HashMap::new();
         for (number, line) in lines.enumerate() {
             let line = line.map_err(io)?;
-            let (query, occurrences): (Vec<Vec<String>>, Option<u64>) =
-                serde_json::from_slice(&line)
-                    .map_err(|error| invalid(format!("line {}: {error}", number + 2)))?;
-            if counts.insert(query, occurrences).is_some() {
+            let Lookup { query, count } = serde_json::from_slice(&line)
+                .map_err(|error| invalid(format!("line {}: {error}", number + 2)))?;
+            if count.precision == CountPrecision::AtLeast {
+                return Err(invalid(format!("line {}: the count is a lower bound", number + 2)));
+            }
+            if counts.insert(query.all_of, count).is_some() {
                 return Err(invalid(format!("line {}: the query is there twice", number + 2)));
             }
         }
@@ -106,41 +107,36 @@ impl Pack {
     /// the index.
     ///
     /// # Errors
-    /// Fails if counting fails, or a count is no exact number.
+    /// Fails if counting fails, or a count is a lower bound.
     pub fn encode(
         counter: &mut dyn Counter,
         index: &str,
         queries: impl IntoIterator<Item = Query>,
         progress: &mut dyn FnMut(usize),
     ) -> Result<Vec<u8>, BoxError> {
-        let mut counts: BTreeMap<Vec<Vec<String>>, Option<u64>> = BTreeMap::new();
-        for query in queries {
-            counts.insert(query.all_of, None);
-        }
+        let distinct: BTreeSet<Vec<Vec<String>>> =
+            queries.into_iter().map(|query| query.all_of).collect();
         let header = PackHeader {
             version: VERSION,
             index: index.to_owned(),
             corpus: counter.info(),
-            queries: counts.len(),
+            queries: distinct.len(),
         };
         let unlimited: Vec<Query> =
-            counts.keys().map(|all_of| Query { all_of: all_of.clone(), limit: None }).collect();
+            distinct.into_iter().map(|all_of| Query { all_of, limit: None }).collect();
+        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), LEVEL)?;
+        serde_json::to_writer(&mut encoder, &header)?;
         let mut num_counted = 0;
         for batch in unlimited.chunks(BATCH) {
             for (query, count) in batch.iter().zip(counter.count(batch)?) {
                 if count.precision == CountPrecision::AtLeast {
                     return Err(format!("the count of {query} is a lower bound").into());
                 }
-                counts.insert(query.all_of.clone(), count.occurrences);
+                encoder.write_all(b"\n")?;
+                serde_json::to_writer(&mut encoder, &Lookup { query: query.clone(), count })?;
             }
             num_counted += batch.len();
             progress(num_counted);
-        }
-        let mut encoder = zstd::stream::write::Encoder::new(Vec::new(), LEVEL)?;
-        serde_json::to_writer(&mut encoder, &header)?;
-        for line in &counts {
-            encoder.write_all(b"\n")?;
-            serde_json::to_writer(&mut encoder, &line)?;
         }
         Ok(encoder.finish()?)
     }
@@ -179,7 +175,7 @@ impl Counter for PackedCounter {
         let mut misses = Vec::new();
         for (number, query) in queries.iter().enumerate() {
             match self.pack.counts.get(&query.all_of) {
-                Some(&occurrences) => counts[number] = Count::exact(occurrences),
+                Some(&count) => counts[number] = count,
                 None => {
                     numbers.push(number);
                     misses.push(query.clone());
@@ -223,14 +219,18 @@ impl Drop for PackedCounter {
 mod tests {
     use super::*;
 
-    /// Counts the letters of a query; `x` has no count.
+    /// Counts the letters of a query; `x` has no count, and that of `Größe` is an estimate.
     struct Letters;
 
     impl Counter for Letters {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, BoxError> {
             let letters = |query: &Query| {
                 let text = query.to_string();
-                Count::exact((text != "x").then_some(text.len() as u64))
+                let count = Count::exact((text != "x").then_some(text.len() as u64));
+                match text.as_str() {
+                    "Größe" => Count { precision: CountPrecision::Estimate, ..count },
+                    _ => count,
+                }
             };
             Ok(queries.iter().map(letters).collect())
         }
@@ -262,11 +262,13 @@ mod tests {
         assert_eq!(*pack.header(), expected);
         let asked = ["Rome", "x", "Größe", "Peru"].map(query).map(|one| one.with_limit(Some(2)));
         let count = |next: Option<Box<dyn Counter>>| {
-            let counts = PackedCounter::new(pack.clone(), next).count(&asked).unwrap();
-            counts.iter().map(|count| count.occurrences).collect::<Vec<_>>()
+            PackedCounter::new(pack.clone(), next).count(&asked).unwrap()
         };
-        assert_eq!(count(None), [Some(4), None, Some(7), None]);
-        assert_eq!(count(Some(Box::new(Letters))), [Some(4), None, Some(7), Some(4)]);
+        let exact = |occurrences| Count::exact(occurrences);
+        let estimate = Count { precision: CountPrecision::Estimate, ..exact(Some(7)) };
+        assert_eq!(count(None), [exact(Some(4)), exact(None), estimate, exact(None)]);
+        let with_index = count(Some(Box::new(Letters)));
+        assert_eq!(with_index, [exact(Some(4)), exact(None), estimate, exact(Some(4))]);
     }
 
     #[test]

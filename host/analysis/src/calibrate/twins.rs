@@ -1,9 +1,8 @@
 //! Calibration without labels: facts of a corpus, and false twins of them.
 //!
 //! A twin is a fact whose tail is exchanged for that of another fact, of the same kind, if possible of
-//! the same relation, and about as frequent, so that the two differ in truth and not in how common
-//! their words are. A fact is counted
-//! without the document that states it.
+//! the same relation, and about as frequent, so that the two differ in truth and not in the frequency of
+//! their words. A fact is counted without the document that states it.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +20,9 @@ use super::ranking::{Auc, RewardedSentence, auc};
 use super::sheet::SheetRow;
 use super::table::{Calibration, TableError, calibrate};
 
-/// Lower bounds of the buckets after the first, fine enough for a corpus of any size: [`suggest`]
+/// Lower bounds of the buckets after the first, fine enough for a corpus of any size:
+/// [`suggest`](super::suggest::suggest)
 /// merges neighbours that do not differ.
-///
-/// [`suggest`]: super::suggest::suggest
 pub const EDGES: [u64; 14] = [1, 2, 3, 5, 8, 13, 20, 35, 60, 100, 200, 500, 1_000, 5_000];
 
 /// Number of facts, above and below in the order of the tails' frequency, that a tail is taken from.
@@ -43,7 +41,7 @@ pub enum TailKind {
     Number,
     /// A text with a capital letter.
     Name,
-    /// Any other text.
+    /// A text without capital letters and digits.
     Other,
 }
 
@@ -76,7 +74,7 @@ pub struct CorpusFact {
     pub title: String,
     /// Sentence that states the fact.
     pub sentence: String,
-    /// The fact.
+    /// Head, relation and tail of the fact.
     pub triplet: Triplet,
     /// Query of the rule for the fact.
     pub query: String,
@@ -173,7 +171,7 @@ fn with_tail(fact: &CorpusFact, number: usize, tail: &str) -> Twin {
 pub struct TwinPair {
     /// The fact, counted in other documents.
     pub fact: CorpusFact,
-    /// The twin.
+    /// Same fact with another tail.
     pub twin: Twin,
     /// Query of the rule for the twin.
     pub twin_query: String,
@@ -195,12 +193,12 @@ pub struct KindAuc {
 /// Calibration of counts against facts and their twins.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CorpusCalibration {
-    /// P(correct) by count.
+    /// Share of facts among facts and twins, by count.
     #[serde(flatten)]
     pub calibration: Calibration,
     /// Probability that a fact has a higher count than a twin. `None` without pairs.
     pub auc: Option<Auc>,
-    /// The same by kind of tail.
+    /// AUC of each kind of tail that has pairs.
     pub by_kind: Vec<KindAuc>,
     /// Number of pairs of a fact and its twin.
     pub pairs: usize,
@@ -251,9 +249,6 @@ fn auc_of_counts(pairs: &[&TwinPair], seed: u64) -> Option<Auc> {
 }
 
 /// Returns a labelled row of a sheet for each fact and each twin.
-///
-/// # Panics
-/// Never: the edges ascend.
 #[must_use]
 pub fn sheet_rows(pairs: &[TwinPair]) -> Vec<SheetRow> {
     let buckets = CountBuckets::new(&EDGES).expect("the edges ascend");

@@ -124,6 +124,8 @@ struct CountedFact {
 
 /// Sentence of a document.
 struct DrawnSentence {
+    /// Number of the document over all shards.
+    number: u64,
     document: Document,
     title: String,
     text: String,
@@ -156,7 +158,7 @@ impl FactSource {
             for _ in 0..BATCH {
                 num_draws += 1;
                 let Some(sentence) = self.draw_sentence(&mut rng)? else { continue };
-                if seen.insert((sentence.document.number, sentence.text.clone())) {
+                if seen.insert((sentence.number, sentence.text.clone())) {
                     sentences.push(sentence);
                 }
             }
@@ -182,7 +184,7 @@ impl FactSource {
         let Some(sentence) = sentences.choose(rng) else { return Ok(None) };
         let metadata = index.parsed_metadata(&document)?.unwrap_or_default();
         let title = metadata["metadata"]["title"].as_str().unwrap_or_default().to_owned();
-        Ok(Some(DrawnSentence { document, title, text: (*sentence).to_owned() }))
+        Ok(Some(DrawnSentence { number, document, title, text: (*sentence).to_owned() }))
     }
 
     /// Returns the fact of each sentence that the rule counts, without the matches of its own document.
@@ -208,7 +210,7 @@ impl FactSource {
             };
             facts.push(DrawnFact {
                 fact: CorpusFact {
-                    document: drawn.document.number,
+                    document: drawn.number,
                     title: drawn.title,
                     sentence: drawn.text,
                     count: all - own,

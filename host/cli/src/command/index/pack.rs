@@ -17,6 +17,7 @@ pub fn run(args: &PackArgs, json: bool) -> Result<()> {
     ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
     let settings = settings::load(&args.settings, &[&args.corpus])?;
     let (_, corpus) = config::resolve::<CorpusConfig>(settings)?;
+    ensure!(corpus.pack.is_none(), "`corpus.pack` is set; a pack has the counts of an index");
     let mut queries: Vec<Query> = Vec::new();
     for path in recordings {
         queries.extend(Recording::open(path)?.queries().cloned());
