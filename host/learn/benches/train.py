@@ -1,10 +1,11 @@
-"""Compares training steps and greedy decoding with trl and transformers, in turns: train.py CORVER_HOST DECODE MODEL OUT.
+"""Compares training steps and greedy decoding with trl and transformers, in turns: train.py CORVER_HOST DECODE MODEL OUT [DEVICE].
 
-The step: 4 questions × 8 completions of at most 48 tokens, f32, a KL term, LoRA r 16 on all projections. Ours includes the CorVer
-reward with the demo's extractor and index; a second run has only answer judge and format check. The peer's reward costs no time.
-Decoding: 64 tokens, four rows per prompt.
+The step on a CPU: 4 questions × 8 completions of at most 48 tokens, f32, a KL term, LoRA r 16 on all projections. On a GPU: the paper's
+24 × 16 completions of at most 150 tokens, bf16, r 128. Ours includes the CorVer reward with the demo's extractor (on the CPU) and
+index; a second run has only answer judge and format check. The peer's reward costs no time. Decoding: 64 tokens, four rows per prompt.
 """
 
+import gc
 import json
 import os
 import resource
@@ -24,8 +25,14 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-PROMPTS, SAMPLES, TOKENS, RANK, BETA, STEPS, TURNS = 4, 8, 48, 16, 0.001, 3, 2
-ROWS, DECODED = (16, 32, 64), 64
+BETA, STEPS, DECODED = 0.001, 3, 64
+DEVICE = sys.argv[5] if len(sys.argv) > 5 else "cpu"
+if DEVICE == "cpu":
+    DTYPE, PROMPTS, SAMPLES, TOKENS, RANK, TURNS, ROWS = torch.float32, 4, 8, 48, 16, 2, (16, 32, 64)
+    PEER_ROWS = PROMPTS * SAMPLES  # of a micro-batch
+else:
+    DTYPE, PROMPTS, SAMPLES, TOKENS, RANK, TURNS, ROWS = torch.bfloat16, 24, 16, 150, 128, 1, (16, 64, 384)
+    PEER_ROWS = 16
 QUESTIONS = [
     f"Who {did}?"
     for did in (
@@ -34,6 +41,7 @@ QUESTIONS = [
         "was the first king of Portugal", "measured the speed of light in 1676", "designed the Crystal Palace", "wrote The Tale of Genji",
     )
 ]
+QUESTIONS += [question.replace("Who", "Which woman") for question in QUESTIONS]
 
 
 def step_here(host, model, folder, lambda_corver=1.0):
@@ -42,7 +50,7 @@ def step_here(host, model, folder, lambda_corver=1.0):
     questions.write_text(json.dumps([{"question": q, "answers": "nobody", "title": ""} for q in QUESTIONS]))
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
     settings = {
-        "run.threads": THREADS, "run.device": "cpu", "policy.model": model, "question.train": questions,
+        "run.threads": THREADS, "run.device": DEVICE, "extract.device": "cpu", "policy.model": model, "question.train": questions,
         "policy.system_prompt": "", "update.optimizer.moments": "f32", "extract.model": "demo", "corpus.index": "demo",
         "question.prompts_per_step": PROMPTS, "rollout.num_generations": SAMPLES, "rollout.max_completion_length": TOKENS,
         "update.lora.r": RANK, "update.lora.alpha": 2 * RANK, "update.loss.beta": BETA, "update.learning_rate": 1e-5,
@@ -70,14 +78,14 @@ class Clock(TrainerCallback):
 
 def step_there(model, folder):
     config = GRPOConfig(
-        output_dir=str(folder / "trl"), use_cpu=True, bf16=False, report_to=[], beta=BETA, num_generations=SAMPLES,
-        max_completion_length=TOKENS, per_device_train_batch_size=PROMPTS * SAMPLES, gradient_accumulation_steps=1,
+        output_dir=str(folder / "trl"), use_cpu=DEVICE == "cpu", bf16=DTYPE == torch.bfloat16, report_to=[], beta=BETA, num_generations=SAMPLES,
+        max_completion_length=TOKENS, per_device_train_batch_size=PEER_ROWS, gradient_accumulation_steps=PROMPTS * SAMPLES // PEER_ROWS,
         learning_rate=1e-5, max_steps=STEPS, logging_steps=1, save_strategy="no", gradient_checkpointing=False, loss_type="grpo",
     )
     targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
     clock = Clock()
     trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
+        model=AutoModelForCausalLM.from_pretrained(model, dtype=DTYPE, device_map=DEVICE),
         reward_funcs=[lambda completions, **_: [float(len(c[0]["content"]) % 7) for c in completions]],
         args=config,
         train_dataset=Dataset.from_list([{"prompt": [{"role": "user", "content": q}]} for q in QUESTIONS]),
@@ -86,12 +94,15 @@ def step_there(model, folder):
         callbacks=[clock],
     )
     trainer.train()
+    del trainer.model
+    gc.collect()
+    torch.cuda.empty_cache()
     lengths = [line["completions/mean_length"] for line in trainer.state.log_history if "completions/mean_length" in line]
     return clock.seconds[1:], statistics.mean(lengths[1:])
 
 
 def decode_here(decode, model, rows):
-    out = subprocess.run([decode, model, str(rows), str(DECODED), "2"], check=True, capture_output=True, text=True).stdout
+    out = subprocess.run([decode, model, str(rows), str(DECODED), "2", DEVICE], check=True, capture_output=True, text=True).stdout
     answer = json.loads(out)
     return min(answer["seconds"]), answer["prompts"], answer["tokens"]
 
@@ -100,8 +111,8 @@ def decode_there(model, prompts, samples):
     """Returns the seconds of the fastest of two turns, and the ids."""
     rows = [prompt for prompt in prompts for _ in range(samples)]
     longest = max(map(len, rows))
-    ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
-    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
+    ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows], device=DEVICE)
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=DEVICE)
     seconds = []
     for _ in range(2):
         start = time.perf_counter()
@@ -115,7 +126,7 @@ def decode_there(model, prompts, samples):
 
 
 def main():
-    host, decode, model, out = sys.argv[1:]
+    host, decode, model, out = sys.argv[1:5]
     torch.set_num_threads(THREADS)
     result = {"step": {"here": [], "without the rule": [], "rule's share of the cores": [], "trl": []}, "decode": {}}
     with tempfile.TemporaryDirectory() as folder:
@@ -130,7 +141,7 @@ def main():
             result["step"]["rule's share of the cores"].append((processor - processor_bare) / STEPS / THREADS)
             result["step"]["trl"] += there
             print(f"a step: {here} s here ({length:.1f} tokens), {bare} s without the rule, {there} s with trl ({length_there:.1f} tokens)", flush=True)
-    peer = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    peer = AutoModelForCausalLM.from_pretrained(model, dtype=DTYPE, device_map=DEVICE)
     for rows in ROWS:
         turns = {"here": [], "transformers": [], "equal": 0}
         for _ in range(TURNS):

@@ -81,7 +81,8 @@ fn measure() -> Result<()> {
     let name = arguments.next().expect("usage: at_scale [--counts] DEVICE SHAPE…");
     let device = find_device(name.parse().expect("a device: cpu, cuda or cuda:N"))?;
     if device.is_cuda() && computes {
-        compare_with_cpu(device)?;
+        compare_samples(device)?;
+        compare_updates(device)?;
     }
     let machine = Machine::measure(device)?;
     println!(
@@ -286,7 +287,7 @@ fn elements(config: &ModelConfig) -> f64 {
 
 /// Compares the log-probabilities of a small model's greedy completions on the GPU, in both
 /// precisions, with those on the CPU.
-fn compare_with_cpu(gpu: Device) -> Result<()> {
+fn compare_samples(gpu: Device) -> Result<()> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (config, _) = shape("tiny").expect("its shape");
     Model::random(config, 3, Device::Cpu)?.save(folder.path())?;
@@ -312,6 +313,78 @@ fn compare_with_cpu(gpu: Device) -> Result<()> {
              {worst:.1e} (limit {limit})"
         );
         assert!(f64::from(worst) < limit, "CUDA and CPU disagree");
+    }
+    Ok(())
+}
+
+/// Compares three updates of a small model from the same skewed completions on the GPU, in both
+/// precisions, with those on the CPU.
+fn compare_updates(gpu: Device) -> Result<()> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (config, step) = shape("tiny").expect("its shape");
+    Model::random(config, 3, Device::Cpu)?.save(folder.path())?;
+    write_tokenizer(folder.path());
+    let questions: Vec<Question> = (1..=step.prompts)
+        .map(|n| Question { question: "x".repeat(n * step.prompt_tokens), ..Question::default() })
+        .collect();
+    let sampling = Sampling {
+        num_generations: step.samples,
+        max_completion_length: step.tokens,
+        ..Sampling::default()
+    };
+    let settings = LearnSettings {
+        lora: LoraSettings { r: step.rank, alpha: 2.0 * step.rank as f64 },
+        loss: LossSettings { beta: 0.001, ..LossSettings::default() },
+        learning_rate: 1e-3,
+        micro_batch_tokens: 256, // several micro-batches
+        ..LearnSettings::default()
+    };
+    let open = |device, precision| {
+        let model = Model::load(folder.path(), precision, device)?;
+        Policy::new(model, ChatTokenizer::load(folder.path())?, settings, 1)
+    };
+    let mut rollouts = open(Device::Cpu, Precision::F32)?
+        .sample(&questions, &sampling, 7, &mut |_, _| ())
+        .expect("a rollout");
+    skew(&mut rollouts, &step);
+    let values = rollouts
+        .iter()
+        .enumerate()
+        .map(|(row, rollout)| {
+            let length = rollout.tokens.len();
+            (0..length).map(|token| ((row + token) % 5) as f64 - 2.0).collect()
+        })
+        .collect();
+    let signal = Signal::Advantages(Advantages { values, ..Advantages::default() });
+    let learn = |device, precision| -> Result<Vec<[(&str, f64); 4]>> {
+        let mut policy = open(device, precision)?;
+        let batch =
+            TrainingBatch { questions: &questions, sampling: &sampling, rollouts: &rollouts };
+        let mut reports = Vec::new();
+        for _ in 0..3 {
+            let report = policy.update(&batch, &signal).expect("an update");
+            reports.push([
+                ("loss", report.loss),
+                ("KL", report.kl.unwrap_or(f64::NAN)),
+                ("entropy", report.entropy),
+                ("gradient norm", report.grad_norm),
+            ]);
+        }
+        Ok(reports)
+    };
+    let expected = learn(Device::Cpu, Precision::F32)?;
+    for (precision, limit) in [(Precision::F32, 0.01), (Precision::Bf16, 0.1)] {
+        let got = learn(gpu, precision)?;
+        for (n, (got, expected)) in got.iter().zip(&expected).enumerate() {
+            for ((figure, got), (_, expected)) in got.iter().zip(expected) {
+                println!(
+                    "{precision:?} on the GPU: update {}: {figure} {got:.5}, on the CPU {expected:.5}",
+                    n + 1
+                );
+                let difference = (got - expected).abs();
+                assert!(difference <= limit * expected.abs().max(0.05), "CUDA and CPU disagree");
+            }
+        }
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Times greedy decoding with a model folder: `decode FOLDER ROWS TOKENS TURNS`.
+//! Times greedy decoding with a model folder: `decode FOLDER ROWS TOKENS TURNS DEVICE`.
 //!
 //! It prints a line of JSON with the seconds of each turn and the token ids of the last one. Every four
 //! rows continue one prompt, like the samples of a question.
@@ -8,20 +8,19 @@ use std::path::Path;
 use std::time::Instant;
 
 use corver_core::{Precision, Sampling};
-use corver_learn::{Model, sample::sample};
-use tch::Device;
+use corver_learn::{Model, find_device, sample::sample};
 
 const SAMPLES: usize = 4;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, rows, tokens, turns] = &arguments[..] else {
-        panic!("usage: decode FOLDER ROWS TOKENS TURNS")
+    let [folder, rows, tokens, turns, device] = &arguments[..] else {
+        panic!("usage: decode FOLDER ROWS TOKENS TURNS DEVICE")
     };
     let [rows, tokens, turns] =
         [rows, tokens, turns].map(|number| number.parse::<usize>().expect("a number"));
-    let model =
-        Model::load(Path::new(folder), Precision::F32, Device::Cpu).expect("a model folder");
+    let device = find_device(device.parse().expect("cpu, cuda or cuda:N")).expect("the device");
+    let model = Model::load(Path::new(folder), Precision::Auto, device).expect("a model folder");
     let vocab = model.config().vocab_size as u32;
     let prompts: Vec<Vec<u32>> = (0..rows / SAMPLES)
         .map(|p| (0..24 + p % 8).map(|t| (p * 7919 + t * 104_729) as u32 % vocab).collect())
