@@ -78,8 +78,9 @@ class Clock(TrainerCallback):
 
 def step_there(model, folder):
     config = GRPOConfig(
-        output_dir=str(folder / "trl"), use_cpu=DEVICE == "cpu", bf16=DTYPE == torch.bfloat16, report_to=[], beta=BETA, num_generations=SAMPLES,
-        max_completion_length=TOKENS, per_device_train_batch_size=PEER_ROWS, gradient_accumulation_steps=PROMPTS * SAMPLES // PEER_ROWS,
+        output_dir=str(folder / "trl"), use_cpu=DEVICE == "cpu", bf16=DTYPE == torch.bfloat16, report_to=[], beta=BETA,
+        num_generations=SAMPLES, max_completion_length=TOKENS,
+        per_device_train_batch_size=PEER_ROWS, gradient_accumulation_steps=PROMPTS * SAMPLES // PEER_ROWS,
         learning_rate=1e-5, max_steps=STEPS, logging_steps=1, save_strategy="no", gradient_checkpointing=False, loss_type="grpo",
     )
     targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]

@@ -148,7 +148,8 @@ impl RuntimeLibrary {
             .with_telemetry(false)
             .build()
             .map_err(|error| self.unusable(error))?;
-        environment.set_log_level(LogLevel::Warning);
+        // Its warnings are for authors of graphs: on CUDA, which node runs on which device.
+        environment.set_log_level(LogLevel::Error);
         tracing::debug!(path = %self.path.display(), "loaded ONNX Runtime");
         *loaded = Some((self.path.clone(), environment.clone()));
         Ok(environment)
