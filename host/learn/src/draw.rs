@@ -89,12 +89,10 @@ fn draw_weighted(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
 /// Returns the first index `[N, 1]` i64 at which `running` `[N, n]`, ascending, exceeds `goal`
 /// `[N, 1]`.
 fn first_above(running: &Tensor, goal: &Tensor) -> Result<Tensor> {
-    // Rounding may lift the goal to the last sum; the first index that reaches this sum is then
-    // right.
-    let none = None::<&Tensor>;
-    let above = goal.f_searchsorted(running, false, true, "right", none)?;
-    let total = last_column(running)?.f_contiguous()?;
-    Ok(above.f_minimum(&total.f_searchsorted(running, false, false, "left", none)?)?)
+    // Rounding may lift the goal to the last sum, which no other sum exceeds.
+    let limit = last_column(running)?.f_mul_scalar(1.0 - f64::from(f32::EPSILON))?;
+    let below = goal.f_minimum(&limit)?;
+    Ok(below.f_searchsorted(running, false, true, "right", None::<&Tensor>)?)
 }
 
 fn last_column(running: &Tensor) -> Result<Tensor> {
