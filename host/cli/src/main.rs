@@ -34,6 +34,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use corver_core::error_chain_with;
 use corver_reward::config::Problems;
+use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Cli, CliCommand};
@@ -46,6 +47,10 @@ fn main() -> ExitCode {
     let mut filter = tracing_subscriber::EnvFilter::builder()
         .with_default_directive(arguments.log_level().into())
         .from_env_lossy();
+    // ONNX Runtime warns that nodes of a graph on a GPU run on the CPU, as they should; -v shows it.
+    if arguments.log_level() < LevelFilter::INFO {
+        filter = filter.add_directive("ort=error".parse().expect("a valid directive"));
+    }
     // Their trace messages have the bytes of requests and replies, keys included.
     for client in ["ureq=debug", "ureq_proto=debug"] {
         filter = filter.add_directive(client.parse().expect("a valid directive"));

@@ -1,4 +1,4 @@
-"""Compares training steps and greedy decoding with trl and transformers, in turns: train.py CORVER_HOST DECODE MODEL OUT [DEVICE].
+"""Compares training steps and greedy decoding with trl and transformers, in turns: train.py CORVER_HOST DECODE MODEL OUT DEVICE.
 
 The step on a CPU: 4 questions × 8 completions of at most 48 tokens, f32, a KL term, LoRA r 16 on all projections. On a GPU: the paper's
 24 × 16 completions of at most 150 tokens, bf16, r 128. Ours includes the CorVer reward with the demo's extractor (on the CPU) and
@@ -26,7 +26,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 BETA, STEPS, DECODED = 0.001, 3, 64
-DEVICE = sys.argv[5] if len(sys.argv) > 5 else "cpu"
+DEVICE = sys.argv[5]
 if DEVICE == "cpu":
     DTYPE, PROMPTS, SAMPLES, TOKENS, RANK, TURNS, ROWS = torch.float32, 4, 8, 48, 16, 2, (16, 32, 64)
     PEER_ROWS = PROMPTS * SAMPLES  # of a micro-batch
@@ -42,6 +42,7 @@ QUESTIONS = [
     )
 ]
 QUESTIONS += [question.replace("Who", "Which woman") for question in QUESTIONS]
+QUESTIONS = QUESTIONS[: PROMPTS * STEPS]
 
 
 def step_here(host, model, folder, lambda_corver=1.0):
@@ -95,9 +96,6 @@ def step_there(model, folder):
         callbacks=[clock],
     )
     trainer.train()
-    del trainer.model
-    gc.collect()
-    torch.cuda.empty_cache()
     lengths = [line["completions/mean_length"] for line in trainer.state.log_history if "completions/mean_length" in line]
     return clock.seconds[1:], statistics.mean(lengths[1:])
 
@@ -136,6 +134,8 @@ def main():
             here, length, processor = step_here(host, model, folder)
             bare, _, processor_bare = step_here(host, model, folder, lambda_corver=0.0)
             there, length_there = step_there(model, folder)
+            gc.collect()  # the GPU's memory is for the next process
+            torch.cuda.empty_cache()
             result["step"]["here"] += here
             result["step"]["without the rule"] += bare
             # Time of the rule and its extractor if all cores worked for them without waiting.

@@ -89,10 +89,13 @@ fn draw_weighted(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
 /// Returns the first index `[N, 1]` i64 at which `running` `[N, n]`, ascending, exceeds `goal`
 /// `[N, 1]`.
 fn first_above(running: &Tensor, goal: &Tensor) -> Result<Tensor> {
-    // Rounding may lift the goal to the last sum, which no other sum exceeds.
-    let limit = last_column(running)?.f_mul_scalar(1.0 - f64::from(f32::EPSILON))?;
-    let below = goal.f_minimum(&limit)?;
-    Ok(below.f_searchsorted(running, false, true, "right", None::<&Tensor>)?)
+    // Rounding may lift the goal to the last sum; the first index that reaches this sum is then
+    // right. It is in range also where all weights are 0, as in a block that a GPU's rounding in
+    // `cumsum` selects.
+    let none = None::<&Tensor>;
+    let above = goal.f_searchsorted(running, false, true, "right", none)?;
+    let total = last_column(running)?.f_contiguous()?;
+    Ok(above.f_minimum(&total.f_searchsorted(running, false, false, "left", none)?)?)
 }
 
 fn last_column(running: &Tensor) -> Result<Tensor> {
@@ -111,6 +114,19 @@ mod tests {
         {
             let got = draw_weighted(&weights, &Tensor::from_slice(&[draw as f32])).unwrap();
             assert_eq!(got.int64_value(&[0]), expected, "{draw}");
+        }
+    }
+
+    #[test]
+    fn draws_near_one_return_an_index_with_weight() {
+        for vocab in [3, 255, 512, 4096, 151_936] {
+            let cpu = (Kind::Float, tch::Device::Cpu);
+            let weights = (Tensor::arange(64 * vocab, cpu) * 0.37).cos().square();
+            let weights = weights.view([64, vocab]);
+            let _ = weights.narrow(1, vocab - 2, 2).zero_();
+            let draws = Tensor::full([64], 1.0 - 0.5f64.powi(24), cpu);
+            let ids = draw_weighted(&weights, &draws).unwrap().unsqueeze(1);
+            assert!(weights.gather(1, &ids, false).min().double_value(&[]) > 0.0, "{vocab}");
         }
     }
 

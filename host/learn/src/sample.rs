@@ -199,6 +199,7 @@ fn decode(
         let mut log_probs = Vec::with_capacity(burst);
         for n in 0..burst {
             let drawn = draw_tokens(&logits, sampling, &draws.f_select(1, n as i64)?)?;
+            // Nothing follows the last token.
             if tokens_done + n + 1 < longest {
                 logits = model.step(&drawn.ids, &mut cache)?;
             }

@@ -148,8 +148,7 @@ impl RuntimeLibrary {
             .with_telemetry(false)
             .build()
             .map_err(|error| self.unusable(error))?;
-        // Its warnings are for authors of graphs: on CUDA, which node runs on which device.
-        environment.set_log_level(LogLevel::Error);
+        environment.set_log_level(LogLevel::Warning);
         tracing::debug!(path = %self.path.display(), "loaded ONNX Runtime");
         *loaded = Some((self.path.clone(), environment.clone()));
         Ok(environment)
