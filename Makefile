@@ -177,7 +177,7 @@ test-languages: build ## test rules in Python, JavaScript, C and Go (compilers a
 	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --no-fail-fast --test cli -- --ignored in_python in_javascript
 
 wheel: setup-light plugins ## build the Python package, with corver-host without training: target/wheels/corver-*.whl
-	@host/setup/maturin.sh
+	@host/setup/wheel.sh
 	host/python/build.sh
 
 test-wheel: wheel ## test the Python package in a clean environment, target/wheel-env
@@ -248,7 +248,7 @@ lint: setup ## check formatting, clippy and documentation links; warnings are er
 	$(CARGO) clippy --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native --all-targets -- -D warnings
 	@# A name means one thing in a function. Tests may shadow.
 	$(CARGO) clippy $(PROFILE) $(WORKSPACE) --lib --bins -- -D warnings -W clippy::shadow_unrelated
-	$(CARGO) clippy $(PROFILE) -p corver-host -- -D warnings
+	$(CARGO) clippy $(PROFILE) --bin corver-host --test layers -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(PROFILE) $(WORKSPACE) --no-deps
 
 clean: ## delete everything that was built or installed here

@@ -4,13 +4,19 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 package=host/python/corver
 
-# A separate target folder: this corver-host has no libtorch, and must not replace the other one.
-export CARGO_TARGET_DIR=$PWD/target/wheel
-cargo build --locked --release -p corver-host
+# Cargo writes this corver-host, which has no libtorch, to the place of the other one.
+program=target/release/corver-host
+if [ -e $program ]; then
+  mv $program $program.torch
+  trap 'mv $program.torch $program' EXIT
+fi
+# `layers` is named so that cargo selects the features of the tests, and compiles what these need once.
+cargo build --locked --release --lib --bin corver-host --test layers
 
-rm -rf $package/bin $package/lib $package/plugins $package/sdk $package/wit
+rm -rf $package/{bin,lib,plugins,sdk,wit,_native.abi3.so}
 mkdir -p $package/bin $package/lib $package/plugins/dist
-strip -o $package/bin/corver-host "$CARGO_TARGET_DIR/release/corver-host"
+strip -o $package/bin/corver-host $program
+strip -o $package/_native.abi3.so target/release/lib_native.so
 cp "${ORT_DYLIB_PATH:-.deps/onnxruntime/libonnxruntime.so}" $package/lib/libonnxruntime.so
 cp plugins/dist/*.wasm $package/plugins/dist/
 cp host/python/cargo-wasm.sh $package/plugins/
@@ -21,5 +27,6 @@ tar --create --dereference --exclude='*.wasm' --exclude=node_modules --exclude=b
 sed '/^members = \[/,/^\]/c members = ["sdk"]
 /^default-members = \[/,/^\]/d; /^# A plain/d; /^exclude = /d; /^\[profile/,$d' Cargo.toml >$package/Cargo.toml
 
+cp README.md host/python/README.md
 rm -f target/wheels/corver-*.whl
-.deps/maturin/bin/maturin build --locked --release --manifest-path host/python/Cargo.toml --out target/wheels
+.deps/wheel/bin/python -m build --wheel --no-isolation --outdir target/wheels host/python

@@ -15,5 +15,5 @@ python3 -m venv "$environment" || {
 
 # Nothing of the checkout is on a path, except the tests and mypy.
 cd "$environment"
-env -u ORT_DYLIB_PATH -u PYTHONPATH -u LIBTORCH XDG_CACHE_HOME="$environment/cache" PATH="$PATH:$root/.deps/maturin/bin" \
+env -u ORT_DYLIB_PATH -u PYTHONPATH -u LIBTORCH XDG_CACHE_HOME="$environment/cache" PATH="$PATH:$root/.deps/wheel/bin" \
   bin/python -W error -m unittest discover --start-directory "$root/host/python/tests"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Puts maturin, which builds wheels out of crates, and mypy, which checks their type stubs, into a virtual environment, .deps/maturin. Does nothing when it is already there.
+# Puts build and hatchling, which pack wheels, and mypy, which checks their type stubs, into a virtual environment,
+# .deps/wheel. Does nothing when it is already there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-packages="maturin==1.16.0 mypy==2.4.1"
-folder=.deps/maturin
+packages="build==1.6.1 hatchling==1.33.0 mypy==2.4.1"
+folder=.deps/wheel
 [ "$(cat $folder/version 2>/dev/null || true)" = "$packages" ] && exit 0
 . host/setup/pip.sh
 echo "setup: $packages" >&2
