@@ -13,7 +13,7 @@ use corver_core::sentence::align;
 use corver_core::split::split;
 use corver_core::{
     AdvantageSettings, Alignment, Backends, BoxError, Compatibility, CorpusInfo, Count, Counter,
-    Estimator, Extractor, ExtractorInput, Grade, Graders, Granularity, Query, Question,
+    Estimator, Extractor, ExtractorInput, Grade, Graders, Granularity, Language, Query, Question,
     ResponseGrades, RewardSettings, Rollout, Scorers, SentenceMean, SentenceSplitter, Signal,
     Trace, Triplet, question, score,
 };
@@ -128,6 +128,7 @@ const REFERENCE: RewardSettings = RewardSettings {
     sentence_mean: SentenceMean::OverSentences,
     compatibility: Compatibility::Reference,
     sentences: SentenceSplitter::Paper,
+    language: Language::English,
 };
 
 fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, String> {
@@ -195,10 +196,7 @@ fn completion_returns_match_reference() {
         let tokenizer = &tokenizers.iter().find(|(name, _)| row["tokenizer"] == *name).unwrap().1;
         let clean = row["clean_up_tokenization_spaces"].as_bool().unwrap();
         let rollout = rollout(tokenizer, &row["ids"], &row["mask"], clean);
-        let alignment = align(
-            &split(&rollout.text, Compatibility::Reference, SentenceSplitter::Paper),
-            &rollout.token_spans,
-        );
+        let alignment = align(&split(&rollout.text, REFERENCE.text()), &rollout.token_spans);
         let kept = numbers(&row["mask"]);
         let map = token_map(&row["map"]).into_iter().zip(&kept).filter(|(_, mask)| **mask != 0.0);
         same("map", alignment.sentence_of.clone(), map.map(|(sentence, _)| sentence).collect())?;

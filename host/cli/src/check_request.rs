@@ -34,8 +34,8 @@ pub fn check(
             "\"passages\" is {passages}; at most {MAX_PASSAGES} are shown"
         )));
     }
-    let splitter = scorer.check_splitter();
-    let sentences: usize = texts.iter().map(|text| split_text(&text.text, splitter).len()).sum();
+    let settings = scorer.checked_text();
+    let sentences: usize = texts.iter().map(|text| split_text(&text.text, settings).len()).sum();
     if sentences > MAX_SENTENCES {
         return Err(CheckError::TooLarge(format!(
             "{sentences} sentences; at most {MAX_SENTENCES} are checked at a time"

@@ -3,14 +3,16 @@
 
 use std::ops::Range;
 
-use crate::SentenceSplitter;
+use crate::TextSettings;
 use crate::sentence::{Section, Sentence, Split};
 use crate::split::split_text;
 use crate::template::{ANSWER, MIN_REASONING, THINK, Tags, answer_block};
 use crate::text::{CharOffsets, is_space, strip};
 
-/// Refusal with a typographic apostrophe, which only the training judge accepts.
-pub(crate) const TRAINING_REFUSAL: &str = "i don\u{2019}t know";
+/// Returns true for the refusal with a typographic apostrophe, which only the training judge accepts.
+pub(crate) fn is_training_refusal(answer: &str) -> bool {
+    strip(&answer.to_lowercase()) == "i don\u{2019}t know"
+}
 
 /// Returns the answer for the training judge and the self-filter: the answer block, or the whole text
 /// without one.
@@ -73,11 +75,11 @@ fn prefix_within<'a>(least: &str, text: &'a str) -> Option<&'a str> {
 
 /// Splits a completion: sections are the first closed blocks, located by searching for their trimmed
 /// text.
-pub(crate) fn split(completion: &str, splitter: SentenceSplitter) -> Split {
+pub(crate) fn split(completion: &str, settings: TextSettings) -> Split {
     if strip(completion).is_empty() {
         return Split::default();
     }
-    let search = SentenceSearch { completion, offsets: CharOffsets::new(completion), splitter };
+    let search = SentenceSearch { completion, offsets: CharOffsets::new(completion), settings };
     let mut split = Split::default();
     let think = closed_block(completion, THINK);
     let answer = closed_block(completion, ANSWER);
@@ -111,7 +113,7 @@ fn closed_block(completion: &str, tags: Tags) -> Option<(&str, usize)> {
 struct SentenceSearch<'a> {
     completion: &'a str,
     offsets: CharOffsets<'a>,
-    splitter: SentenceSplitter,
+    settings: TextSettings,
 }
 
 impl SentenceSearch<'_> {
@@ -126,7 +128,7 @@ impl SentenceSearch<'_> {
     ) {
         let last = self.completion.char_indices().next_back().map_or(0, |(at, _)| at);
         let mut from = start.unwrap_or(last);
-        for text in split_text(section_text, self.splitter) {
+        for text in split_text(section_text, self.settings) {
             let span = self.completion[from..].find(text).map(|at| {
                 let begin = from + at;
                 from = begin + text.len();

@@ -20,6 +20,7 @@ pub mod compat;
 pub mod completion;
 pub mod count;
 pub mod given;
+pub mod language;
 pub mod names;
 pub mod prose;
 pub mod question;
@@ -42,9 +43,10 @@ pub mod verdict;
 
 pub use corver_settings::{
     AdamWSettings, AdvantageSettings, Algorithm, Compatibility, CountMode, Device, DpoSettings,
-    Granularity, ImportanceLevel, InvalidSetting, LearnSettings, LongPrompts, LoraSettings,
-    LossSettings, LossType, MomentPrecision, OldLogProbs, PpoSettings, Precision, ReplyGrammar,
-    RewardSettings, Sampling, ScaleRewards, SentenceMean, SentenceSplitter,
+    Granularity, ImportanceLevel, InvalidSetting, Language, LearnSettings, LongPrompts,
+    LoraSettings, LossSettings, LossType, MomentPrecision, OldLogProbs, PpoSettings, Precision,
+    ReplyGrammar, RewardSettings, Sampling, ScaleRewards, SentenceMean, SentenceSplitter,
+    TextSettings,
 };
 
 pub use advantage::{Advantages, Baseline, Estimator, ReturnStats, Signal, baselines};

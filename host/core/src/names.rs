@@ -8,214 +8,129 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::{BoxError, Claim, Extractor, ExtractorInput, Triplet};
+use crate::language::{LanguageWords, words_of};
+use crate::{BoxError, Claim, Extractor, ExtractorInput, Language, Triplet};
 
 /// Most triplets of a sentence. A longer list of names states few facts about its first.
 const MAX_TRIPLETS: usize = 8;
 
-/// A quoted title, a run of capitalised words with short words between them, or a number.
-static NAME: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(
-        r#"(?x)
-        “(?<curly>[^“”]{2,80})” | "(?<straight>[^"]{2,80})" | «\s?(?<guillemets>[^«»]{2,80}?)\s?»
-        | (?<run>\b\p{Lu}[\p{L}\p{M}\p{N}'’.-]*
-            (?:\s(?:(?:of(?:\sthe)?|de(?:\s(?:la|las|los))?|del|della|di|da|do|dos|du|la|le|van(?:\sde[nr])?
-                  |von(?:\sder)?|der|zu|y|al|bin|ibn)\s)?
-               \p{Lu}[\p{L}\p{M}\p{N}'’.-]*)*)
-        | (?<number>\b\d[\d,.]*\d\b|\b\d\b)"#,
-    )
-    .expect("the pattern is constant")
+/// Patterns of a name, by language: a quoted title, a run of capitalised words with short words between
+/// them, or a number. Chinese has no capitals.
+static NAME: LazyLock<Vec<(Language, Regex)>> = LazyLock::new(|| {
+    let languages = [Language::English, Language::German, Language::Spanish, Language::French];
+    languages.map(|language| (language, name_pattern(words_of(language).particles))).into()
 });
 
-/// Capitalised words that begin a sentence or a question and name nothing.
-const OPENERS: &[&str] = &[
-    "a",
-    "according",
-    "after",
-    "all",
-    "also",
-    "although",
-    "among",
-    "an",
-    "and",
-    "another",
-    "are",
-    "as",
-    "at",
-    "based",
-    "because",
-    "before",
-    "both",
-    "but",
-    "by",
-    "can",
-    "did",
-    "do",
-    "does",
-    "during",
-    "each",
-    "even",
-    "every",
-    "finally",
-    "first",
-    "for",
-    "from",
-    "given",
-    "had",
-    "has",
-    "have",
-    "here",
-    "hence",
-    "how",
-    "however",
-    "i",
-    "if",
-    "in",
-    "indeed",
-    "is",
-    "its",
-    "let",
-    "many",
-    "most",
-    "my",
-    "next",
-    "no",
-    "not",
-    "now",
-    "of",
-    "on",
-    "one",
-    "or",
-    "our",
-    "please",
-    "second",
-    "several",
-    "since",
-    "so",
-    "some",
-    "such",
-    "that",
-    "the",
-    "their",
-    "then",
-    "there",
-    "therefore",
-    "these",
-    "this",
-    "those",
-    "though",
-    "thus",
-    "to",
-    "today",
-    "under",
-    "until",
-    "was",
-    "we",
-    "were",
-    "what",
-    "when",
-    "where",
-    "whether",
-    "which",
-    "while",
-    "who",
-    "whom",
-    "whose",
-    "why",
-    "with",
-    "yes",
-    "you",
-    "your",
-];
-
-/// Words at the start of a sentence that refer to the entity of the question.
-const PRONOUNS: &[&str] = &[
-    "he", "her", "hers", "his", "it", "its", "she", "that", "their", "they", "this", "these",
-    "those",
-];
+fn name_pattern(particles: &str) -> Regex {
+    let pattern = format!(
+        r#"(?x)
+        “(?<curly>[^“”]{{2,80}})” | "(?<straight>[^"]{{2,80}})" | «\s?(?<guillemets>[^«»]{{2,80}}?)\s?»
+        | „(?<low>[^„“”]{{2,80}})[“”]
+        | (?<run>\b\p{{Lu}}[\p{{L}}\p{{M}}\p{{N}}'’.-]*
+            (?:\s(?:(?:{particles})\s)?\p{{Lu}}[\p{{L}}\p{{M}}\p{{N}}'’.-]*)*)
+        | (?<number>\b\d[\d,.]*\d\b|\b\d\b)"#,
+    );
+    Regex::new(&pattern).expect("the patterns are constant")
+}
 
 /// Extractor without a model.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NameExtractor;
+#[derive(Debug, Clone, Copy)]
+pub struct NameExtractor {
+    pattern: &'static Regex,
+    words: &'static LanguageWords,
+}
 
 impl Extractor for NameExtractor {
     fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        Ok(inputs.iter().map(|input| triplets_of_names(*input)).collect())
+        Ok(inputs.iter().map(|input| self.triplets(*input)).collect())
     }
 }
 
-/// Returns the names of a text, in order, each once.
-#[must_use]
-pub fn names(text: &str) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for found in NAME.captures_iter(text) {
-        let quoted = ["curly", "straight", "guillemets"].iter().find_map(|name| found.name(name));
-        let name = match (quoted, found.name("run"), found.name("number")) {
-            (Some(title), ..) => title.as_str().trim(),
-            (_, Some(run), _) => without_openers(run.as_str()),
-            (.., Some(number)) => number.as_str(),
-            _ => continue,
-        };
-        if !name.is_empty() && !names.contains(&name) {
-            names.push(name);
+impl NameExtractor {
+    /// Creates the extractor of a language; `None` if its names have no capitals.
+    #[must_use]
+    pub fn new(language: Language) -> Option<Self> {
+        let (_, pattern) = NAME.iter().find(|(known, _)| *known == language)?;
+        Some(Self { pattern, words: words_of(language) })
+    }
+
+    /// Returns the names of a text, in order, each once.
+    #[must_use]
+    pub fn names<'a>(&self, text: &'a str) -> Vec<&'a str> {
+        let mut names: Vec<&str> = Vec::new();
+        for found in self.pattern.captures_iter(text) {
+            let quoted =
+                ["curly", "straight", "guillemets", "low"].iter().find_map(|name| found.name(name));
+            let name = match (quoted, found.name("run"), found.name("number")) {
+                (Some(title), ..) => title.as_str().trim(),
+                (_, Some(run), _) => self.without_openers(run.as_str()),
+                (.., Some(number)) => number.as_str(),
+                _ => continue,
+            };
+            if !name.is_empty() && !names.contains(&name) {
+                names.push(name);
+            }
         }
+        names
     }
-    names
-}
 
-/// Returns a run of capitalised words without openers and pronouns at its start, possessive endings
-/// and full stops.
-fn without_openers(run: &str) -> &str {
-    let mut run = run;
-    loop {
-        let first = run.split(char::is_whitespace).next().unwrap_or_default();
-        let word = first.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-        if first.is_empty()
-            || !(OPENERS.contains(&word.as_str()) || PRONOUNS.contains(&word.as_str()))
+    /// Returns a run of capitalised words without words at its start that name nothing, an elided
+    /// article, possessive endings and full stops.
+    fn without_openers<'a>(&self, run: &'a str) -> &'a str {
+        let mut run = run;
+        loop {
+            let first = run.split(char::is_whitespace).next().unwrap_or_default();
+            let word = first.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+            if first.is_empty() || !self.words.name_nothing(&word) {
+                break;
+            }
+            run = run[first.len()..].trim_start();
+        }
+        if let Some((first, rest)) = run.split_once(['\'', '’'])
+            && self.words.name_nothing(&first.to_lowercase())
         {
-            break;
+            run = rest;
         }
-        run = run[first.len()..].trim_start();
+        let run = run.trim_end_matches(['.', '-', '\'', '’']);
+        run.strip_suffix("'s").or_else(|| run.strip_suffix("’s")).unwrap_or(run)
     }
-    let run = run.trim_end_matches(['.', '-', '\'', '’']);
-    run.strip_suffix("'s").or_else(|| run.strip_suffix("’s")).unwrap_or(run)
-}
 
-/// True if the first word of a sentence is a pronoun.
-fn begins_with_pronoun(sentence: &str) -> bool {
-    let first = sentence.split(|c: char| !c.is_alphabetic()).find(|word| !word.is_empty());
-    first.is_some_and(|word| PRONOUNS.contains(&word.to_lowercase().as_str()))
-}
+    /// Returns true if the first word of a sentence is a pronoun.
+    fn begins_with_pronoun(&self, sentence: &str) -> bool {
+        let first = sentence.split(|c: char| !c.is_alphabetic()).find(|word| !word.is_empty());
+        first.is_some_and(|word| self.words.pronouns.contains(&word.to_lowercase().as_str()))
+    }
 
-/// Returns the triplets of a text, or a mention of its only name.
-#[must_use]
-pub fn claims_of_names(input: ExtractorInput<'_>) -> Vec<Claim> {
-    let facts = triplets_of_names(input);
-    if let ([], [only]) = (&facts[..], &names(input.sentence)[..]) {
-        return vec![Claim::Mention { head: (*only).to_owned(), relation: String::new() }];
+    /// Returns the triplets of a text, or a mention of its only name.
+    #[must_use]
+    pub fn claims(&self, input: ExtractorInput<'_>) -> Vec<Claim> {
+        let facts = self.triplets(input);
+        if let ([], [only]) = (&facts[..], &self.names(input.sentence)[..]) {
+            return vec![Claim::Mention { head: (*only).to_owned(), relation: String::new() }];
+        }
+        facts.into_iter().map(Claim::Fact).collect()
     }
-    facts.into_iter().map(Claim::Fact).collect()
-}
 
-/// Returns the triplets of a sentence: its first name with each other, without a relation.
-#[must_use]
-pub fn triplets_of_names(input: ExtractorInput<'_>) -> Vec<Triplet> {
-    let mut names_of_sentence = names(input.sentence);
-    if begins_with_pronoun(input.sentence) {
-        let Some(&subject) = names(input.question).first() else { return Vec::new() };
-        names_of_sentence.retain(|&name| name != subject);
-        names_of_sentence.insert(0, subject);
+    /// Returns the triplets of a sentence: its first name with each other, without a relation.
+    #[must_use]
+    pub fn triplets(&self, input: ExtractorInput<'_>) -> Vec<Triplet> {
+        let mut names_of_sentence = self.names(input.sentence);
+        if self.begins_with_pronoun(input.sentence) {
+            let Some(&subject) = self.names(input.question).first() else { return Vec::new() };
+            names_of_sentence.retain(|&name| name != subject);
+            names_of_sentence.insert(0, subject);
+        }
+        let Some((&head, tails)) = names_of_sentence.split_first() else { return Vec::new() };
+        let mut triplets = Vec::new();
+        for &tail in tails.iter().take(MAX_TRIPLETS) {
+            triplets.push(Triplet {
+                head: head.to_owned(),
+                relation: String::new(),
+                tail: tail.to_owned(),
+            });
+        }
+        triplets
     }
-    let Some((&head, tails)) = names_of_sentence.split_first() else { return Vec::new() };
-    let mut triplets = Vec::new();
-    for &tail in tails.iter().take(MAX_TRIPLETS) {
-        triplets.push(Triplet {
-            head: head.to_owned(),
-            relation: String::new(),
-            tail: tail.to_owned(),
-        });
-    }
-    triplets
 }
 
 #[cfg(test)]
@@ -223,7 +138,12 @@ mod tests {
     use super::*;
 
     fn pairs(sentence: &str, question: &str) -> Vec<String> {
-        let triplets = triplets_of_names(ExtractorInput { sentence, question });
+        pairs_in(Language::English, sentence, question)
+    }
+
+    fn pairs_in(language: Language, sentence: &str, question: &str) -> Vec<String> {
+        let extractor = NameExtractor::new(language).expect("it has capitals");
+        let triplets = extractor.triplets(ExtractorInput { sentence, question });
         triplets.iter().map(|triplet| format!("{} | {}", triplet.head, triplet.tail)).collect()
     }
 
@@ -260,9 +180,33 @@ mod tests {
 
     #[test]
     fn single_name_is_mention() {
-        let claims = claims_of_names(ExtractorInput::of_sentence("Where was Mario Camerini born?"));
+        let claims = NameExtractor::new(Language::English)
+            .unwrap()
+            .claims(ExtractorInput::of_sentence("Where was Mario Camerini born?"));
         let mention = Claim::Mention { head: "Mario Camerini".to_owned(), relation: String::new() };
         assert_eq!(claims, [mention]);
+    }
+
+    #[test]
+    fn names_of_other_languages_have_their_articles_particles_and_pronouns() {
+        let pairs = |language, sentence| pairs_in(language, sentence, "Wo wurde Goethe geboren?");
+        assert_eq!(
+            pairs(Language::German, "Im Jahr 1774 schrieb er „Die Leiden“ in Frankfurt am Main."),
+            ["Jahr | 1774", "Jahr | Die Leiden", "Jahr | Frankfurt am Main"]
+        );
+        assert_eq!(
+            pairs(Language::German, "Er starb 1832 in Weimar."),
+            ["Goethe | 1832", "Goethe | Weimar"]
+        );
+        assert_eq!(
+            pairs(Language::French, "L'Arc de Triomphe de l'Étoile est à Paris."),
+            ["Arc de Triomphe | Étoile", "Arc de Triomphe | Paris"]
+        );
+        assert_eq!(
+            pairs(Language::Spanish, "En 1605, Miguel de Cervantes publicó «El Quijote»."),
+            ["1605 | Miguel de Cervantes", "1605 | El Quijote"]
+        );
+        assert!(NameExtractor::new(Language::Chinese).is_none());
     }
 
     #[test]

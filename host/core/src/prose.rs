@@ -10,6 +10,9 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::Language;
+use crate::language::{LanguageWords, words_of};
+
 use words::{AFTER_ORDINAL, BEFORE_NUMBER, NEVER_LAST, PERHAPS_LAST, STARTERS};
 
 /// Markers of list items, headings and quotations at the start of a line.
@@ -63,8 +66,12 @@ const UNFINISHED: &[&str] = &[
 /// Splits real text into sentences, without the markers of list items. The sentences are trimmed,
 /// and each has a letter or a digit.
 #[must_use]
-pub fn split_prose(text: &str) -> Vec<&str> {
-    let prose = Prose { is_lowercase: !text.chars().any(char::is_uppercase) };
+pub fn split_prose(text: &str, language: Language) -> Vec<&str> {
+    let prose = Prose {
+        is_lowercase: !text.chars().any(char::is_uppercase),
+        is_german: language == Language::German,
+        other_words: (language != Language::English).then(|| words_of(language)),
+    };
     let mut sentences = Vec::new();
     for block in prose.blocks(text) {
         prose.split_block(block, &mut sentences);
@@ -76,6 +83,10 @@ pub fn split_prose(text: &str) -> Vec<&str> {
 struct Prose {
     /// True if the text has no capitals, so that a sentence starts without one.
     is_lowercase: bool,
+    /// True if a number before a noun and a full stop is an ordinal.
+    is_german: bool,
+    /// Words of a language other than English, whose own are in [`words`].
+    other_words: Option<&'static LanguageWords>,
 }
 
 impl Prose {
@@ -119,6 +130,7 @@ impl Prose {
         let last_word = line.rsplit(char::is_whitespace).next().unwrap_or_default();
         line.ends_with(',')
             || UNFINISHED.contains(&last_word)
+            || self.other_words.is_some_and(|words| words.name_nothing(last_word))
             || (!self.is_lowercase && starts_lowercase(next))
     }
 
@@ -177,14 +189,89 @@ impl Prose {
             return false;
         }
         if !has_blank {
-            return !self.is_lowercase && is_boundary_without_blank(candidate, next_word);
+            return !self.is_lowercase && self.is_boundary_without_blank(candidate, next_word);
         }
         let word = last_word(before);
         if terminator != "." || word.is_empty() {
             return true;
         }
         // A closing quote ends what an abbreviation would continue, a closing bracket may not.
-        !is_list_number(before) && ends_at_full_stop(word, next, next_word)
+        !is_list_number(before) && self.ends_at_full_stop(word, next, next_word)
+    }
+
+    /// Returns true if a sentence ends where a blank is missing: `in 1990.He died`, but not `example.Com`
+    /// in an address or `St.Louis`.
+    fn is_boundary_without_blank(
+        &self,
+        candidate: &BoundaryCandidate<'_>,
+        next_word: &str,
+    ) -> bool {
+        let &BoundaryCandidate { before, terminator, closing, after } = candidate;
+        let mut next = next_word.chars();
+        let Some(first) = next.next() else { return false };
+        if !first.is_uppercase() {
+            let is_caseless = |c: char| c.is_alphabetic() && !c.is_lowercase();
+            return is_caseless(first) && before.ends_with(is_caseless);
+        }
+        if !closing.is_empty() {
+            return !after.starts_with(['-', '–']);
+        }
+        let is_capitalised = next
+            .next()
+            .map_or(self.is_starter(&next_word.to_lowercase()), |c| c.is_lowercase() || c == '\'');
+        let word = last_word(before);
+        let is_capitals = |text: &str| text.len() >= 4 && text.chars().all(char::is_uppercase);
+        if is_capitals(word) && is_capitals(next_word) {
+            return true;
+        }
+        let is_word = word.len() >= 2
+            && word != "www"
+            && word.ends_with(|c: char| c.is_lowercase() || c.is_ascii_digit())
+            && !word.contains(['.', '@', ':', '\\', '_']);
+        is_capitalised
+            && is_word
+            && !(terminator == "." && self.is_abbreviation(&word.to_lowercase()))
+    }
+
+    /// Returns true if a sentence ends at the full stop between a word and the next one.
+    fn ends_at_full_stop(&self, word: &str, next: &str, next_word: &str) -> bool {
+        let lower = word.to_lowercase();
+        let lower_next = next_word.to_lowercase();
+        let is_initial = next[offset_in(next, next_word) + next_word.len()..].starts_with('.');
+        let is_starter = self.is_starter(&lower_next) && !is_initial;
+        let is_number = next_word.starts_with(|c: char| c.is_ascii_digit());
+        if self.is_never_last(&lower) {
+            return false;
+        }
+        if BEFORE_NUMBER.contains(&lower.as_str()) {
+            return !is_number && (word.chars().count() > 1 || is_starter);
+        }
+        if self.is_perhaps_last(&lower) || is_acronym(word) {
+            return is_starter;
+        }
+        let is_day = word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_digit());
+        let is_ordinal =
+            AFTER_ORDINAL.contains(&lower_next.as_str()) || (self.is_german && !is_starter);
+        !(is_day && is_ordinal)
+    }
+
+    fn is_abbreviation(&self, word: &str) -> bool {
+        self.is_never_last(word) || self.is_perhaps_last(word)
+    }
+
+    fn is_never_last(&self, word: &str) -> bool {
+        NEVER_LAST.contains(&word)
+            || self.other_words.is_some_and(|words| words.never_last.contains(&word))
+    }
+
+    fn is_perhaps_last(&self, word: &str) -> bool {
+        PERHAPS_LAST.contains(&word)
+            || self.other_words.is_some_and(|words| words.perhaps_last.contains(&word))
+    }
+
+    /// Returns true if a word, in lower case, begins sentences and seldom a name.
+    fn is_starter(&self, word: &str) -> bool {
+        STARTERS.contains(&word) || self.other_words.is_some_and(|words| words.name_nothing(word))
     }
 }
 
@@ -288,58 +375,6 @@ fn is_list_number(before: &str) -> bool {
     (1..=3).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns true if a sentence ends where a blank is missing: `in 1990.He died`, but not `example.Com`
-/// in an address or `St.Louis`.
-fn is_boundary_without_blank(candidate: &BoundaryCandidate<'_>, next_word: &str) -> bool {
-    let &BoundaryCandidate { before, terminator, closing, after } = candidate;
-    let mut next = next_word.chars();
-    let Some(first) = next.next() else { return false };
-    if !first.is_uppercase() {
-        let is_caseless = |c: char| c.is_alphabetic() && !c.is_lowercase();
-        return is_caseless(first) && before.ends_with(is_caseless);
-    }
-    if !closing.is_empty() {
-        return !after.starts_with(['-', '–']);
-    }
-    let is_capitalised = next
-        .next()
-        .map_or(STARTERS.contains(&&*next_word.to_lowercase()), |c| c.is_lowercase() || c == '\'');
-    let word = last_word(before);
-    let is_capitals = |text: &str| text.len() >= 4 && text.chars().all(char::is_uppercase);
-    if is_capitals(word) && is_capitals(next_word) {
-        return true;
-    }
-    let is_word = word.len() >= 2
-        && word != "www"
-        && word.ends_with(|c: char| c.is_lowercase() || c.is_ascii_digit())
-        && !word.contains(['.', '@', ':', '\\', '_']);
-    is_capitalised && is_word && !(terminator == "." && is_abbreviation(&word.to_lowercase()))
-}
-
-fn is_abbreviation(word: &str) -> bool {
-    NEVER_LAST.contains(&word) || PERHAPS_LAST.contains(&word)
-}
-
-/// Returns true if a sentence ends at the full stop between a word and the next one.
-fn ends_at_full_stop(word: &str, next: &str, next_word: &str) -> bool {
-    let lower = word.to_lowercase();
-    let lower_next = next_word.to_lowercase();
-    let is_initial = next[offset_in(next, next_word) + next_word.len()..].starts_with('.');
-    let is_starter = STARTERS.contains(&lower_next.as_str()) && !is_initial;
-    let is_number = next_word.starts_with(|c: char| c.is_ascii_digit());
-    if NEVER_LAST.contains(&lower.as_str()) {
-        return false;
-    }
-    if BEFORE_NUMBER.contains(&lower.as_str()) {
-        return !is_number && (word.chars().count() > 1 || is_starter);
-    }
-    if PERHAPS_LAST.contains(&lower.as_str()) || is_acronym(word) {
-        return is_starter;
-    }
-    let is_day = word.len() <= 2 && word.bytes().all(|byte| byte.is_ascii_digit());
-    !(is_day && AFTER_ORDINAL.contains(&lower_next.as_str()))
-}
-
 /// Returns true for an initial or an acronym with full stops: `W`, `U.S`, `Ph.D`.
 fn is_acronym(word: &str) -> bool {
     let has_case = |c: char| c.is_lowercase() || c.is_uppercase();
@@ -358,6 +393,8 @@ mod tests {
 
     #[derive(Deserialize)]
     struct Case {
+        #[serde(default)]
+        language: Language,
         text: String,
         sentences: Vec<String>,
     }
@@ -367,8 +404,8 @@ mod tests {
     fn prose_splits_match_vectors() {
         let cases: Vec<Case> =
             serde_json::from_str(include_str!("../../../tests/vectors/prose.json")).unwrap();
-        for Case { text, sentences } in cases {
-            assert_eq!(split_prose(&text), sentences, "{text:?}");
+        for Case { language, text, sentences } in cases {
+            assert_eq!(split_prose(&text, language), sentences, "{text:?}");
         }
     }
 
@@ -376,7 +413,7 @@ mod tests {
         #[test]
         fn sentences_are_parts_of_text_in_order(text in r#"([A-Za-z0-9 .!?。…"'”“«»()\[\]\n-]|U\.S\.|Dr\. |•|<br>|1\) |\PC){0,40}"#) {
             let mut end = 0;
-            for sentence in split_prose(&text) {
+            for sentence in split_prose(&text, Language::English) {
                 let start = offset_in(&text, sentence);
                 prop_assert!(start >= end && sentence.contains(char::is_alphanumeric));
                 prop_assert_eq!(sentence, sentence.trim());

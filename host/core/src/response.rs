@@ -8,12 +8,9 @@ use unicode_normalization::UnicodeNormalization;
 use crate::template::{ANSWER, MIN_REASONING, THINK, answer_block};
 use crate::text::{is_space, strip, words};
 use crate::{
-    Backends, BoxError, Capability, Compatibility, Completion, Exchange, Lookup, RewardSettings,
-    compat,
+    Backends, BoxError, Capability, Compatibility, Completion, Exchange, Language, Lookup,
+    RewardSettings, TextSettings, compat, language,
 };
-
-/// The paper's refusals, in lower case (App. A.2, “NA detection”).
-const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
 
 /// Least bytes of golds that are searched for together.
 const MIN_GROUP_BYTES: usize = 4096;
@@ -97,8 +94,8 @@ pub trait ResponseRule: Send {
 /// question without golds is 0.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StringMatch {
-    /// Authority if the paper and its published code differ.
-    pub compatibility: Compatibility,
+    /// Settings that decide how a completion is read.
+    pub text: TextSettings,
     /// Reward of a refusal in words; `None`: that of a wrong answer. A completion without an answer
     /// is no refusal.
     pub refusal: Option<f64>,
@@ -110,7 +107,7 @@ impl ResponseRule for StringMatch {
         completions: &[Completion<'_>],
         _: &mut Backends<'_>,
     ) -> Result<Vec<Grade>, BoxError> {
-        let rule = AnswerRule::of_training(self.compatibility);
+        let rule = AnswerRule::of_training(self.text);
         let mut grades = Vec::with_capacity(completions.len());
         for completion in completions {
             if completion.golds.is_empty() {
@@ -173,7 +170,7 @@ impl Graders {
     pub fn built_in(settings: &RewardSettings) -> Self {
         let RewardSettings { compatibility, refusal, .. } = *settings;
         Self {
-            judge: Box::new(StringMatch { compatibility, refusal }),
+            judge: Box::new(StringMatch { text: settings.text(), refusal }),
             format: Box::new(ThinkThenAnswer { compatibility }),
         }
     }
@@ -220,11 +217,10 @@ pub struct ResponseGrades {
 ///
 /// The paper has one for training, self-filter and evaluation (App. A.2). Its published scripts
 /// have two, which differ from it and from each other.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerRule {
-    /// Rule of the paper: the answer is the text of the answer block.
-    #[default]
-    Paper,
+    /// Rule of the paper, in a language: the answer is the text of the answer block.
+    Paper(Language),
     /// Rule of the published training judge and self-filter: without an answer block, the answer is
     /// the whole text.
     PublishedTraining,
@@ -233,21 +229,27 @@ pub enum AnswerRule {
     PublishedEvaluation,
 }
 
+impl Default for AnswerRule {
+    fn default() -> Self {
+        Self::Paper(Language::default())
+    }
+}
+
 impl AnswerRule {
     /// Returns the rule of the training judge and the self-filter.
     #[must_use]
-    pub fn of_training(compatibility: Compatibility) -> Self {
-        match compatibility {
-            Compatibility::Paper => Self::Paper,
+    pub fn of_training(settings: TextSettings) -> Self {
+        match settings.compatibility {
+            Compatibility::Paper => Self::Paper(settings.language),
             Compatibility::Reference => Self::PublishedTraining,
         }
     }
 
     /// Returns the rule of the evaluation.
     #[must_use]
-    pub fn of_evaluation(compatibility: Compatibility) -> Self {
-        match compatibility {
-            Compatibility::Paper => Self::Paper,
+    pub fn of_evaluation(settings: TextSettings) -> Self {
+        match settings.compatibility {
+            Compatibility::Paper => Self::Paper(settings.language),
             Compatibility::Reference => Self::PublishedEvaluation,
         }
     }
@@ -256,7 +258,7 @@ impl AnswerRule {
     #[must_use]
     pub fn extract(self, completion: &str) -> &str {
         match self {
-            Self::Paper => answer_block(completion).unwrap_or_default(),
+            Self::Paper(_) => answer_block(completion).unwrap_or_default(),
             Self::PublishedTraining => compat::training_answer(completion),
             Self::PublishedEvaluation => compat::evaluation_answer(completion),
         }
@@ -277,35 +279,40 @@ impl AnswerRule {
         let mut normalized_golds = Vec::new();
         let mut bare_golds = Vec::new();
         for gold in golds {
-            let normalized = normalize(gold);
+            let normalized = normalize(gold, self.language());
             if normalized.is_empty() {
                 bare_golds.push(gold);
             } else {
                 normalized_golds.push(normalized);
             }
         }
-        if self == Self::Paper && is_bare_gold(answer, &bare_golds) {
+        if matches!(self, Self::Paper(_)) && is_bare_gold(answer, &bare_golds) {
             return Label::Good;
         }
-        match_golds(answer, &normalized_golds)
+        match_golds(&normalize(answer, self.language()), &normalized_golds)
+    }
+
+    /// Returns the language of the texts. The published code knows English alone.
+    fn language(self) -> Language {
+        match self {
+            Self::Paper(language) => language,
+            Self::PublishedTraining | Self::PublishedEvaluation => Language::English,
+        }
     }
 
     fn is_refusal(self, answer: &str) -> bool {
-        let lowered = answer.to_lowercase();
-        let text = strip(&lowered);
-        REFUSALS.contains(&text)
-            || (self == Self::PublishedTraining && text == compat::TRAINING_REFUSAL)
+        language::is_refusal(answer, self.language())
+            || (self == Self::PublishedTraining && compat::is_training_refusal(answer))
     }
 }
 
 /// Returns GOOD if the normalised answer contains a normalised gold or is contained in one, and BAD
 /// if not. An answer that normalises to nothing is NOT_ATTEMPTED.
 fn match_golds(answer: &str, golds: &[String]) -> Label {
-    let answer = normalize(answer);
     if answer.is_empty() {
         return Label::NotAttempted;
     }
-    if golds.iter().any(|gold| gold.contains(&answer)) || contains_any(&answer, golds) {
+    if golds.iter().any(|gold| gold.contains(answer)) || contains_any(answer, golds) {
         Label::Good
     } else {
         Label::Bad
@@ -349,13 +356,16 @@ fn is_bare_gold(answer: &str, bare_golds: &[&String]) -> bool {
     bare_golds.iter().any(|gold| !gold.trim().is_empty() && answer == comparable(gold))
 }
 
-/// Normalises a text: NFKD, lower case, articles and punctuation dropped, words joined by a space.
+/// Normalises a text: lower case, articles and punctuation dropped, words joined by a space.
 ///
-/// NFKD splits accents off, and a combining mark is no word character: an accented word falls into
-/// pieces, and a lone “a” among them is dropped as an article. The published method does the same
-/// to golds and answers.
+/// English is normalised as in the published method: NFKD splits accents off, and a combining mark is
+/// no word character. An accented word falls into pieces, and a lone “a” among them is dropped as an
+/// article. Other languages keep their accents.
 #[must_use]
-pub fn normalize(text: &str) -> String {
+pub fn normalize(text: &str, language: Language) -> String {
+    if language != Language::English {
+        return language::normalize(text, language);
+    }
     let lowered = text.nfkd().collect::<String>().to_lowercase();
     words(&lowered)
         .filter(|word| !matches!(*word, "a" | "an" | "the"))
@@ -417,7 +427,7 @@ mod tests {
     #[test]
     fn answer_judge_matches_golds_and_detects_refusals() {
         let grade =
-            |completion: &str, list: &[&str]| AnswerRule::Paper.grade(completion, &golds(list));
+            |completion: &str, list: &[&str]| AnswerRule::default().grade(completion, &golds(list));
         assert_eq!(grade("<think>x</think><answer>The Paris!</answer> y", &["paris"]), Label::Good);
         assert_eq!(grade("<answer>Par</answer>", &["Rome", "Paris"]), Label::Good);
         assert_eq!(grade("<answer>Paris", &["Paris"]), Label::Good);
@@ -433,18 +443,21 @@ mod tests {
         let text = "London, Rome, Berlin, Madrid, Paris.";
         for rule in [AnswerRule::of_training, AnswerRule::of_evaluation] {
             assert_eq!(
-                rule(Compatibility::Paper).grade(text, &golds(&["Paris"])),
+                rule(TextSettings::default()).grade(text, &golds(&["Paris"])),
                 Label::NotAttempted
             );
         }
         let label = |compatibility| {
             let list = golds(&["Paris"]);
             let completion = Completion { golds: &list, text, ..Completion::default() };
-            StringMatch { compatibility, refusal: None }
-                .grade(&[completion], &mut Backends::default())
-                .unwrap()
-                .remove(0)
-                .label
+            StringMatch {
+                text: TextSettings { compatibility, ..TextSettings::default() },
+                refusal: None,
+            }
+            .grade(&[completion], &mut Backends::default())
+            .unwrap()
+            .remove(0)
+            .label
         };
         assert_eq!(
             (label(Compatibility::Paper), label(Compatibility::Reference)),
@@ -464,7 +477,7 @@ mod tests {
         );
         let curly = "<answer>I don\u{2019}t know</answer>";
         assert_eq!(
-            (grade(training, curly), grade(AnswerRule::Paper, curly)),
+            (grade(training, curly), grade(AnswerRule::default(), curly)),
             (Label::NotAttempted, Label::Good)
         );
         assert_eq!(evaluation.extract("<answer>Rome</answer> or so "), "Rome</answer> or so");
@@ -513,14 +526,14 @@ mod tests {
             rule.grade(&format!("<answer>{answer}</answer>"), &golds(&[gold]))
         };
         for gold in ["A", "A+", "*", "The The", "…", "the"] {
-            assert_eq!(grade(AnswerRule::Paper, gold, gold), Label::Good, "{gold}");
-            assert_eq!(grade(AnswerRule::Paper, &gold.to_lowercase(), gold), Label::Good);
-            assert_eq!(grade(AnswerRule::Paper, "Rome", gold), Label::Bad, "{gold}");
+            assert_eq!(grade(AnswerRule::default(), gold, gold), Label::Good, "{gold}");
+            assert_eq!(grade(AnswerRule::default(), &gold.to_lowercase(), gold), Label::Good);
+            assert_eq!(grade(AnswerRule::default(), "Rome", gold), Label::Bad, "{gold}");
             let published = grade(AnswerRule::PublishedTraining, gold, gold);
             assert_eq!(published, Label::NotAttempted, "{gold}");
         }
-        assert_eq!(grade(AnswerRule::Paper, "A", "A+"), Label::NotAttempted);
-        assert_eq!(grade(AnswerRule::Paper, "A", ""), Label::NotAttempted);
+        assert_eq!(grade(AnswerRule::default(), "A", "A+"), Label::NotAttempted);
+        assert_eq!(grade(AnswerRule::default(), "A", ""), Label::NotAttempted);
     }
 
     /// Oracle: a search for each gold by itself.
@@ -555,16 +568,31 @@ mod tests {
         let long: Vec<String> = (0..50_000).map(|n| format!("abcdefghijk abcd{n}")).collect();
         for many in [bare, long] {
             let start = std::time::Instant::now();
-            assert_eq!(AnswerRule::Paper.grade_answer(&answer, &many), Label::Bad);
+            assert_eq!(AnswerRule::default().grade_answer(&answer, &many), Label::Bad);
             // One search of the answer for each gold takes minutes.
             assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
         }
     }
 
     #[test]
+    fn paper_rule_reads_other_languages() {
+        let grade = |language, answer: &str, gold: &str| {
+            let completion = format!("<answer>{answer}</answer>");
+            AnswerRule::Paper(language).grade(&completion, &golds(&[gold]))
+        };
+        assert_eq!(grade(Language::German, "Es war die Donau.", "Die Donau"), Label::Good);
+        // “Würzburg” is no “Wurzburg”: an accent is part of a letter.
+        assert_eq!(grade(Language::German, "Wurzburg", "Würzburg"), Label::Bad);
+        assert_eq!(grade(Language::German, "Ich weiß es nicht.", "Ulm"), Label::NotAttempted);
+        assert_eq!(grade(Language::Chinese, "首都是北京。", "北京"), Label::Good);
+        assert_eq!(grade(Language::Chinese, "南京", "北京"), Label::Bad);
+        assert_eq!(grade(Language::French, "C'est l’Élysée", "Élysée"), Label::Good);
+    }
+
+    #[test]
     fn normalize_drops_articles_and_splits_at_accents() {
-        assert_eq!(normalize(" The  Beatles—a band "), "beatles band");
-        assert_eq!(normalize("Dvo\u{159}\u{e1}k"), "dvor k");
+        assert_eq!(normalize(" The  Beatles—a band ", Language::English), "beatles band");
+        assert_eq!(normalize("Dvo\u{159}\u{e1}k", Language::English), "dvor k");
     }
 
     fn format(completion: &str) -> f64 {

@@ -290,9 +290,9 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::TextSettings;
     use crate::response::Grade;
     use crate::sentence::Section;
-    use crate::{Compatibility, SentenceSplitter};
 
     fn right() -> ResponseGrades {
         ResponseGrades { judge: Grade::new(2.0, "GOOD"), format: Grade::new(1.0, "OK") }
@@ -358,8 +358,7 @@ mod tests {
         let text = "<think>Rome is old.".to_owned();
         let token_spans = [0..7, 7..11, 11..14, 14..18, 18..19].map(Some).to_vec();
         let rollout = Rollout { token_spans, ..Rollout::of_text(0, text) };
-        let split =
-            crate::split::split(&rollout.text, Compatibility::Paper, SentenceSplitter::Paper);
+        let split = crate::split::split(&rollout.text, TextSettings::default());
         let alignment = crate::sentence::align(&split, &rollout.token_spans);
         let points = [(0, 1.0), (11, 4.0), (9, 2.0), (10, 0.5), (99, 8.0)]
             .map(|(character, reward)| TokenReward { character, reward });
@@ -390,9 +389,7 @@ mod tests {
         let verdicts =
             [label(1.0), label(-0.5), Verdict { reward: Some(1.0), ..Verdict::default() }];
         assert_eq!(advantage_signs(&verdicts, &alignment), [0, 1, -1, 0]);
-        let sentences =
-            crate::split::split("A. B. C.", Compatibility::Paper, SentenceSplitter::Paper)
-                .sentences;
+        let sentences = crate::split::split("A. B. C.", TextSettings::default()).sentences;
         let rewards = sentence_rewards(
             &verdicts,
             &sentences,

@@ -2,6 +2,7 @@
 
 use tracing::info_span;
 
+use crate::language::bare_triplets;
 use crate::returns::{
     advantage_signs, response_return, sentence_rewards, token_returns, token_rewards,
 };
@@ -112,7 +113,7 @@ pub(crate) struct SplitCompletion {
 
 impl SplitCompletion {
     fn new(rollout: &Rollout, settings: &RewardSettings) -> Self {
-        let split = split(&rollout.text, settings.compatibility, settings.sentences);
+        let split = split(&rollout.text, settings.text());
         let alignment = align(&split, &rollout.token_spans);
         let scores_sentences = settings.sentence_rewards_enabled()
             && !split.sentences.is_empty()
@@ -199,7 +200,8 @@ impl<'a> Extraction<'a> {
             return Err(StepError::Rollout(problem.into()));
         }
         for ((rollout, sentence), own_triplets) in self.owners.into_iter().zip(triplets) {
-            splits[rollout].split.sentences[sentence].triplets = own_triplets;
+            splits[rollout].split.sentences[sentence].triplets =
+                bare_triplets(own_triplets, self.settings.language);
         }
         Ok(ExtractedCompletions { splits, not_understood })
     }

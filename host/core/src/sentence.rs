@@ -152,7 +152,7 @@ mod tests {
 
     use super::*;
     use crate::split::split;
-    use crate::{Compatibility, SentenceSplitter};
+    use crate::{Compatibility, TextSettings};
 
     #[test]
     fn sentences_split_after_terminators_only() {
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn token_aligns_to_sentence_at_its_midpoint() {
-        let split = split("<think>Ab. Cd.</think>", Compatibility::Paper, SentenceSplitter::Paper);
+        let split = split("<think>Ab. Cd.</think>", TextSettings::default());
         // "<think>" "Ab" ". C" "d." "</think>"
         let spans = [Some(0..7), Some(7..9), Some(9..12), Some(12..14), Some(14..22), None];
         let alignment = align(&split, &spans);
@@ -189,7 +189,7 @@ mod tests {
             ends in proptest::collection::vec((0usize..40, 0usize..6), 0..30),
             compatibility in prop_oneof![Just(Compatibility::Paper), Just(Compatibility::Reference)],
         ) {
-            let split = split(&text, compatibility, SentenceSplitter::Paper);
+            let split = split(&text, TextSettings { compatibility, ..TextSettings::default() });
             let spans: Vec<Option<Range<usize>>> =
                 ends.into_iter().map(|(start, length)| Some(start..start + length)).collect();
             let alignment = align(&split, &spans);
@@ -213,7 +213,7 @@ mod tests {
     fn long_completion_is_aligned_in_linear_time() {
         for unit in ["x<think>", "A b. "] {
             let text = unit.repeat(200_000);
-            let split = split(&text, Compatibility::Paper, SentenceSplitter::Paper);
+            let split = split(&text, TextSettings::default());
             let spans: Vec<_> = (0..text.len()).map(|at| Some(at..at + 1)).collect();
             let alignment = align(&split, &spans);
             assert!(split.sentences.len() >= 199_999);

@@ -13,28 +13,28 @@ use std::ops::Range;
 use crate::sentence::{Section, Sentence, Split, split_sentences};
 use crate::template::{ALL_TAGS, ANSWER, THINK};
 use crate::text::{CharOffsets, strip};
-use crate::{Compatibility, SentenceSplitter, compat, prose};
+use crate::{Compatibility, SentenceSplitter, TextSettings, compat, prose};
 
 /// Splits a completion into the sentences of its think and answer blocks.
 #[must_use]
-pub fn split(completion: &str, compatibility: Compatibility, splitter: SentenceSplitter) -> Split {
-    match compatibility {
-        Compatibility::Paper => split_by_position(completion, splitter),
-        Compatibility::Reference => compat::split(completion, splitter),
+pub fn split(completion: &str, settings: TextSettings) -> Split {
+    match settings.compatibility {
+        Compatibility::Paper => split_by_position(completion, settings),
+        Compatibility::Reference => compat::split(completion, settings),
     }
 }
 
 /// Splits a text without tags into sentences.
 #[must_use]
-pub fn split_text(text: &str, splitter: SentenceSplitter) -> Vec<&str> {
-    match splitter {
+pub fn split_text(text: &str, settings: TextSettings) -> Vec<&str> {
+    match settings.sentences {
         SentenceSplitter::Paper => split_sentences(text).collect(),
-        SentenceSplitter::Prose => prose::split_prose(text),
+        SentenceSplitter::Prose => prose::split_prose(text, settings.language),
     }
 }
 
 /// Splits a completion whose sections are where their tags are.
-fn split_by_position(completion: &str, splitter: SentenceSplitter) -> Split {
+fn split_by_position(completion: &str, settings: TextSettings) -> Split {
     let think = think_range(completion);
     let answer = answer_range(completion, think.as_ref());
     let mut blocks: Vec<(Section, Range<usize>)> = Vec::new();
@@ -54,7 +54,7 @@ fn split_by_position(completion: &str, splitter: SentenceSplitter) -> Split {
         split.sections.push(offsets.of(block));
         // A stray tag inside a block is markup, not text: it ends a sentence.
         for piece in split_at_tags(block) {
-            for text in split_text(piece, splitter) {
+            for text in split_text(piece, settings) {
                 split.sentences.push(Sentence {
                     text: text.to_owned(),
                     section,
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     fn sentences(text: &str, compatibility: Compatibility) -> Vec<(Section, String)> {
-        split(text, compatibility, SentenceSplitter::Paper)
+        split(text, TextSettings { compatibility, ..TextSettings::default() })
             .sentences
             .into_iter()
             .map(|sentence| (sentence.section, sentence.text))
@@ -184,8 +184,9 @@ mod tests {
         #[test]
         fn paper_sentence_spans_match_their_text(text in "([a-zé\u{1c}.!? \n]|- |。|<think>|</think>|<answer>|</answer>){0,30}") {
             let chars: Vec<char> = text.chars().collect();
-            for splitter in [SentenceSplitter::Paper, SentenceSplitter::Prose] {
-                for sentence in split(&text, Compatibility::Paper, splitter).sentences {
+            for sentences in [SentenceSplitter::Paper, SentenceSplitter::Prose] {
+                let settings = TextSettings { sentences, ..TextSettings::default() };
+                for sentence in split(&text, settings).sentences {
                     let span = sentence.span.expect("the place is always known");
                     prop_assert_eq!(chars[span].iter().collect::<String>(), sentence.text);
                 }
@@ -195,10 +196,9 @@ mod tests {
         #[test]
         fn paper_and_reference_splits_agree_on_closed_blocks(think in "[a-c]{1,5}(\\. [a-c]{1,5}){0,3}", answer in "[x-z]{1,6}") {
             let text = format!("<think>{think}</think><answer>{answer}</answer>");
-            prop_assert_eq!(
-                split(&text, Compatibility::Paper, SentenceSplitter::Paper),
-                split(&text, Compatibility::Reference, SentenceSplitter::Paper)
-            );
+            let reference =
+                TextSettings { compatibility: Compatibility::Reference, ..TextSettings::default() };
+            prop_assert_eq!(split(&text, TextSettings::default()), split(&text, reference));
         }
     }
 }

@@ -13,8 +13,8 @@ use corver_core::sentence::{align, split_sentences};
 use corver_core::split::split;
 use corver_core::triplet::{Element, Triplet, read_reply, triplets_from_reply};
 use corver_core::{
-    AdvantageSettings, Alignment, Compatibility, Grade, Granularity, Label, ResponseGrades,
-    RewardSettings, ScaleRewards, Section, SentenceMean, SentenceSplitter, question,
+    AdvantageSettings, Alignment, Compatibility, Grade, Granularity, Label, Language,
+    ResponseGrades, RewardSettings, ScaleRewards, Section, SentenceMean, TextSettings, question,
 };
 use serde::Deserialize;
 use vectors::{cases, close};
@@ -66,7 +66,8 @@ fn token_alignment_matches_vectors() {
             [(Compatibility::Paper, paper), (Compatibility::Reference, reference)]
         {
             let context = format!("{compatibility:?}: {completion:?}");
-            let split = split(&completion, compatibility, SentenceSplitter::Paper);
+            let split =
+                split(&completion, TextSettings { compatibility, ..TextSettings::default() });
             let tokens: Vec<Option<Range<usize>>> =
                 expected.tokens.iter().map(|token| token.map(|(start, end)| start..end)).collect();
             let alignment = align(&split, &tokens);
@@ -117,14 +118,14 @@ fn response_grades_match_vectors() {
     for case in cases::<Case>(include_str!("../../../tests/vectors/grades.json")) {
         let Case { completion, golds, .. } = &case;
         for (rule, expected) in [
-            (AnswerRule::Paper, &case.paper),
+            (AnswerRule::default(), &case.paper),
             (AnswerRule::PublishedTraining, &case.published_training),
             (AnswerRule::PublishedEvaluation, &case.published_evaluation),
         ] {
             let answer = rule.extract(completion);
             assert_eq!(answer, expected.answer, "{rule:?}: {completion:?}");
             assert_eq!(
-                response::normalize(answer),
+                response::normalize(answer, Language::English),
                 expected.normalized,
                 "{rule:?}: {completion:?}"
             );

@@ -55,7 +55,7 @@ pub fn demonstrate(question: &Question, template: &str) -> Result<Option<Demonst
 
 /// True if the judge grades the completion as correct.
 fn grade(completion: &str, question: &Question) -> bool {
-    AnswerRule::Paper.grade(completion, &question.golds) == Label::Good
+    AnswerRule::default().grade(completion, &question.golds) == Label::Good
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 
 use std::collections::HashMap;
 
-use corver_core::Question;
 use corver_core::response::normalize;
+use corver_core::{Language, Question};
 
 /// A question in the form in which it is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +27,10 @@ pub struct NormalizedQuestion {
 #[must_use]
 pub fn normalize_questions<'a>(
     questions: impl IntoIterator<Item = &'a Question>,
+    language: Language,
 ) -> Vec<NormalizedQuestion> {
-    let mut normalized: Vec<NormalizedQuestion> = questions.into_iter().map(unranked).collect();
+    let mut normalized: Vec<NormalizedQuestion> =
+        questions.into_iter().map(|question| unranked(question, language)).collect();
     let mut ids: HashMap<&str, u32> = HashMap::new();
     let mut frequency: Vec<u32> = Vec::new();
     let mut words_of: Vec<Vec<u32>> = Vec::with_capacity(normalized.len());
@@ -59,15 +61,15 @@ pub fn normalize_questions<'a>(
     normalized
 }
 
-fn unranked(question: &Question) -> NormalizedQuestion {
+fn unranked(question: &Question, language: Language) -> NormalizedQuestion {
     let mut golds = Vec::new();
     for gold in &question.golds {
-        let gold = normalize(gold);
+        let gold = normalize(gold, language);
         if !gold.is_empty() {
             golds.push(gold);
         }
     }
-    NormalizedQuestion { text: normalize(&question.question), words: Vec::new(), golds }
+    NormalizedQuestion { text: normalize(&question.question, language), words: Vec::new(), golds }
 }
 
 impl NormalizedQuestion {
@@ -179,7 +181,7 @@ mod tests {
 
     fn find(near: f64, first: (&str, &[&str]), second: (&str, &[&str])) -> Option<DuplicateMatch> {
         let questions = [question(first.0, first.1), question(second.0, second.1)];
-        let normalized = normalize_questions(&questions);
+        let normalized = normalize_questions(&questions, Language::English);
         let mut index = DuplicateIndex::new(near);
         index.add(&normalized[0]);
         index.find(&normalized[1])
@@ -223,7 +225,7 @@ mod tests {
             for text in texts {
                 questions.push(question(&text.replace('a', "x"), &[]));
             }
-            let normalized = normalize_questions(&questions);
+            let normalized = normalize_questions(&questions, Language::English);
             let mut index = DuplicateIndex::new(near);
             for (number, question) in normalized.iter().enumerate() {
                 let mut most_similar = 0.0_f64;

@@ -10,14 +10,17 @@
 
 use std::collections::HashMap;
 
-use corver_core::{BoxError, Counter, Query, Question};
+use corver_core::language::{is_function_word, without_article};
+use corver_core::{BoxError, Counter, Language, Query, Question};
+use icu_segmenter::WordSegmenter;
+use icu_segmenter::options::WordBreakInvariantOptions;
 use serde::Serialize;
 
 /// Questions whose queries are counted together.
 const BATCH: usize = 256;
 /// Most words of a question that are searched.
 const MAX_WORDS: usize = 3;
-/// Question words and function words, between spaces.
+/// Question words and function words of English, between spaces.
 const STOP_WORDS: &str = " a an the of in on at for by with to from and or is was are were be been \
     being has had have do does did not no but if so as its it who whom whose what when where which \
     why how many much long old that this these those there he she they him her them his their you \
@@ -52,6 +55,8 @@ type Ungrounded = (UngroundedPart, Query);
 pub struct Grounding<'a> {
     /// Counter of the corpus.
     pub counter: &'a mut dyn Counter,
+    /// Language of the questions and of the corpus.
+    pub language: Language,
     /// Called with the number of questions checked so far.
     pub progress: &'a mut dyn FnMut(usize),
 }
@@ -87,8 +92,9 @@ impl Grounding<'_> {
             (!titles.is_empty()).then(|| Query::new([titles]))
         })?;
         let mut without_answer = vec![None; questions.len()];
+        let language = self.language;
         self.record_unmatched(&mut without_answer, UngroundedPart::Answer, |number| {
-            let golds = gold_spellings(questions[number]);
+            let golds = gold_spellings(questions[number], language);
             let has_query = ungrounded[number].is_none() && !golds.is_empty();
             let clauses = std::iter::once(golds).chain(words[number].iter().cloned());
             has_query.then(|| Query::new(clauses))
@@ -134,7 +140,12 @@ impl Grounding<'_> {
     fn search_words(&mut self, questions: &[&Question]) -> Result<Vec<Vec<Vec<String>>>, BoxError> {
         let words: Vec<Vec<Vec<String>>> = questions
             .iter()
-            .map(|question| content_words(&question.question).into_iter().map(spellings).collect())
+            .map(|question| {
+                content_words(&question.question, self.language)
+                    .into_iter()
+                    .map(spellings)
+                    .collect()
+            })
             .collect();
         let mut distinct: Vec<&String> = words.iter().flatten().flatten().collect();
         distinct.sort_unstable();
@@ -193,16 +204,36 @@ impl WordCounts<'_> {
 
 /// Returns the distinct words of a question that carry its subject, without the punctuation around
 /// them.
-fn content_words(question: &str) -> Vec<&str> {
+fn content_words(question: &str, language: Language) -> Vec<&str> {
     let mut words = Vec::new();
-    for word in question.split_whitespace() {
+    for word in split_words(question, language) {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
         let word = ["'s", "’s"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
         let is_letter = word.chars().count() < 2 && !word.contains(|c: char| c.is_ascii_digit());
-        let is_stop_word = STOP_WORDS.contains(&format!(" {} ", word.to_lowercase()));
+        let lower = word.to_lowercase();
+        let is_stop_word = match language {
+            Language::English => STOP_WORDS.contains(&format!(" {lower} ")),
+            _ => is_function_word(&lower, language),
+        };
         if !is_letter && !is_stop_word && !words.contains(&word) {
             words.push(word);
         }
+    }
+    words
+}
+
+/// Splits a question into words, with the punctuation around them. A dictionary finds those of Chinese.
+fn split_words(question: &str, language: Language) -> Vec<&str> {
+    if language != Language::Chinese {
+        return question.split_whitespace().collect();
+    }
+    let mut words = Vec::new();
+    let mut start = 0;
+    for end in
+        WordSegmenter::new_dictionary(WordBreakInvariantOptions::default()).segment_str(question)
+    {
+        words.push(&question[start..end]);
+        start = end;
     }
     words
 }
@@ -243,16 +274,13 @@ fn without_qualifier(name: &str) -> &str {
 }
 
 /// Returns the golds as they are written in running text, with and without a leading article.
-fn gold_spellings(question: &Question) -> Vec<String> {
+fn gold_spellings(question: &Question, language: Language) -> Vec<String> {
     let mut golds: Vec<String> = Vec::new();
     for gold in &question.golds {
         let stem = without_qualifier(gold).trim_end_matches(['.', ',', '!', '?']).trim();
         // “(Sic)” and “…” have nothing else.
         let gold = if stem.is_empty() { gold.trim() } else { stem };
-        let bare = ["the ", "The ", "a ", "A ", "an ", "An "]
-            .iter()
-            .find_map(|article| gold.strip_prefix(article));
-        for spelling in std::iter::once(gold).chain(bare) {
+        for spelling in [gold, without_article(gold, language)] {
             if !spelling.is_empty() && !golds.iter().any(|known| known == spelling) {
                 golds.push(spelling.to_owned());
             }
@@ -309,7 +337,11 @@ mod tests {
         let mut reports = Vec::new();
         let mut progress = |done| reports.push(done);
         let mut corpus = CORPUS;
-        let mut grounding = Grounding { counter: &mut corpus, progress: &mut progress };
+        let mut grounding = Grounding {
+            counter: &mut corpus,
+            language: Language::English,
+            progress: &mut progress,
+        };
         let found = grounding.check(&questions.iter().collect::<Vec<_>>()).unwrap();
         assert_eq!(reports, [questions.len()]);
         found
@@ -349,7 +381,7 @@ mod tests {
     fn gold_without_words_is_searched_as_written() {
         let spellings = |golds: &[&str]| {
             let golds = golds.iter().map(|gold| (*gold).to_owned()).collect();
-            gold_spellings(&Question { golds, ..Question::default() })
+            gold_spellings(&Question { golds, ..Question::default() }, Language::English)
         };
         assert_eq!(
             spellings(&[" (Sic)", "?", "A", "The The"]),
@@ -364,6 +396,23 @@ mod tests {
     fn spellings_begin_as_written_and_differ() {
         assert_eq!(spellings("iPhone"), ["iPhone", "iphone", "Iphone", "IPHONE"]);
         assert_eq!(spellings("1998"), ["1998"]);
-        assert_eq!(content_words("Who is \"Grey's\" mom, in 7 of 9?"), ["Grey", "mom", "7", "9"]);
+        assert_eq!(
+            content_words("Who is \"Grey's\" mom, in 7 of 9?", Language::English),
+            ["Grey", "mom", "7", "9"]
+        );
+    }
+    #[test]
+    fn words_and_golds_follow_the_language() {
+        assert_eq!(
+            content_words("In welcher Stadt liegt der Kölner Dom?", Language::German),
+            ["Stadt", "liegt", "Kölner", "Dom"]
+        );
+        assert_eq!(content_words("中国的首都是哪里？", Language::Chinese), ["中国", "首都"]);
+        let golds = vec!["La Seine".to_owned(), "l'Élysée".to_owned()];
+        let question = Question { golds, ..Question::default() };
+        assert_eq!(
+            gold_spellings(&question, Language::French),
+            ["La Seine", "Seine", "l'Élysée", "Élysée"]
+        );
     }
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use corver_core::Question;
+use corver_core::{Language, Question};
 use serde::Serialize;
 
 use super::duplicates::{DuplicateIndex, DuplicateMatch, normalize_questions};
@@ -26,6 +26,8 @@ pub struct PoolSettings {
     pub near: f64,
     /// Longest text of a question, characters.
     pub max_chars: usize,
+    /// Language of the questions.
+    pub language: Language,
 }
 
 impl Default for PoolSettings {
@@ -33,7 +35,7 @@ impl Default for PoolSettings {
     /// word is replaced by another, such as a name or a year, questions of up to twelve words are
     /// not. The longest question of NQ-Open has about 100 characters.
     fn default() -> Self {
-        Self { near: 0.85, max_chars: 300 }
+        Self { near: 0.85, max_chars: 300, language: Language::English }
     }
 }
 
@@ -179,8 +181,8 @@ pub fn pool<'a>(
     let entries = pool_entries(sources);
     let evaluation = pool_entries(exclude);
     // Words are ranked over all questions: only then can the two sets be compared.
-    let normalized =
-        normalize_questions(entries.iter().chain(&evaluation).map(|entry| entry.question));
+    let questions = entries.iter().chain(&evaluation).map(|entry| entry.question);
+    let normalized = normalize_questions(questions, settings.language);
     let (normalized, normalized_evaluation) = normalized.split_at(entries.len());
 
     let mut findings: Vec<Option<DropFinding<'_>>> = Vec::with_capacity(entries.len());

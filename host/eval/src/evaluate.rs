@@ -6,7 +6,7 @@ use corver_core::response::AnswerRule;
 use corver_core::split::split;
 use corver_core::{
     BoxError, Compatibility, Graders, Label, Question, RewardSettings, Rollout, Sampler, Scorers,
-    SentenceSplitter, SentenceTrace, StepError, score,
+    SentenceTrace, StepError, TextSettings, score,
 };
 use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
@@ -28,10 +28,8 @@ pub struct EvaluateError {
 pub struct EvaluatePlan<'a> {
     /// Settings of sampling and batches.
     pub settings: EvaluateSettings,
-    /// Authority if the graders of the paper and its published code differ.
-    pub compatibility: Compatibility,
-    /// Splitter of answers into sentences.
-    pub splitter: SentenceSplitter,
+    /// Settings that decide how an answer is read.
+    pub text: TextSettings,
     /// Facts of the questions' world. `None`: they are not known.
     pub facts: Option<&'a dyn FactChecker>,
     /// Seed of the samples.
@@ -119,8 +117,8 @@ pub fn evaluate(
     plan: &EvaluatePlan<'_>,
     progress: &mut dyn FnMut(usize),
 ) -> Result<(Evaluation, Vec<GradedAnswer>), EvaluateError> {
-    let EvaluatePlan { settings, compatibility, splitter, facts, seed } = *plan;
-    let rule = AnswerRule::of_evaluation(compatibility);
+    let EvaluatePlan { settings, text, facts, seed } = *plan;
+    let rule = AnswerRule::of_evaluation(text);
     let samples = settings.samples.max(1);
     let mut answers = Vec::with_capacity(questions.len() * samples);
     for (batch_number, batch) in questions.chunks((settings.batch / samples).max(1)).enumerate() {
@@ -130,8 +128,9 @@ pub fn evaluate(
         let all_sentences = match scorers.as_deref_mut() {
             Some(scorers) if scorers.sentence_scorer.required_capabilities().is_empty() => {
                 let rewards = RewardSettings {
-                    compatibility,
-                    sentences: splitter,
+                    compatibility: text.compatibility,
+                    sentences: text.sentences,
+                    language: text.language,
                     ..RewardSettings::default()
                 };
                 score_sentences(&rollouts, batch, scorers, &rewards).map_err(|error| {
@@ -145,9 +144,8 @@ pub fn evaluate(
             let grade = rule.grade(&rollout.text, golds);
             let missing = (grade == Label::NotAttempted)
                 .then(|| missing_answer(&rollout.text, rollout.finished, rule));
-            let fact_check = facts.map(|facts| {
-                FactCheck::new(&split(&rollout.text, compatibility, splitter).sentences, facts)
-            });
+            let fact_check =
+                facts.map(|facts| FactCheck::new(&split(&rollout.text, text).sentences, facts));
             answers.push(GradedAnswer {
                 grade,
                 missing,
@@ -162,7 +160,7 @@ pub fn evaluate(
         }
         progress(answers.len() / samples);
     }
-    Ok((summarize(&answers, samples, compatibility), answers))
+    Ok((summarize(&answers, samples, text.compatibility), answers))
 }
 
 /// Returns the sentences of each completion with the verdicts of the run's rule. The run's response
@@ -318,13 +316,7 @@ mod tests {
             ..Question::default()
         };
         let settings = EvaluateSettings { samples: 4, batch: 8, ..EvaluateSettings::default() };
-        let plan = EvaluatePlan {
-            settings,
-            compatibility: Compatibility::Paper,
-            splitter: SentenceSplitter::Paper,
-            facts: None,
-            seed: 1,
-        };
+        let plan = EvaluatePlan { settings, text: TextSettings::default(), facts: None, seed: 1 };
         let questions = [question("Rome"), question("Paris"), question("Oslo")];
         let mut seen = Vec::new();
         let (evaluation, answers) =

@@ -2,7 +2,7 @@
 //! not always (paper, App. self-filter).
 
 use corver_core::response::AnswerRule;
-use corver_core::{BoxError, Compatibility, Label, Question, Rollout, Sampler, Sampling};
+use corver_core::{BoxError, Label, Question, Rollout, Sampler, Sampling, TextSettings};
 use corver_data::QuestionRecord;
 use corver_settings::FilterSettings;
 use rand::SeedableRng;
@@ -49,8 +49,8 @@ pub struct FilterPlan {
     pub settings: FilterSettings,
     /// Sampling of the answers: [`FilterSettings::sampling`].
     pub sampling: Sampling,
-    /// Authority if the graders of the paper and its published code differ.
-    pub compatibility: Compatibility,
+    /// Settings that decide how an answer is read.
+    pub text: TextSettings,
     /// Seed of every draw.
     pub seed: u64,
 }
@@ -117,7 +117,7 @@ pub fn filter(
     run: &RunDir,
     progress: &mut dyn FnMut(usize),
 ) -> Result<FilterSummary, FilterError> {
-    let FilterPlan { settings, sampling, compatibility, seed } = plan;
+    let FilterPlan { settings, sampling, text, seed } = plan;
     let mut sampled = sampled_before(run, questions.len(), settings.batch)?;
     progress(sampled.len());
     for batch in questions[sampled.len()..].chunks(settings.batch) {
@@ -129,8 +129,7 @@ pub fn filter(
         let mut num_correct = vec![0; batch.len()];
         for rollout in &rollouts {
             let golds = &batch[rollout.question].golds;
-            num_correct[rollout.question] +=
-                usize::from(is_correct(rollout, golds, *compatibility));
+            num_correct[rollout.question] += usize::from(is_correct(rollout, golds, *text));
         }
         for (index, question) in batch.iter().enumerate() {
             sampled.push(SampledQuestion {
@@ -182,8 +181,8 @@ fn sampled_before(
     Ok(sampled)
 }
 
-fn is_correct(rollout: &Rollout, golds: &[String], compatibility: Compatibility) -> bool {
-    AnswerRule::of_training(compatibility).grade(&rollout.text, golds) == Label::Good
+fn is_correct(rollout: &Rollout, golds: &[String], text: TextSettings) -> bool {
+    AnswerRule::of_training(text).grade(&rollout.text, golds) == Label::Good
 }
 
 /// Draws anchors among the mastered questions that are not selected anyway.

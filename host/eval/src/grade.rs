@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn missing_answer_kinds_are_distinguished() {
-        let paper = AnswerRule::Paper;
+        let paper = AnswerRule::default();
         assert_eq!(
             missing_answer("<answer>I don't know</answer>", true, paper),
             MissingAnswer::Refused

@@ -39,8 +39,8 @@ impl FactCheck {
 
 #[cfg(test)]
 mod tests {
+    use corver_core::TextSettings;
     use corver_core::split::split;
-    use corver_core::{Compatibility, SentenceSplitter};
 
     use super::*;
 
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn truth_counts_think_and_answer_sentences() {
         let text = "<think>Rome is big. Hm, hm. Paris is bigger than Rome.</think><answer>London.</answer>";
-        let sentences = split(text, Compatibility::Paper, SentenceSplitter::Paper).sentences;
+        let sentences = split(text, TextSettings::default()).sentences;
         let expected = FactCheck { truths: 1, falsehoods: 2 };
         assert_eq!(FactCheck::new(&sentences, &Short), expected);
     }

@@ -6,7 +6,7 @@ mod golden;
 
 use corver_core::question::split_golds;
 use corver_core::response::AnswerRule;
-use corver_core::{Compatibility, Label};
+use corver_core::{Compatibility, Label, TextSettings};
 use corver_eval::grade::{Grades, keeps_format};
 use corver_eval::{Zone, wilson};
 use corver_settings::FilterSettings;
@@ -32,7 +32,10 @@ fn evaluation_grades_match_reference() {
             (Compatibility::Reference, "extracted", "grade"),
             (Compatibility::Paper, "regrade_extracted", "regrade_grade"),
         ] {
-            let rule = AnswerRule::of_evaluation(compatibility);
+            let rule = AnswerRule::of_evaluation(TextSettings {
+                compatibility,
+                ..TextSettings::default()
+            });
             same(extracted, rule.extract(completion), row[extracted].as_str().unwrap())?;
             same(graded, rule.grade(completion, &golds), label(row[graded].as_str().unwrap()))?;
         }
@@ -86,7 +89,10 @@ fn learning_zone_filter_matches_reference() {
 #[test]
 #[ignore = "needs CORVER_SHARED: `make conformance`"]
 fn filter_correct_counts_match_reference() {
-    let rule = AnswerRule::of_training(Compatibility::Reference);
+    let rule = AnswerRule::of_training(TextSettings {
+        compatibility: Compatibility::Reference,
+        ..TextSettings::default()
+    });
     check_all("selffilter_e2e", |row| {
         let num_generations = row["num_gen"].as_u64().unwrap() as usize;
         let settings = FilterSettings { num_generations, ..FilterSettings::default() };

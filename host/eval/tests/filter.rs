@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use corver_core::{BoxError, Compatibility, Question, Rollout, Sampler, Sampling};
+use corver_core::{BoxError, Question, Rollout, Sampler, Sampling, TextSettings};
 use corver_data::read_questions;
 use corver_eval::filter::{ANSWERED, RETAINED};
 use corver_eval::{FilterError, FilterPlan, FilterSummary, filter};
@@ -66,7 +66,7 @@ fn plan(anchors: usize) -> FilterPlan {
     FilterPlan {
         settings,
         sampling: settings.sampling(Sampling::default()),
-        compatibility: Compatibility::Paper,
+        text: TextSettings::default(),
         seed: 7,
     }
 }

@@ -5,7 +5,7 @@
 use corver_core::compat::spans_of_pieces;
 use corver_core::sentence::align;
 use corver_core::split::split;
-use corver_core::{Compatibility, SentenceSplitter};
+use corver_core::{Compatibility, Language, SentenceSplitter, TextSettings};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &[u8])| {
@@ -24,12 +24,21 @@ fuzz_target!(|input: (&str, &[u8])| {
         rest = after;
     }
     let spans = spans_of_pieces(&pieces);
-    for (compatibility, splitter) in [
-        (Compatibility::Paper, SentenceSplitter::Paper),
-        (Compatibility::Paper, SentenceSplitter::Prose),
-        (Compatibility::Reference, SentenceSplitter::Paper),
+    let prose = |language| TextSettings {
+        sentences: SentenceSplitter::Prose,
+        language,
+        ..TextSettings::default()
+    };
+    let reference =
+        TextSettings { compatibility: Compatibility::Reference, ..TextSettings::default() };
+    for settings in [
+        TextSettings::default(),
+        reference,
+        prose(Language::English),
+        prose(Language::German),
+        prose(Language::Chinese),
     ] {
-        let split = split(text, compatibility, splitter);
+        let split = split(text, settings);
         let alignment = align(&split, &spans);
         for tokens in alignment.token_spans(split.sentences.len()).into_iter().flatten() {
             assert!(tokens.end <= spans.len(), "{tokens:?} of {} tokens", spans.len());

@@ -65,7 +65,7 @@ fn pieces<'a>(
 ) -> Vec<(&'a str, Option<&'a SentenceTrace>)> {
     let text = trace.completion.as_str();
     let bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
-    let cut = split(text, settings.compatibility, settings.sentences).sentences;
+    let cut = split(text, settings.text()).sentences;
     let same =
         cut.into_iter().zip(&trace.sentences).filter(|(cut, traced)| cut.text == traced.text);
     let mut spans: Vec<_> = same

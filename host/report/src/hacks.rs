@@ -174,7 +174,7 @@ pub fn warnings(run: &LoadedRun) -> Vec<(u64, String)> {
 
 #[cfg(test)]
 mod tests {
-    use corver_core::Compatibility;
+    use corver_core::TextSettings;
 
     use super::*;
     use crate::testing::{run_folder, trace};
@@ -197,7 +197,8 @@ mod tests {
             run_folder(10, |step| (0..10).map(|n| trace("q", text(step, n), 1.0)).collect());
         let run = LoadedRun::open(folder.path()).unwrap();
         let mut tally = RunTally::default();
-        run.for_each_trace(|step, trace| tally.add(step, trace, Compatibility::Paper, 1)).unwrap();
+        run.for_each_trace(|step, trace| tally.add(step, trace, TextSettings::default(), 1))
+            .unwrap();
         let checks = checks(&run, &tally);
         assert_eq!(checks.len(), 4, "{checks:?}");
         checks.into_iter().filter(|check| check.flagged).map(|check| check.hack.name).collect()

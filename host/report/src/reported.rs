@@ -22,8 +22,8 @@ pub(crate) struct Reported {
 impl Reported {
     pub fn of(run: LoadedRun, name: String) -> Result<Self, ReportError> {
         let mut tally = RunTally::default();
-        let compatibility = run.settings.reward.compatibility;
-        run.for_each_trace(|step, trace| tally.add(step, trace, compatibility, SHOWN))?;
+        let text = run.settings.reward.text();
+        run.for_each_trace(|step, trace| tally.add(step, trace, text, SHOWN))?;
         let checks = checks(&run, &tally);
         Ok(Self { run, name, tally, checks })
     }

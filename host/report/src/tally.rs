@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use corver_core::response::AnswerRule;
 use corver_core::template::MIN_REASONING;
 use corver_core::text::words;
-use corver_core::{Compatibility, Label, Section, Trace};
+use corver_core::{Label, Section, TextSettings, Trace};
 use corver_eval::{MissingAnswer, missing_answer};
 
 /// Words of a sequence that counts as repeated.
@@ -62,14 +62,14 @@ impl StepTally {
         self.share(self.repetition)
     }
 
-    fn add(&mut self, trace: &Trace, compatibility: Compatibility) {
+    fn add(&mut self, trace: &Trace, text: TextSettings) {
         self.completions += 1;
         let label = trace.response.judge.label.as_str();
         let is = |one: Label| label == one.to_string();
         self.right += usize::from(is(Label::Good));
         self.graded += usize::from(is(Label::Good) || is(Label::Bad) || is(Label::NotAttempted));
         // Graded without golds: only the label NOT_ATTEMPTED matters here.
-        let rule = AnswerRule::of_evaluation(compatibility);
+        let rule = AnswerRule::of_evaluation(text);
         if rule.grade(&trace.completion, &[]) == Label::NotAttempted {
             let refused = missing_answer(&trace.completion, true, rule) == MissingAnswer::Refused;
             self.refusals += usize::from(refused);
@@ -120,13 +120,13 @@ pub struct RunTally {
 
 impl RunTally {
     /// Adds the next completion of a run, and retains it if it is among the `shown` best or worst.
-    pub fn add(&mut self, step: usize, trace: Trace, compatibility: Compatibility, shown: usize) {
+    pub fn add(&mut self, step: usize, trace: Trace, text: TextSettings, shown: usize) {
         if self.steps.last().is_none_or(|last| last.step != step) {
             self.steps.push(StepTally { step, ..StepTally::default() });
         }
         let tally = self.steps.last_mut().expect("one was pushed");
         let place = tally.completions;
-        tally.add(&trace, compatibility);
+        tally.add(&trace, text);
         let value = trace.mean_return;
         let new_shown = || Shown { step, place, trace: trace.clone() };
         retain_best(&mut self.best, shown, value, |mean_return| -mean_return, new_shown);
@@ -169,7 +169,7 @@ mod tests {
         let mut tally = RunTally::default();
         completions
             .iter()
-            .for_each(|text| tally.add(1, trace("q", text, 0.0), Compatibility::Paper, 1));
+            .for_each(|text| tally.add(1, trace("q", text, 0.0), TextSettings::default(), 1));
         tally.steps[0]
     }
 
@@ -204,7 +204,7 @@ mod tests {
                 .into_iter()
                 .enumerate()
         {
-            tally.add(step, trace(question, SOUND, value), Compatibility::Paper, 2);
+            tally.add(step, trace(question, SOUND, value), TextSettings::default(), 2);
         }
         let summaries = |shown: &[Shown]| -> Vec<(String, f64, usize)> {
             shown

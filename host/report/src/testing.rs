@@ -5,7 +5,7 @@ use std::fs;
 
 use corver_core::response::Grade;
 use corver_core::split::split;
-use corver_core::{Compatibility, ResponseGrades, SentenceSplitter, SentenceTrace, Trace, Verdict};
+use corver_core::{ResponseGrades, SentenceTrace, TextSettings, Trace, Verdict};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -24,7 +24,7 @@ pub fn trace(question: &str, completion: &str, mean_return: f64) -> Trace {
         response: ResponseGrades { judge: Grade::new(2.0, "GOOD"), format: Grade::new(1.0, "OK") },
         alignment_rate: 1.0,
         fallback: false,
-        sentences: split(completion, Compatibility::Paper, SentenceSplitter::Paper)
+        sentences: split(completion, TextSettings::default())
             .sentences
             .into_iter()
             .map(sentence)

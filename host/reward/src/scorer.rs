@@ -3,8 +3,7 @@
 use anyhow::{Context, Result};
 use corver_core::{
     Backends, Count, CreditKind, Extractor, GivenTriplets, Graders, Query, Question,
-    RewardSettings, Rollout, Scored, Scorers, SentenceScorer as _, SentenceSplitter, StepError,
-    score,
+    RewardSettings, Rollout, Scored, Scorers, SentenceScorer as _, StepError, TextSettings, score,
 };
 use corver_corpus::MatchPassage;
 use corver_settings::{CheckSettings, Settings};
@@ -93,10 +92,10 @@ impl Scorer {
         score(rollouts, questions, &mut scorers, &self.settings)
     }
 
-    /// Returns the splitter of texts that are checked.
+    /// Returns the settings that decide how a text that is checked is read.
     #[must_use]
-    pub fn check_splitter(&self) -> SentenceSplitter {
-        self.check.sentences
+    pub fn checked_text(&self) -> TextSettings {
+        TextSettings { sentences: self.check.sentences, ..self.settings.text() }
     }
 
     /// True if an index is on this machine, so that passages can be shown.

@@ -54,7 +54,10 @@ pub use load::{DEMO, Layers};
 pub use plugin::{PluginRef, WeightedPlugin};
 pub use policy::{PolicySection, Precision};
 pub use question::{PhaseShare, QuestionSection, TrainQuestions};
-pub use reward::{Compatibility, Granularity, RewardSettings, SentenceMean, SentenceSplitter};
+pub use reward::{
+    Compatibility, Granularity, Language, RewardSettings, SentenceMean, SentenceSplitter,
+    TextSettings,
+};
 pub use rollout::{LongPrompts, MAX_TEMPERATURE, MIN_TOP_P, Sampling, is_temperature, is_top_p};
 pub use rule::{GraderSection, Limits, RuleSection, limits};
 pub use run::{Device, RunSection, UnknownDevice};

@@ -4,6 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
+use crate::Settings;
+use crate::schema::InvalidSetting;
+
 /// Weights of the return; the defaults are the paper's.
 #[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -36,9 +39,30 @@ pub struct RewardSettings {
     pub compatibility: Compatibility,
     /// Splitter of completions into sentences.
     pub sentences: SentenceSplitter,
+    /// Language of questions, completions and corpus. It decides where sentences end, and which words
+    /// are articles, pronouns and refusals. Another than English needs `sentences = "prose"`.
+    pub language: Language,
+}
+
+/// Settings that decide how a text is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TextSettings {
+    /// Authority if the paper and its published code differ.
+    pub compatibility: Compatibility,
+    /// Splitter of texts into sentences.
+    pub sentences: SentenceSplitter,
+    /// Language of the text.
+    pub language: Language,
 }
 
 impl RewardSettings {
+    /// Returns the settings that decide how a completion is read.
+    #[must_use]
+    pub fn text(&self) -> TextSettings {
+        let Self { compatibility, sentences, language, .. } = *self;
+        TextSettings { compatibility, sentences, language }
+    }
+
     /// True if a sentence reward can reach a token. If not, nothing need be extracted or counted.
     #[must_use]
     pub fn sentence_rewards_enabled(&self) -> bool {
@@ -83,6 +107,50 @@ pub enum SentenceSplitter {
     /// For real text: also at lines, list items and the terminators of other scripts, but not in
     /// abbreviations.
     Prose,
+}
+
+/// Language of texts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Language {
+    /// The paper's.
+    #[default]
+    #[serde(rename = "en")]
+    English,
+    /// German.
+    #[serde(rename = "de")]
+    German,
+    /// Spanish.
+    #[serde(rename = "es")]
+    Spanish,
+    /// French.
+    #[serde(rename = "fr")]
+    French,
+    /// Chinese in either script.
+    #[serde(rename = "zh")]
+    Chinese,
+}
+
+/// Returns the problems of a language with the paper's splitter and the published code, which are for
+/// English alone.
+pub(crate) fn language_problems(settings: &Settings) -> Vec<InvalidSetting> {
+    let Settings { reward, check, .. } = settings;
+    let mut problems = Vec::new();
+    if reward.language == Language::English {
+        return problems;
+    }
+    let mut add = |key: &str, got: &str, expected: &str| {
+        let expected = format!("{expected}, with reward.language");
+        problems.push(InvalidSetting { key: key.to_owned(), got: got.to_owned(), expected });
+    };
+    for (key, splitter) in [("reward", reward.sentences), ("check", check.sentences)] {
+        if splitter == SentenceSplitter::Paper {
+            add(&format!("{key}.sentences"), "paper", "prose");
+        }
+    }
+    if reward.compatibility == Compatibility::Reference {
+        add("reward.compatibility", "reference", "paper");
+    }
+    problems
 }
 
 /// Authority if the paper and the authors' published code differ.

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::Settings;
+use crate::reward::language_problems;
 
 /// Jaro–Winkler similarity from which on a known name is suggested for an unknown one, 0 to 1.
 const SIMILAR: f64 = 0.75;
@@ -235,7 +236,7 @@ pub fn check<T: JsonSchema + Serialize>(section: &str, settings: &T) -> Vec<Inva
     problems
 }
 
-/// Returns everything that is out of bounds in all settings, products of several included.
+/// Returns everything that is out of bounds in all settings, combinations of several included.
 #[must_use]
 pub fn check_all(settings: &Settings) -> Vec<InvalidSetting> {
     let mut problems = check("", settings);
@@ -251,6 +252,7 @@ pub fn check_all(settings: &Settings) -> Vec<InvalidSetting> {
             problems.push(InvalidSetting { key: keys[0].to_owned(), got, expected });
         }
     }
+    problems.extend(language_problems(settings));
     problems
 }
 
@@ -396,6 +398,20 @@ mod tests {
             (Some(1.0), Some(1e6))
         );
         assert!(declared().iter().filter(|declared| declared.setting.is_some()).count() > 130);
+    }
+
+    #[test]
+    fn other_languages_need_prose_and_the_papers_rules() {
+        let keys = |lines: &str| {
+            let settings: Settings = toml::from_str(lines).unwrap();
+            check_all(&settings).into_iter().map(|problem| problem.key).collect::<Vec<_>>()
+        };
+        assert_eq!(keys("reward.language = 'de'"), ["reward.sentences"]);
+        assert!(keys("reward.language = 'de'\nreward.sentences = 'prose'").is_empty());
+        let all = "reward.language = 'zh'\nreward.compatibility = 'reference'\n\
+                   check.sentences = 'paper'";
+        assert_eq!(keys(all), ["reward.sentences", "check.sentences", "reward.compatibility"]);
+        assert!(keys("reward.language = 'en'\ncheck.sentences = 'paper'").is_empty());
     }
 
     #[test]

@@ -428,8 +428,7 @@ impl Trainer<'_, '_, '_> {
         });
         let evaluate_plan = EvaluatePlan {
             settings: plan.evaluate,
-            compatibility: plan.step.rewards.compatibility,
-            splitter: plan.step.rewards.sentences,
+            text: plan.step.rewards.text(),
             facts: plan.facts.as_deref(),
             seed: plan.seed,
         };

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
+use corver_core::language::bare_triplets;
 use corver_core::split::split;
 use corver_core::{
-    Backends, BoxError, Compatibility, Completion, Extractor, ExtractorInput, Question, Sampler,
-    Sampling, Section, Sentence, SentenceScorer, SentenceSplitter, Verdict,
+    Backends, BoxError, Completion, Extractor, ExtractorInput, Question, Sampler, Sampling,
+    Section, Sentence, SentenceScorer, TextSettings, Verdict,
 };
 
 use super::annotated::Annotated;
@@ -39,10 +40,8 @@ pub struct SamplePlan<'a> {
     pub sampling: Sampling,
     /// Number of completions decoded together.
     pub batch: usize,
-    /// Version of the split into sentences.
-    pub compatibility: Compatibility,
-    /// Splitter of completions into sentences.
-    pub splitter: SentenceSplitter,
+    /// Settings that decide how a completion is read.
+    pub text: TextSettings,
     /// Source of the truth of sentences.
     pub truth: &'a dyn FactChecker,
     /// Seed of the sampling.
@@ -113,7 +112,7 @@ impl Sampled {
                 .sample(batch, &plan.sampling, seed_of_step(plan.seed, n), &mut |_, _| ())
                 .map_err(SampleError::Sample)?;
             for rollout in rollouts {
-                let sentences = split(&rollout.text, plan.compatibility, plan.splitter).sentences;
+                let sentences = split(&rollout.text, plan.text).sentences;
                 let truths =
                     sentences.iter().map(|sentence| plan.truth.is_true(&sentence.text)).collect();
                 completions.push(AuditCompletion {
@@ -135,7 +134,7 @@ impl Sampled {
         let triplets = extractor.extract(&inputs).map_err(SampleError::Extract)?;
         let sentences = completions.iter_mut().flat_map(|completion| &mut completion.sentences);
         for (sentence, triplets_of_sentence) in sentences.zip(triplets) {
-            sentence.triplets = triplets_of_sentence;
+            sentence.triplets = bare_triplets(triplets_of_sentence, plan.text.language);
         }
         Ok(Self { questions, completions })
     }

@@ -96,7 +96,7 @@ pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, Answ
         let candidate = number.saturating_sub(1).min(candidates.len() - 1);
         items.push(Item {
             golds: candidates[candidate].to_vec(),
-            answer: AnswerRule::Paper.extract(&answer.completion).to_owned(),
+            answer: AnswerRule::default().extract(&answer.completion).to_owned(),
             question: answer.question,
             completion: answer.completion,
             string_match: answer.grade,

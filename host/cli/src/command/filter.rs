@@ -37,7 +37,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     let plan = FilterPlan {
         settings: settings.filter,
         sampling: settings.filter.sampling(settings.rollout),
-        compatibility: settings.reward.compatibility,
+        text: settings.reward.text(),
         seed: settings.run.seed,
     };
     let resolved =

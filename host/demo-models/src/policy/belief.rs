@@ -268,9 +268,9 @@ mod tests {
             for compatibility in [Compatibility::Paper, Compatibility::Reference] {
                 assert_eq!(format_reward(&text, compatibility), 1.0, "{text}");
             }
-            assert_eq!(AnswerRule::Paper.grade(&text, &golds), Label::Good, "{text}");
+            assert_eq!(AnswerRule::default().grade(&text, &golds), Label::Good, "{text}");
             assert_eq!(
-                AnswerRule::Paper.grade(&silent.completion(n, &mut rng), &golds),
+                AnswerRule::default().grade(&silent.completion(n, &mut rng), &golds),
                 Label::NotAttempted
             );
         }

@@ -76,7 +76,7 @@ fn grade(
         let completions = sample(model, &slices, sampling, tokenizer.stop_tokens(), seed)?;
         for (n, completion) in completions.iter().enumerate() {
             let text = tokenizer.decode(&completion.tokens)?;
-            match AnswerRule::Paper.grade(&text, &chunk[n / sampling.num_generations].golds) {
+            match AnswerRule::default().grade(&text, &chunk[n / sampling.num_generations].golds) {
                 Label::Good => right += 1,
                 Label::NotAttempted => refused += 1,
                 Label::Bad => {}

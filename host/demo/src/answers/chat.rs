@@ -67,7 +67,7 @@ impl DemoChat {
         let Replies { right, wrong } = match task {
             ChatTask::Statements { question, text } => self.statements(question, text),
             ChatTask::Judge { golds, answer } => Replies::choose(
-                letter(AnswerRule::Paper.grade_answer(answer, &golds)),
+                letter(AnswerRule::default().grade_answer(answer, &golds)),
                 &["A", "B", "C"],
             ),
             ChatTask::Verify { statement, passages } => {

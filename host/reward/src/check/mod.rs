@@ -8,6 +8,7 @@
 mod support;
 
 use anyhow::{Context, Result, bail};
+use corver_core::language::bare_triplet;
 use corver_core::split::split_text;
 use corver_core::{
     Claim, Completion, ExtractorInput, GivenTriplets, Lookup, Query, Section, Sentence,
@@ -129,7 +130,7 @@ impl Scorer {
     /// Splits texts into sentences, and extracts the claims of sentences and questions.
     fn split_and_extract(&self, texts: &[Text]) -> Result<Vec<SplitText>> {
         let sentences: Vec<Vec<&str>> =
-            texts.iter().map(|text| split_text(&text.text, self.check.sentences)).collect();
+            texts.iter().map(|text| split_text(&text.text, self.checked_text())).collect();
         let mut claims = self.claims(texts, &sentences)?.into_iter();
         let mut split_texts = Vec::with_capacity(texts.len());
         for (text, sentences_of_text) in texts.iter().zip(&sentences) {
@@ -187,12 +188,23 @@ impl Scorer {
             let extracted = extractor.claims(&to_extract);
             replies = extracted.context("extracting what the text states")?.into_iter();
         }
+        let language = self.checked_text().language;
         let mut claims = Vec::with_capacity(inputs.len());
         for (sentence, _, triplets) in inputs {
-            claims.push(match triplets {
+            let mut own_claims = Vec::new();
+            let found: Vec<Claim> = match triplets {
                 Some(given) => given.of(sentence)?.iter().cloned().map(Claim::Fact).collect(),
                 None => replies.next().expect(ONE_REPLY_EACH),
-            });
+            };
+            for claim in found {
+                match claim {
+                    Claim::Fact(fact) => {
+                        own_claims.extend(bare_triplet(fact, language).map(Claim::Fact));
+                    }
+                    Claim::Mention { .. } => own_claims.push(claim),
+                }
+            }
+            claims.push(own_claims);
         }
         Ok(claims)
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use corver_core::NameExtractor;
 use corver_data::hub;
 use corver_settings::{DEMO, Device, ExtractKind, ReplyGrammar, Settings};
 
@@ -11,7 +12,7 @@ use super::{CorpusConfig, DemoOr, DemoOrPath, Problems, Resolve, resolve_hub_pat
 #[derive(Debug, Clone)]
 pub enum ExtractorConfig {
     /// Names, titles and numbers of the sentence.
-    Names,
+    Names(NameExtractor),
     /// A language model.
     Model(Box<ModelExtractorConfig>),
 }
@@ -46,7 +47,12 @@ impl Resolve for ExtractorConfig {
                     return None;
                 }
             }
-            return Some(Self::Names);
+            let Some(extractor) = NameExtractor::new(settings.reward.language) else {
+                let problem = "names, which needs a language with capitals; reward.language is zh";
+                problems.add("extract.kind", problem);
+                return None;
+            };
+            return Some(Self::Names(extractor));
         }
         problems.make_absolute("extract.prompt", &mut section.prompt);
         if let Some(prompt) = &section.prompt {
@@ -79,7 +85,7 @@ impl ExtractorConfig {
     #[must_use]
     pub fn prompt(&self) -> Option<&Path> {
         match self {
-            Self::Names => None,
+            Self::Names(_) => None,
             Self::Model(model) => model.prompt.as_deref(),
         }
     }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use corver_core::names::claims_of_names;
 use corver_core::{
     BoxError, Claim, ExtractionBatch, Extractor, ExtractorInput, NameExtractor, Triplet,
 };
@@ -28,7 +27,9 @@ impl OpenedExtractor {
     /// If the model cannot run.
     pub fn claims(&self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Claim>>, ExtractError> {
         match self {
-            Self::Names(_) => Ok(inputs.iter().map(|input| claims_of_names(*input)).collect()),
+            Self::Names(extractor) => {
+                Ok(inputs.iter().map(|input| extractor.claims(*input)).collect())
+            }
             Self::Model { extractor, .. } => {
                 let sentences: Vec<&str> = inputs.iter().map(|input| input.sentence).collect();
                 extractor.claims(&sentences)

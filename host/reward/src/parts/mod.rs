@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use corver_core::{CorpusInfo, Counter, NameExtractor};
+use corver_core::{CorpusInfo, Counter};
 use corver_corpus::{CnfOptions, OpenOptions};
 use corver_counts::pack::{Pack, PackedCounter};
 use corver_counts::{CachedCounter, CorpusSource, OpenSettings, wire};
@@ -29,7 +29,7 @@ pub use rules::{AnyRule, LoadedRule, Loader, SentenceRules};
 /// If the prompt or the model cannot be used.
 pub fn open_extractor(config: &ExtractorConfig) -> Result<OpenedExtractor> {
     match config {
-        ExtractorConfig::Names => Ok(OpenedExtractor::Names(NameExtractor)),
+        ExtractorConfig::Names(extractor) => Ok(OpenedExtractor::Names(*extractor)),
         ExtractorConfig::Model(model) => {
             let (folder, extractor) = open_model_extractor(model)?;
             Ok(OpenedExtractor::Model { folder, extractor })

@@ -2,7 +2,7 @@
 //! of the batch.
 
 use corver_core::split::split;
-use corver_core::{Compatibility, Completion, Grade, SentenceSplitter};
+use corver_core::{Completion, Grade, TextSettings};
 use serde::Serialize;
 
 use super::ConformanceError;
@@ -61,10 +61,7 @@ fn conform(
         .flat_map(|start| ENDS.iter().map(move |end| format!("{start}{end}")))
         .flat_map(|text| [text.repeat(100), text])
         .collect();
-    let splits: Vec<_> = texts
-        .iter()
-        .map(|text| split(text, Compatibility::Paper, SentenceSplitter::Paper))
-        .collect();
+    let splits: Vec<_> = texts.iter().map(|text| split(text, TextSettings::default())).collect();
     let golds = [
         vec!["Rome".to_owned()],
         vec![String::new(), "the".to_owned(), "Roma".to_owned()],

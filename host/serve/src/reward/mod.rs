@@ -50,7 +50,7 @@ impl SubmittedCompletion {
         let sentences = if self.text.len() > limits.completion_bytes {
             0
         } else {
-            split(&self.text, settings.compatibility, settings.sentences).sentences.len()
+            split(&self.text, settings.text()).sentences.len()
         };
         let tokens = self.tokens.as_ref().map_or(0, Vec::len);
         for (unit, got, limit) in [

@@ -96,7 +96,7 @@ fn check_given(
     triplets: &GivenTriplets,
     settings: &RewardSettings,
 ) -> Result<(), String> {
-    for sentence in split(&completion.text, settings.compatibility, settings.sentences).sentences {
+    for sentence in split(&completion.text, settings.text()).sentences {
         triplets.of(&sentence.text).map_err(|error| error.to_string())?;
     }
     Ok(())

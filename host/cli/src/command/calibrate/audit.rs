@@ -170,8 +170,7 @@ fn sample(
     let plan = SamplePlan {
         sampling,
         batch: settings.eval.answers.batch,
-        compatibility: settings.reward.compatibility,
-        splitter: settings.reward.sentences,
+        text: settings.reward.text(),
         truth,
         seed: settings.run.seed,
     };

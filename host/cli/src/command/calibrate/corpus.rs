@@ -9,10 +9,11 @@ use corver_analysis::calibrate::{
     CorpusCalibration, CorpusFact, SheetRow, Suggestion, TwinPair, calibrate_pairs, make_twins,
     sheet_rows, suggest, write_sheet,
 };
+use corver_core::language::bare_triplets;
 use corver_core::prose::split_prose;
 use corver_core::{
-    Backends, Completion, Extractor as _, ExtractorInput, Query, Section, Sentence, SentenceScorer,
-    Triplet,
+    Backends, Completion, Extractor as _, ExtractorInput, Language, Query, Section, Sentence,
+    SentenceScorer, Triplet,
 };
 use corver_corpus::{CnfOptions, Document, TextIndex};
 use corver_counts::CorpusSource;
@@ -68,6 +69,7 @@ pub fn run(args: &CorpusCalibrationArgs, json: bool) -> Result<()> {
     ensure!(rules.len() == 1, "`rule.plugin`: one rule makes the queries, such as first.wasm");
     let mut source = FactSource {
         corpus: TextIndex::open(folder)?,
+        language: settings.reward.language,
         options: config.corpus.counting,
         extractor: parts::open_extractor(&config.extractor)?,
         rule: rules.remove(0),
@@ -110,6 +112,7 @@ pub fn run(args: &CorpusCalibrationArgs, json: bool) -> Result<()> {
 /// Index with the parts that read and count its facts.
 struct FactSource {
     corpus: TextIndex,
+    language: Language,
     options: CnfOptions,
     extractor: OpenedExtractor,
     rule: SentenceRules,
@@ -179,7 +182,7 @@ impl FactSource {
         let number = rng.random_range(0..index.info().documents.max(1));
         let Some(document) = index.document_numbered(number)? else { return Ok(None) };
         let text = self.corpus.text(&document)?;
-        let mut sentences = split_prose(&text);
+        let mut sentences = split_prose(&text, self.language);
         sentences.retain(|sentence| SENTENCE_CHARS.contains(&sentence.chars().count()));
         let Some(sentence) = sentences.choose(rng) else { return Ok(None) };
         let metadata = index.parsed_metadata(&document)?.unwrap_or_default();
@@ -198,6 +201,7 @@ impl FactSource {
             .extract(&inputs)
             .map_err(anyhow::Error::from_boxed)
             .context("extracting the facts of the sentences")?;
+        let triplets = triplets.into_iter().map(|found| bare_triplets(found, self.language));
         let texts = sentences.iter().map(|drawn| drawn.text.as_str()).zip(triplets);
         let decided = self.queries(texts.collect())?;
         let mut facts = Vec::new();

@@ -31,7 +31,8 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
                 false => CorpusConfig::resolve(settings, problems).map(Some),
             }
         })?;
-    let settings = PoolSettings { near: args.near, max_chars: args.max_chars };
+    let language = resolved.reward.language;
+    let settings = PoolSettings { near: args.near, max_chars: args.max_chars, language };
     let (sources, exclude) = (sources(&args.files)?, sources(&args.exclude)?);
     let mut corpus = config.as_ref().map(parts::open_corpus).transpose()?;
 
@@ -58,9 +59,11 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     let read: usize = sources.iter().map(|source| source.questions.len()).sum();
     let bar = output::progress(read as u64, "looking up");
     let mut progress = |done: usize| bar.set_position(done as u64);
-    let mut grounding = corpus
-        .as_mut()
-        .map(|(_, counter)| Grounding { counter: counter.as_mut(), progress: &mut progress });
+    let mut grounding = corpus.as_mut().map(|(_, counter)| Grounding {
+        counter: counter.as_mut(),
+        language,
+        progress: &mut progress,
+    });
     let pool = pool(&sources, &exclude, &settings, grounding.as_mut())?;
     bar.finish_and_clear();
     let retained: Vec<_> =

@@ -151,8 +151,7 @@ fn answers_of(
     let mut progress = |done: usize| bar.set_position(before + done as u64);
     let plan = EvaluatePlan {
         settings: settings.eval.answers,
-        compatibility: settings.reward.compatibility,
-        splitter: settings.reward.sentences,
+        text: settings.reward.text(),
         facts: truth.as_deref(),
         seed: settings.run.seed,
     };

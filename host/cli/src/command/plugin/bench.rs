@@ -7,9 +7,9 @@ use anyhow::Result;
 use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::{
-    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, Compatibility, Completion, CorpusInfo,
-    Count, Counter, Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Sentence,
-    SentenceSplitter, Triplet, Usage,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, Completion, CorpusInfo, Count, Counter,
+    Entailment, NliModel, NliPair, Passage, Query, Retriever, Search, Sentence, TextSettings,
+    Triplet, Usage,
 };
 use corver_reward::config::{self, RulesConfig};
 use corver_reward::parts::{AnyRule, Loader};
@@ -113,10 +113,8 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
         cache_dir: Some(Loader::cache()?),
     };
     let texts: Vec<String> = (0..COMPLETIONS).map(completion).collect();
-    let splits: Vec<Split> = texts
-        .iter()
-        .map(|text| with_facts(split(text, Compatibility::Paper, SentenceSplitter::Paper)))
-        .collect();
+    let splits: Vec<Split> =
+        texts.iter().map(|text| with_facts(split(text, TextSettings::default()))).collect();
     let golds = ["Mario Camerini".to_owned()];
     let completions: Vec<Completion<'_>> = texts
         .iter()

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use corver_core::language::bare_triplets;
 use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::trace::SentenceTrace;
@@ -70,7 +71,12 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     if let Some(extractor) = extractor {
         extract_missing(&mut sentences, extractor)?;
     }
-    let sentences: Vec<Sentence> = sentences.into_iter().map(|(sentence, _)| sentence).collect();
+    let mut sentences: Vec<Sentence> =
+        sentences.into_iter().map(|(sentence, _)| sentence).collect();
+    for sentence in &mut sentences {
+        let triplets = std::mem::take(&mut sentence.triplets);
+        sentence.triplets = bare_triplets(triplets, settings.reward.language);
+    }
     let completion = Completion { sentences: &sentences, ..Completion::default() };
     let verdicts = rule.score(&[completion], &mut backends)?.concat();
     for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
@@ -101,7 +107,7 @@ fn grade(
     let CompletionSet { questions, rollouts, .. } = read_completions(path)?;
     let mut splits: Vec<Split> = Vec::with_capacity(rollouts.len());
     for rollout in &rollouts {
-        splits.push(split(&rollout.text, settings.compatibility, settings.sentences));
+        splits.push(split(&rollout.text, settings.text()));
     }
     let completions: Vec<Completion<'_>> = rollouts
         .iter()
