@@ -9,6 +9,7 @@ mod compare;
 mod data;
 mod disks;
 mod errors;
+mod extract;
 mod eval;
 mod fetched_rules;
 mod filter;

@@ -6,7 +6,7 @@ use std::io::BufRead;
 use std::path::Path;
 
 use corver_core::Triplet;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::wilson;
 
@@ -15,8 +15,27 @@ use crate::wilson;
 pub struct GoldSentence {
     /// Text of the sentence, as the extractor receives it.
     pub sentence: String,
-    /// Head, relation and tail of each fact; may be empty.
+    /// Head, relation and tail of each fact; may be empty. Read from lists of three, or from the
+    /// objects that `extract --json` prints.
+    #[serde(deserialize_with = "read_triplets")]
     pub triplets: Vec<[String; 3]>,
+}
+
+fn read_triplets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<[String; 3]>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum TripletForm {
+        List([String; 3]),
+        Object(Triplet),
+    }
+    let mut triplets = Vec::new();
+    for form in Vec::<TripletForm>::deserialize(deserializer)? {
+        triplets.push(match form {
+            TripletForm::List(list) => list,
+            TripletForm::Object(Triplet { head, relation, tail }) => [head, relation, tail],
+        });
+    }
+    Ok(triplets)
 }
 
 /// Error of a file of annotated sentences: it cannot be read, or a line is invalid.
@@ -153,6 +172,18 @@ mod tests {
         assert_eq!(quality.pairs.recall().0, 1.0);
         assert!((quality.pairs.precision().0 - 2.0 / 3.0).abs() < 1e-12);
         assert_eq!(MatchCounts::default().precision().0, 1.0);
+    }
+
+    #[test]
+    fn triplets_are_lists_or_objects() {
+        let read = |triplets: &str| {
+            let line = format!("{{\"sentence\": \"x\", \"triplets\": [{triplets}]}}");
+            serde_json::from_str::<GoldSentence>(&line).map(|gold| gold.triplets)
+        };
+        let list = read(r#"["a", "r", "b"]"#).unwrap();
+        assert_eq!(read(r#"{"head": "a", "relation": "r", "tail": "b"}"#).unwrap(), list);
+        assert!(read(r#"["a", "b"]"#).is_err());
+        assert!(read(r#"{"head": "a", "tail": "b"}"#).is_err());
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use calibrate::{
 pub use check::CheckArgs;
 pub use data::{DataArgs, DataCommand, DemonstrationsArgs, EvidenceArgs, PoolArgs};
 pub use eval::{EvalArgs, EvalCommand};
-pub use extract::ExtractArgs;
+pub use extract::{ExtractArgs, ExtractCommand, ExtractTrainArgs};
 pub use index::{
     AdoptArgs, BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs, PackArgs,
     PassagesArgs, SearchArgs, VerifyArgs,
@@ -240,7 +240,7 @@ pub enum CliCommand {
     Explain(ExplainArgs),
     /// Build, query and verify a corpus index (Infini-gram v4 format).
     Index(IndexArgs),
-    /// Extract triplets from sentences, one sentence per line.
+    /// Extract triplets from sentences, one sentence per line; train an extractor.
     Extract(ExtractArgs),
     /// Create, build, test and benchmark reward rules.
     Plugin(PluginArgs),

@@ -1,6 +1,6 @@
 //! `corver-host sft`: fine-tunes an adapter on demonstrations.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use corver_core::LossSettings;
@@ -20,6 +20,27 @@ use crate::policy;
 use crate::resumed;
 use crate::settings;
 
+/// Demonstrations to imitate, and the folder of the run.
+pub struct FineTuning<'a> {
+    pub settings: Settings,
+    pub policy: PolicyConfig,
+    /// File of the demonstrations.
+    pub file: &'a Path,
+    /// Folder of the run.
+    pub path: &'a Path,
+    /// True to resume from the latest checkpoint in `path`.
+    pub resume: bool,
+    /// Command that resumes the run.
+    pub resume_command: String,
+}
+
+/// Run that has taken all its steps.
+pub struct FineTuned {
+    pub summary: SftSummary,
+    /// Folder of the last checkpoint.
+    pub adapter: PathBuf,
+}
+
 pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     let mut args = args.clone();
     if args.resume {
@@ -27,8 +48,36 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     }
     let mut layers = settings::layers(&args.settings, &[&args.policy])?;
     layers.add_own_part(); // the demonstrations
-    let (mut settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
-    let demonstrations = Demonstrations::read(&args.file)?;
+    let (settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
+    let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "sft"));
+    let tuned = fine_tune(FineTuning {
+        settings,
+        policy,
+        file: &args.file,
+        path: &path,
+        resume: args.resume,
+        resume_command: format!(
+            "corver-host sft {} --out {} --resume",
+            args.file.display(),
+            path.display()
+        ),
+    })?;
+    let Some(FineTuned { summary, adapter }) = tuned else { return Ok(()) };
+    if json {
+        return output::json(&json!({"summary": summary, "adapter": adapter}));
+    }
+    show(&summary);
+    output::line(format_args!(
+        "train --set policy.adapter={} continues from it",
+        adapter.display()
+    ));
+    Ok(())
+}
+
+/// Trains an adapter; `None` if the run was interrupted and can be resumed.
+pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
+    let FineTuning { mut settings, policy, file, path, resume, resume_command } = tuning;
+    let demonstrations = Demonstrations::read(file)?;
     let steps = settings.sft.steps(demonstrations.all.len());
     let model = parts::policy_folder(&policy)?;
     let resolved =
@@ -52,22 +101,21 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     settings.rollout = Sampling { num_generations: 1, max_completion_length, ..settings.rollout };
     let memory = policy::plan_memory(&mut settings, &policy, &model)?;
     policy::choose_threads(&mut settings)?;
-    let mut policy = policy::load_learner(&settings, &policy, &model)?;
-    policy.set_system_prompt(&settings.policy.system_prompt);
+    let mut learner = policy::load_learner(&settings, &policy, &model)?;
+    learner.set_system_prompt(&settings.policy.system_prompt);
     demonstrations.check_lengths(
-        &policy.demonstration_lengths(&demonstrations.all)?,
+        &learner.demonstration_lengths(&demonstrations.all)?,
         settings.sft.max_length,
     )?;
 
     let interrupt = Interrupt::listen()?;
-    let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "sft"));
-    let (run, steps_done) = if args.resume {
-        let run = resumed::open(&path, &manifest, &resolved, &[])?;
-        let steps_done = policy::resume(&mut policy, &run.checkpoints())?;
+    let (run, steps_done) = if resume {
+        let run = resumed::open(path, &manifest, &resolved, &[])?;
+        let steps_done = policy::resume(&mut learner, &run.checkpoints())?;
         run.continue_to(&resolved, steps_done, steps)?;
         (run, steps_done)
     } else {
-        (RunDir::create(&path, &resolved, &manifest)?, 0)
+        (RunDir::create(path, &resolved, &manifest)?, 0)
     };
     let plan = SftPlan {
         demonstrations: demonstrations.all,
@@ -89,7 +137,7 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
             path.display()
         ),
     );
-    let trained = sft(&mut policy, &plan, &run, steps_done, &mut |metrics| {
+    let trained = sft(&mut learner, &plan, &run, steps_done, &mut |metrics| {
         let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
         let [step, loss, seconds] = ["step", "loss", "step_time"].map(number);
         output::note(&bar, &format!("step {step:>3}/{steps}  loss {loss:.4}  {seconds:.2} s"));
@@ -97,20 +145,18 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
         !interrupt.is_requested()
     });
     bar.finish_and_clear();
-    let resume = format!(
-        "`corver-host sft {} --out {} --resume` resumes it",
-        args.file.display(),
-        path.display()
-    );
+    let hint = format!("`{resume_command}` resumes it");
     match trained {
         Err(SftError::Stopped { step }) => {
-            output::note(&bar, &format!("stopped after step {step} of {steps}; {resume}"));
-            Ok(())
+            output::note(&bar, &format!("stopped after step {step} of {steps}; {hint}"));
+            Ok(None)
         }
         // The message says what to do, since resuming alone would fail again.
         Err(error @ SftError::RunDir(RunDirError::Unusable(_))) => Err(error.into()),
         trained => {
-            show(&trained.with_context(|| format!("the run is unfinished; {resume}"))?, &run, json)
+            let summary = trained.with_context(|| format!("the run is unfinished; {hint}"))?;
+            let adapter = run.checkpoints().join(format!("step-{:06}", summary.steps));
+            Ok(Some(FineTuned { summary, adapter }))
         }
     }
 }
@@ -129,19 +175,11 @@ fn learning(settings: &Settings, steps: usize) -> LearnSettings {
     }
 }
 
-fn show(summary: &SftSummary, run: &RunDir, json: bool) -> Result<()> {
-    let adapter = run.checkpoints().join(format!("step-{:06}", summary.steps));
-    if json {
-        return output::json(&json!({"summary": summary, "adapter": adapter}));
-    }
+/// Prints the number of demonstrations and steps, and the losses.
+pub fn show(summary: &SftSummary) {
     let SftSummary { demonstrations, steps, loss_first, loss_last, seconds_total } = summary;
     output::line(format_args!(
         "{demonstrations} demonstrations in {steps} steps, {seconds_total:.0} s: \
          loss {loss_first:.3} → {loss_last:.3} nats per token"
     ));
-    output::line(format_args!(
-        "train --set policy.adapter={} continues from it",
-        adapter.display()
-    ));
-    Ok(())
 }

@@ -155,10 +155,7 @@ fn prompt_parts(
             ))),
         };
     };
-    let slots = text.matches(SLOT).count();
-    if slots != 1 {
-        return Err(wrong_number_of_slots(slots));
-    }
+    split_prompt(&text)?;
     let chat = if options.chat {
         ChatTemplate::open(folder, options.renderer, Switches::new())?
     } else {
@@ -168,16 +165,30 @@ fn prompt_parts(
         Some(chat) => chat.render(None, &text)?,
         None => text,
     };
-    match rendered.split_once(SLOT) {
-        Some((before, after)) => Ok((before.to_owned(), after.to_owned())),
-        // The chat template may drop or change the marker.
-        None => Err(wrong_number_of_slots(0)),
+    // The chat template may drop or change the marker.
+    let (before, after) = split_prompt(&rendered)?;
+    Ok((before.to_owned(), after.to_owned()))
+}
+
+/// Returns a prompt before and after its marker `{sentence}`.
+///
+/// # Errors
+/// Fails if the prompt has no marker, or several.
+pub fn split_prompt(prompt: &str) -> Result<(&str, &str)> {
+    let slots = prompt.matches(SLOT).count();
+    match prompt.split_once(SLOT) {
+        Some(parts) if slots == 1 => Ok(parts),
+        _ => Err(ExtractError::InvalidPrompt(format!(
+            "the extractor's prompt has {slots} markers {SLOT}; it needs one"
+        ))),
     }
 }
 
-/// Returns the error of a prompt that has `slots` markers.
-fn wrong_number_of_slots(slots: usize) -> ExtractError {
-    ExtractError::InvalidPrompt(format!(
-        "the extractor's prompt has {slots} markers {SLOT}; it needs one"
-    ))
+/// Checks that the model in a Hugging Face folder can be an extractor.
+///
+/// # Errors
+/// Fails if the folder has no config.json, or one of another family.
+pub fn check_model(folder: &Path) -> Result<()> {
+    ModelConfig::read(&folder.join("config.json"), FAMILIES)?;
+    Ok(())
 }

@@ -48,11 +48,7 @@ pub fn open_model_extractor(config: &ModelExtractorConfig) -> Result<(PathBuf, O
     };
     let mut prompt = None;
     if let Some(path) = &config.prompt {
-        let text = corver_files::read_settings_text(path)
-            .with_context(|| format!("cannot read the prompt {}", path.display()))?;
-        // Editors end a file with a line break, which few prompts mean.
-        let text = text.strip_suffix('\n').unwrap_or(&text);
-        prompt = Some(text.strip_suffix('\r').unwrap_or(text).to_owned());
+        prompt = Some(read_prompt(path)?);
     }
     let options = corver_inference::extract::ExtractOptions {
         settings: config.settings.clone(),
@@ -65,6 +61,17 @@ pub fn open_model_extractor(config: &ModelExtractorConfig) -> Result<(PathBuf, O
     let extractor = OnnxExtractor::open(&folder, options, config.device, &runtime)
         .with_context(|| format!("opening the extractor {}", folder.display()))?;
     Ok((folder, extractor))
+}
+
+/// Reads an extractor's prompt, without the line break with which editors end a file.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn read_prompt(path: &Path) -> Result<String> {
+    let text = corver_files::read_settings_text(path)
+        .with_context(|| format!("cannot read the prompt {}", path.display()))?;
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    Ok(text.strip_suffix('\r').unwrap_or(text).to_owned())
 }
 
 /// Finds ONNX Runtime: named by `ORT_DYLIB_PATH`, installed with this program, or put into the

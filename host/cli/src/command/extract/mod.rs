@@ -1,5 +1,8 @@
 //! `corver-host extract`: extracts triplets from sentences.
 
+#[cfg(feature = "torch")]
+mod train;
+
 use std::path::Path;
 use std::time::Instant;
 
@@ -12,11 +15,18 @@ use corver_reward::parts::{self, OpenedExtractor};
 use corver_settings::Settings;
 use serde_json::json;
 
-use crate::args::ExtractArgs;
+use crate::args::{ExtractArgs, ExtractCommand};
 use crate::output;
 use crate::settings;
 
 pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
+    match &args.command {
+        None => {}
+        #[cfg(feature = "torch")]
+        Some(ExtractCommand::Train(args)) => return train::run(args, json),
+        #[cfg(not(feature = "torch"))]
+        Some(ExtractCommand::Train(_)) => anyhow::bail!(crate::policy::NO_LIBTORCH),
+    }
     // Errors in the input are reported before the model is loaded.
     let gold = args.eval.as_deref().map(read_gold).transpose()?;
     let text = if gold.is_some() { String::new() } else { read(args.file.as_deref())? };
@@ -62,7 +72,12 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         }
     }
     if let Some(gold) = &gold {
-        compare(&compare_triplets(gold, &triplets), json)?;
+        let quality = compare_triplets(gold, &triplets);
+        if json {
+            output::json(&json!({"quality": quality}))?;
+        } else {
+            show_quality(&quality);
+        }
     }
     if let OpenedExtractor::Model { extractor, .. } = &extractor
         && args.stats
@@ -107,10 +122,8 @@ fn read(file: Option<&Path>) -> Result<String> {
         .context("cannot read sentences from standard input")
 }
 
-fn compare(quality: &ExtractionQuality, json: bool) -> Result<()> {
-    if json {
-        return output::json(&json!({"quality": quality}));
-    }
+/// Prints precision and recall.
+fn show_quality(quality: &ExtractionQuality) {
     for (what, found) in [("triplets", quality.triplets), ("head and tail", quality.pairs)] {
         let shown = |(share, (low, high)): (f64, (f64, f64))| {
             format!("{:.1} % ({:.1} to {:.1})", 100.0 * share, 100.0 * low, 100.0 * high)
@@ -122,7 +135,6 @@ fn compare(quality: &ExtractionQuality, json: bool) -> Result<()> {
              {gold} gold"
         ));
     }
-    Ok(())
 }
 
 fn report(stats: Stats, seconds: f64, json: bool) -> Result<()> {

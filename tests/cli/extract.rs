@@ -1,0 +1,107 @@
+//! `extract train`: an extractor that learns from labelled sentences.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::host::{Finished, host, lines};
+use crate::transcript::Transcript;
+
+const ASSETS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/assets");
+
+/// Copies the demo's extractor, with a chat template, as a model to train.
+fn student(folder: &Path) -> PathBuf {
+    let student = folder.join("student");
+    fs::create_dir_all(&student).unwrap();
+    for name in ["config.json", "model.safetensors", "tokenizer.json"] {
+        fs::copy(format!("{ASSETS}/extractor/{name}"), student.join(name)).unwrap();
+    }
+    let template = "{% for message in messages %}{{ message.content }}{% endfor %}\n";
+    let config = json!({"chat_template": template, "eos_token": "<|endoftext|>"});
+    fs::write(student.join("tokenizer_config.json"), config.to_string()).unwrap();
+    student
+}
+
+/// Labels sentences of the demo's articles by its extractor, with head and tail exchanged: the student
+/// knows no such triplet.
+fn swapped_labels(folder: &Path, number: usize) -> PathBuf {
+    host(&["demo", "world", folder.join("world").to_str().unwrap()]).good();
+    let mut sentences = String::new();
+    for article in lines(&folder.join("world/articles.jsonl")).iter().take(number) {
+        let text = article["text"].as_str().unwrap();
+        sentences += text.split_inclusive(". ").next().unwrap().trim();
+        sentences.push('\n');
+    }
+    let [file, labels] = ["sentences.txt", "labels.jsonl"].map(|name| folder.join(name));
+    fs::write(&file, sentences).unwrap();
+    let found = host(&["extract", file.to_str().unwrap(), "--extractor", "demo", "--json"]).good();
+    let mut swapped = String::new();
+    for line in found.stdout.lines() {
+        let mut label: Value = serde_json::from_str(line).unwrap();
+        for triplet in label["triplets"].as_array_mut().unwrap() {
+            let (head, tail) = (triplet["head"].take(), triplet["tail"].take());
+            (triplet["head"], triplet["tail"]) = (tail, head);
+        }
+        swapped += &format!("{label}\n");
+    }
+    fs::write(&labels, swapped).unwrap();
+    labels
+}
+
+#[test]
+fn trained_extractor_learns_labels_and_resumes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let (student, labels) = (student(folder), swapped_labels(folder, 240));
+    let prompt = folder.join("prompt.txt");
+    fs::write(&prompt, "The triplets of a sentence:\n{sentence}\n").unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let train = |out: &str, more: &[&str]| -> Finished {
+        let (out, labels) = (path(out), labels.to_str().unwrap());
+        let (model, prompt) = (student.to_str().unwrap(), prompt.to_str().unwrap());
+        let args = ["extract", "train", labels, "--prompt", prompt, "--out", &out, "--json"];
+        let settings = [
+            "--model", model, "--device", "cpu", "--set", "sft.epochs=6", "--set",
+            "sft.learning_rate=0.002", "--set", "checkpoint.every=10", "--set", "sft.per_step=16",
+        ];
+        host(&[&args[..], &settings, more].concat())
+    };
+
+    let trained = train("whole", &[]).good().json();
+    let right = trained["quality"]["pairs"]["right"].as_u64().unwrap();
+    let gold = trained["quality"]["pairs"]["gold"].as_u64().unwrap();
+    assert_eq!(trained["held_out"], 24);
+    assert!(right * 2 > gold, "{trained}");
+    let (extractor, held_out) = (path("whole/extractor"), path("whole/held_out.jsonl"));
+    let evaluate = |extractor: &str| {
+        let args = ["extract", "--extractor", extractor, "--eval", &held_out, "--json"];
+        let printed = host(&args).good().stdout;
+        let last: Value = serde_json::from_str(printed.lines().last().unwrap()).unwrap();
+        last["quality"].clone()
+    };
+    assert_eq!(evaluate(&extractor), trained["quality"], "the folder has its prompt");
+    assert_eq!(evaluate("demo")["pairs"]["right"], 0, "the student knew none of it");
+
+    // As if it had been killed between two checkpoints.
+    train("cut", &[]).good();
+    let last = format!("step-{:06}", trained["summary"]["steps"].as_u64().unwrap());
+    fs::remove_dir_all(folder.join("cut/run/checkpoints").join(last)).unwrap();
+    fs::remove_file(folder.join("cut/run/summary.json")).unwrap();
+    fs::remove_dir_all(folder.join("cut/extractor")).unwrap();
+    let resumed = train("cut", &["--resume"]).good().json();
+    assert_eq!(resumed["quality"], trained["quality"]);
+    let weights = |out: &str| fs::read(folder.join(out).join("extractor/model.safetensors")).unwrap();
+    assert!(weights("cut") == weights("whole"), "resumed to the same weights");
+
+    let mut transcript = Transcript::default();
+    transcript.add_failure(&train("whole", &[]));
+    transcript.add_failure(&train("cut", &["--resume", "--held-out", "3"]));
+    transcript.add_failure(&train("other", &["--held-out", "240"]));
+    let qwen3 = format!("{ASSETS}/policy");
+    transcript.add_failure(&train("other", &["--set", &format!("policy.model={qwen3}")]));
+    fs::write(&prompt, "No marker.").unwrap();
+    transcript.add_failure(&train("other", &[]));
+    assert!(!folder.join("other").exists(), "nothing is left of it");
+    insta::assert_snapshot!(transcript);
+}
