@@ -62,8 +62,18 @@ fn trained_extractor_learns_labels_and_resumes() {
         let (model, prompt) = (student.to_str().unwrap(), prompt.to_str().unwrap());
         let args = ["extract", "train", labels, "--prompt", prompt, "--out", &out, "--json"];
         let settings = [
-            "--model", model, "--device", "cpu", "--set", "sft.epochs=6", "--set",
-            "sft.learning_rate=0.002", "--set", "checkpoint.every=10", "--set", "sft.per_step=16",
+            "--model",
+            model,
+            "--device",
+            "cpu",
+            "--set",
+            "sft.epochs=6",
+            "--set",
+            "sft.learning_rate=0.002",
+            "--set",
+            "checkpoint.every=10",
+            "--set",
+            "sft.per_step=16",
         ];
         host(&[&args[..], &settings, more].concat())
     };
@@ -91,7 +101,8 @@ fn trained_extractor_learns_labels_and_resumes() {
     fs::remove_dir_all(folder.join("cut/extractor")).unwrap();
     let resumed = train("cut", &["--resume"]).good().json();
     assert_eq!(resumed["quality"], trained["quality"]);
-    let weights = |out: &str| fs::read(folder.join(out).join("extractor/model.safetensors")).unwrap();
+    let weights =
+        |out: &str| fs::read(folder.join(out).join("extractor/model.safetensors")).unwrap();
     assert!(weights("cut") == weights("whole"), "resumed to the same weights");
 
     let mut transcript = Transcript::default();

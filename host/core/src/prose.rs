@@ -269,9 +269,11 @@ impl Prose {
             || self.other_words.is_some_and(|words| words.perhaps_last.contains(&word))
     }
 
-    /// Returns true if a word, in lower case, begins sentences and seldom a name.
+    /// Returns true if a word, in lower case, begins sentences and seldom a name. An apostrophe ends a
+    /// word: `c'est`.
     fn is_starter(&self, word: &str) -> bool {
-        STARTERS.contains(&word) || self.other_words.is_some_and(|words| words.name_nothing(word))
+        let first = word.split(['\'', '’']).next().unwrap_or(word);
+        STARTERS.contains(&word) || self.other_words.is_some_and(|words| words.name_nothing(first))
     }
 }
 

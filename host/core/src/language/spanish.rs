@@ -106,10 +106,13 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
         "ya",
     ],
     never_last: &[
-        "d", "dña", "gral", "ing", "lic", "mons", "núm", "ntra", "p", "pág", "págs", "prof",
-        "profa", "r.p", "sra", "sres", "sto", "sta", "vol", "aprox", "art", "fr", "excmo", "ilmo",
+        "d", "dña", "ee", "ff", "gral", "ing", "lic", "mons", "núm", "ntra", "p", "pág", "págs",
+        "prof", "profa", "r.p", "sra", "sres", "sto", "sta", "vol", "aprox", "art", "fr", "excmo",
+        "ilmo",
     ],
-    perhaps_last: &["a.c", "a.m", "avda", "cía", "d.c", "ee.uu", "etc", "p.m", "s.a", "uds", "vd"],
+    perhaps_last: &[
+        "a.c", "a.m", "avda", "cía", "d.c", "aa", "ee.uu", "etc", "p.m", "s.a", "uds", "uu", "vd",
+    ],
     particles: r"al|de|de\sla|de\slas|de\slos|del|el|en|la|las|los|van|von|y|e",
     refusals: &[
         "desconozco la respuesta",
