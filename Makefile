@@ -206,13 +206,13 @@ gpu-kit: build ## pack target/gpu-kit: a folder that checks and benchmarks a GPU
 	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example at_scale
 	@host/gpu-kit/build.sh
 
-bench-train: build ## benchmark training against trl and decoding against transformers, with MODEL=DIR; DEVICE=cuda: on a GPU
+bench-train: build ## benchmark training against trl and decoding against transformers, with MODEL=DIR; PRECISION=bf16; DEVICE=cuda: on a GPU
 	@test -n "$(MODEL)" || { echo "usage: make bench-train MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }
 	@host/setup/peers.sh
 	@mkdir -p target/bench
 	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example decode
 	.deps/peers/bin/python host/learn/benches/train.py $(HOST) target/release/examples/decode $(abspath $(MODEL)) target/bench/train.json \
-	  $(or $(DEVICE),cpu)
+	  $(or $(DEVICE),cpu) $(or $(PRECISION),$(if $(DEVICE),bf16,f32))
 
 bench-extract: build ## benchmark the extractor against transformers and onnxruntime-genai, with MODEL=DIR
 	@test -n "$(MODEL)" || { echo "usage: make bench-extract MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }

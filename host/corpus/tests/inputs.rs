@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use corver_corpus::{BuildOptions, TextIndex, Tokenizer, build};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 use serde_json::json;
 
 const TEXTS: [&str; 3] = ["red fox\nred", "the \"den\", red", "a\tfox"];
@@ -162,6 +164,65 @@ fn articles_of_a_dump_are_documents_without_markup() {
             assert_eq!(metadata[number], line);
         }
     }
+}
+
+/// Returns pages with links, templates, references and tables, and their texts without markup, until
+/// the wikitext has `megabytes`.
+fn many_pages(megabytes: usize) -> (Vec<String>, Vec<String>) {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut word = move || format!("w{}", rng.next_u32() % 5_000);
+    let (mut pages, mut texts) = (Vec::new(), Vec::new());
+    let mut bytes = 0;
+    while bytes < megabytes << 20 {
+        let (mut wikitext, mut plain) = (String::new(), String::new());
+        for paragraph in 0..8 {
+            if paragraph > 0 {
+                wikitext += "\n\n";
+                plain += "\n\n";
+            }
+            for _ in 0..12 {
+                let [a, b, c, d] = std::array::from_fn(|_| word());
+                wikitext += &format!(
+                    "''{a}'' [[{b}|{c}]]<ref name=\"x\">{{{{cite web|title={b}}}}}</ref> [[{d}]] & {a} "
+                );
+                plain += &format!("{a} {c} {d} & {a} ");
+            }
+            wikitext += "end.{{citation needed|date=May}}";
+            plain += "end.";
+        }
+        bytes += wikitext.len();
+        pages.push(wikitext);
+        texts.push(plain);
+    }
+    (pages, texts)
+}
+
+/// A dump of several megabytes in many bzip2 streams, as Wikimedia publishes it.
+#[test]
+fn dump_of_many_streams_gives_the_same_index_as_its_texts() {
+    let (pages, texts) = many_pages(12);
+    let titles: Vec<String> = (0..pages.len()).map(|number| format!("Page {number}")).collect();
+    let all: Vec<_> =
+        titles.iter().zip(&pages).map(|(title, page)| (&**title, "0", "", &**page)).collect();
+    let xml = dump(&all);
+    let mut streams = Vec::new();
+    for part in xml.as_bytes().chunks(300_000) {
+        let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+        encoder.write_all(part).unwrap();
+        streams.extend(encoder.finish().unwrap());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let name = "enwiki-pages-articles-multistream.xml.bz2";
+    let dump = write(folder.path(), name, &streams);
+    let lines: Vec<String> =
+        texts.iter().map(|text| json!({"text": text}).to_string() + "\n").collect();
+    let lines = write(folder.path(), "a.jsonl", lines.concat().as_bytes());
+    let tokenizer = tokenizer_of(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let (stream, metadata) = index_with(&tokenizer, &[dump]);
+    let (expected, _) = index_with(&tokenizer, &[lines]);
+    assert!(stream == expected, "the texts differ");
+    assert_eq!(metadata.len(), pages.len());
+    assert!(metadata.last().unwrap().contains(titles.last().unwrap().as_str()));
 }
 
 #[test]

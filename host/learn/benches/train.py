@@ -1,7 +1,8 @@
-"""Compares training steps and greedy decoding with trl and transformers, in turns: train.py CORVER_HOST DECODE MODEL OUT DEVICE.
+"""Compares training steps and greedy decoding with trl and transformers, in turns:
+train.py CORVER_HOST DECODE MODEL OUT DEVICE PRECISION.
 
-The step on a CPU: 4 questions × 8 completions of at most 48 tokens, f32, a KL term, LoRA r 16 on all projections. On a GPU: the paper's
-24 × 16 completions of at most 150 tokens, bf16, r 128. Ours includes the CorVer reward with the demo's extractor (on the CPU) and
+The step on a CPU: 4 questions × 8 completions of at most 48 tokens, a KL term, LoRA r 16 on all projections. On a GPU: the paper's
+24 × 16 completions of at most 150 tokens, r 128. Ours includes the CorVer reward with the demo's extractor (on the CPU) and
 index; a second run has only answer judge and format check. The peer's reward costs no time. Decoding: 64 tokens, four rows per prompt.
 """
 
@@ -26,12 +27,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 BETA, STEPS, DECODED = 0.001, 3, 64
-DEVICE = sys.argv[5]
+DEVICE, PRECISION = sys.argv[5:7]
+DTYPE = {"f32": torch.float32, "bf16": torch.bfloat16}[PRECISION]
 if DEVICE == "cpu":
-    DTYPE, PROMPTS, SAMPLES, TOKENS, RANK, TURNS, ROWS = torch.float32, 4, 8, 48, 16, 2, (16, 32, 64)
+    PROMPTS, SAMPLES, TOKENS, RANK, TURNS, ROWS = 4, 8, 48, 16, 2, (16, 32, 64)
     PEER_ROWS = PROMPTS * SAMPLES  # of a micro-batch
 else:
-    DTYPE, PROMPTS, SAMPLES, TOKENS, RANK, TURNS, ROWS = torch.bfloat16, 24, 16, 150, 128, 1, (16, 64, 384)
+    PROMPTS, SAMPLES, TOKENS, RANK, TURNS, ROWS = 24, 16, 150, 128, 1, (16, 64, 384)
     PEER_ROWS = 16
 QUESTIONS = [
     f"Who {did}?"
@@ -51,7 +53,7 @@ def step_here(host, model, folder, lambda_corver=1.0):
     questions.write_text(json.dumps([{"question": q, "answers": "nobody", "title": ""} for q in QUESTIONS]))
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
     settings = {
-        "run.threads": THREADS, "run.device": DEVICE, "extract.device": "cpu", "policy.model": model, "question.train": questions,
+        "run.threads": THREADS, "run.device": DEVICE, "extract.device": "cpu", "policy.model": model, "policy.precision": PRECISION, "question.train": questions,
         "policy.system_prompt": "", "update.optimizer.moments": "f32", "extract.model": "demo", "corpus.index": "demo",
         "question.prompts_per_step": PROMPTS, "rollout.num_generations": SAMPLES, "rollout.max_completion_length": TOKENS,
         "update.lora.r": RANK, "update.lora.alpha": 2 * RANK, "update.loss.beta": BETA, "update.learning_rate": 1e-5,
@@ -101,7 +103,7 @@ def step_there(model, folder):
 
 
 def decode_here(decode, model, rows):
-    out = subprocess.run([decode, model, str(rows), str(DECODED), "2", DEVICE], check=True, capture_output=True, text=True).stdout
+    out = subprocess.run([decode, model, str(rows), str(DECODED), "2", DEVICE, PRECISION], check=True, capture_output=True, text=True).stdout
     answer = json.loads(out)
     return min(answer["seconds"]), answer["prompts"], answer["tokens"]
 

@@ -1,4 +1,5 @@
-//! Times greedy decoding with a model folder: `decode FOLDER ROWS TOKENS TURNS DEVICE`.
+//! Times greedy decoding with a model folder: `decode FOLDER ROWS TOKENS TURNS DEVICE
+//! PRECISION`.
 //!
 //! It prints a line of JSON with the seconds of each turn and the token ids of the last one. Every four
 //! rows continue one prompt, like the samples of a question.
@@ -14,13 +15,15 @@ const SAMPLES: usize = 4;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, rows, tokens, turns, device] = &arguments[..] else {
-        panic!("usage: decode FOLDER ROWS TOKENS TURNS DEVICE")
+    let [folder, rows, tokens, turns, device, precision] = &arguments[..] else {
+        panic!("usage: decode FOLDER ROWS TOKENS TURNS DEVICE PRECISION")
     };
     let [rows, tokens, turns] =
         [rows, tokens, turns].map(|number| number.parse::<usize>().expect("a number"));
     let device = find_device(device.parse().expect("cpu, cuda or cuda:N")).expect("the device");
-    let model = Model::load(Path::new(folder), Precision::Auto, device).expect("a model folder");
+    let precision: Precision =
+        serde_json::from_value(precision.as_str().into()).expect("auto, f32 or bf16");
+    let model = Model::load(Path::new(folder), precision, device).expect("a model folder");
     let vocab = model.config().vocab_size as u32;
     let prompts: Vec<Vec<u32>> = (0..rows / SAMPLES)
         .map(|p| (0..24 + p % 8).map(|t| (p * 7919 + t * 104_729) as u32 % vocab).collect())

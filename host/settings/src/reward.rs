@@ -4,9 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::Settings;
-use crate::schema::InvalidSetting;
-
 /// Weights of the return; the defaults are the paper's.
 #[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -128,29 +125,6 @@ pub enum Language {
     /// Chinese in either script.
     #[serde(rename = "zh")]
     Chinese,
-}
-
-/// Returns the problems of a language with the paper's splitter and the published code, which are for
-/// English alone.
-pub(crate) fn language_problems(settings: &Settings) -> Vec<InvalidSetting> {
-    let Settings { reward, check, .. } = settings;
-    let mut problems = Vec::new();
-    if reward.language == Language::English {
-        return problems;
-    }
-    let mut add = |key: &str, got: &str, expected: &str| {
-        let expected = format!("{expected}, with reward.language");
-        problems.push(InvalidSetting { key: key.to_owned(), got: got.to_owned(), expected });
-    };
-    for (key, splitter) in [("reward", reward.sentences), ("check", check.sentences)] {
-        if splitter == SentenceSplitter::Paper {
-            add(&format!("{key}.sentences"), "paper", "prose");
-        }
-    }
-    if reward.compatibility == Compatibility::Reference {
-        add("reward.compatibility", "reference", "paper");
-    }
-    problems
 }
 
 /// Authority if the paper and the authors' published code differ.

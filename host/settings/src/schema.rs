@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::Settings;
-use crate::reward::language_problems;
+use crate::reward::{Compatibility, Language, SentenceSplitter};
 
 /// Jaro–Winkler similarity from which on a known name is suggested for an unknown one, 0 to 1.
 const SIMILAR: f64 = 0.75;
@@ -253,6 +253,29 @@ pub fn check_all(settings: &Settings) -> Vec<InvalidSetting> {
         }
     }
     problems.extend(language_problems(settings));
+    problems
+}
+
+/// Returns the problems of a language with the paper's splitter and the published code, which are for
+/// English alone.
+fn language_problems(settings: &Settings) -> Vec<InvalidSetting> {
+    let Settings { reward, check, .. } = settings;
+    let mut problems = Vec::new();
+    if reward.language == Language::English {
+        return problems;
+    }
+    let mut add = |key: &str, got: &str, expected: &str| {
+        let expected = format!("{expected}, with reward.language");
+        problems.push(InvalidSetting { key: key.to_owned(), got: got.to_owned(), expected });
+    };
+    for (key, splitter) in [("reward", reward.sentences), ("check", check.sentences)] {
+        if splitter == SentenceSplitter::Paper {
+            add(&format!("{key}.sentences"), "paper", "prose");
+        }
+    }
+    if reward.compatibility == Compatibility::Reference {
+        add("reward.compatibility", "reference", "paper");
+    }
     problems
 }
 
