@@ -1,8 +1,8 @@
 """The paper's advantages of tokens, in tensors, for the estimators of trainers (verl, SkyRL).
 
-A completion's R is its mean return. A token's advantage is its return, less the group's mean R, over
-the group's standard deviation of R plus 1e-4 (paper, Eq. advantage; host/core/src/advantage/grpo.rs).
-This module imports no trainer.
+A completion's R is its mean return. A token's advantage is its return, less the group's mean R,
+over the group's standard deviation of R plus 1e-4 (paper, Eq. advantage;
+host/core/src/advantage/grpo.rs). This module imports no trainer.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from corver._native import group_baselines
 def token_advantages(
     rewards: torch.Tensor, mask: torch.Tensor, index: Sequence[Any], scale_rewards: str = "group"
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns advantages and returns, both `[B, T]`, from rewards `[B, T]` that add up to each completion's R.
+    """Returns advantages and returns, both `[B, T]`.
 
-    ``mask`` `[B, T]` is 1 for tokens of the completion, before or after the padding. ``index`` names
-    each row's group. A group of one completion gets advantage 0, as in TRL: there is nothing to
-    compare it with. ``scale_rewards="none"`` leaves out the standard deviation.
+    The ``rewards`` `[B, T]` of a completion add up to its R. ``mask`` `[B, T]` is 1 for its tokens,
+    before or after the padding. ``index`` names each row's group. A group of one completion gets
+    advantage 0, as in TRL: there is nothing to compare it with. ``scale_rewards="none"`` leaves out
+    the standard deviation.
     """
     mask = mask.double()
     masked = rewards.double() * mask
