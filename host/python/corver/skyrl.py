@@ -199,6 +199,7 @@ class PerTokenGenerator(SkyRLGymGenerator):
             return [0.0] * len(token_ids), {"corver/acc": 0.0, **_report.neutral_metrics()}
         trace = score.to_dict()
         _report.refuse_signs(trace, "SkyRL")
+        _report.refuse_token_rewards(trace, "SkyRL")
         return score.returns, {"corver/acc": _report.accuracy(trace), **_report.metrics(trace)}
 
 
@@ -223,7 +224,7 @@ class PerTokenExp(BasePPOExp):
 
 
 def check_settings(cfg: Any) -> None:
-    """Raises SettingsError for settings that would silently drop or change the return of a token."""
+    """Raises SettingsError for settings that would silently change the return of a token."""
     algorithm = cfg.trainer.algorithm
     if algorithm.advantage_estimator != NAME:
         raise SettingsError(
