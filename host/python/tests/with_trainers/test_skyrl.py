@@ -6,6 +6,7 @@ The inference engine is replaced.
 
 import asyncio
 import logging
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -404,6 +405,13 @@ def test_entry_points_start_same_training(monkeypatch, entrypoint):
     assert config.trainer.algorithm.advantage_estimator == "corver"
     assert config.environment.env_class == "corver"
     assert "corver" in AdvantageEstimatorRegistry.list_available()
+
+
+def test_module_is_a_program():
+    command = [sys.executable, "-m", "corver.skyrl", "trainer.algorithm.advantage_estimator=grpo"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "SettingsError: trainer.algorithm.advantage_estimator=grpo" in done.stderr
 
 
 def test_example_settings_are_valid_in_skyrl(tmp_path, tokenizer):
