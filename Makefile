@@ -84,9 +84,9 @@ test-engine: setup plugins ## sample and train with a real vLLM server on the CP
 	@host/setup/vllm.sh
 	CORVER_VLLM=$(CURDIR)/.deps/vllm/bin/python $(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test engine -- --ignored --nocapture --test-threads 1
 
-test-trainers: wheel ## test the Python package in verl and OpenRLHF on the CPU (installed into .deps/)
+test-trainers: wheel ## test the Python package in verl, OpenRLHF and SkyRL on the CPU (installed into .deps/)
 	@host/setup/trainers.sh
-	@for trainer in verl openrlhf; do \
+	@for trainer in verl openrlhf skyrl; do \
 	  .deps/$$trainer/bin/python -m pip install --quiet --force-reinstall --no-deps target/wheels/corver-*.whl && \
 	  CORVER_TRAINERS=1 .deps/$$trainer/bin/pytest host/python/tests/with_trainers/test_$$trainer.py || exit; \
 	done

@@ -21,7 +21,7 @@ advantages   returns of a batch to advantages of its tokens
 demo         the files and questions of the built-in demo
 corver.trl   a GRPO trainer with per-token advantages, for TRL
 corver.reward   the reward as functions that trainers import by name
-corver.verl, corver.openrlhf   the reward in these trainers (docs/integrations.md)
+corver.verl, corver.openrlhf, corver.skyrl   the reward in these trainers (docs/integrations.md)
 corver.inspect, corver.verifiers   the reward in these harnesses
 
 The command `corver-host` comes with this package, without training. `corver-host plugin new my-rule` starts a rule.

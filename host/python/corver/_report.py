@@ -37,6 +37,17 @@ def refuse_signs(trace: dict[str, Any], trainer: str) -> None:
         )
 
 
+def refuse_token_rewards(trace: dict[str, Any], trainer: str) -> None:
+    """Raises if the rule rewards single tokens, which a baseline of the group does not fit."""
+    verdicts = [sentence["verdict"] for sentence in trace["sentences"]]
+    credits = [verdict.get("credit") for verdict in verdicts if verdict is not None]
+    if any(isinstance(credit, dict) and "token_rewards" in credit for credit in credits):
+        raise CorverError(
+            f"the rule rewards single tokens, which needs PPO's advantages (GAE), and {trainer} gets "
+            "GRPO's; use another rule"
+        )
+
+
 def neutral_metrics() -> dict[str, float]:
     """Returns the metrics of a completion that could not be scored: ``corver/error`` is 1."""
     return _named((0, 0, 0, 0, 0, 1))

@@ -1,7 +1,6 @@
 """The advantage estimator ``corver``: the paper's, with credit per token.
 
-A completion's R is its mean return. A token's advantage is its return, less the group's mean R, over the group's standard
-deviation of R plus 1e-4 (paper, Eq. advantage; host/core/src/advantage/grpo.rs). verl's ``grpo`` adds the tokens' rewards up first.
+`corver._advantage` computes it. verl's ``grpo`` adds the tokens' rewards up first.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any
 import torch
 from verl.trainer.ppo.core_algos import register_adv_est
 
-from corver._native import group_baselines
+from corver._advantage import check_groups, check_token_rewards, token_advantages
 
 NAME = "corver"
 
@@ -30,41 +29,12 @@ def per_token_advantage(
     ``index`` names each row's group. A group of one completion gets advantage 0, as in TRL: there is nothing to compare it with.
     If all groups are such, that is an error. ``algorithm.norm_adv_by_std_in_grpo=False`` leaves out the standard deviation.
     """
-    _check(token_level_rewards, response_mask, index, config)
-    mask = response_mask.double()
-    rewards = token_level_rewards.double() * mask
-    returns = rewards * mask.sum(dim=1, keepdim=True)
-    scale_rewards = "group" if config is None or config.get("norm_adv_by_std_in_grpo", True) else "none"
-    advantages = torch.zeros_like(returns)
-    for rows in _groups(index):
-        if len(rows) == 1:
-            continue
-        means = rewards[rows].sum(dim=1).tolist()
-        [baseline] = group_baselines(means, len(rows), scale_rewards=scale_rewards)
-        advantages[rows] = (returns[rows] - baseline.centre) / baseline.scale
-    dtype = token_level_rewards.dtype
-    return (advantages * mask).to(dtype), returns.to(dtype)
-
-
-def _groups(index: Sequence[Any]) -> list[list[int]]:
-    """Returns the rows of each group."""
-    groups: dict[Any, list[int]] = {}
-    for row, group in enumerate(index):
-        groups.setdefault(group, []).append(row)
-    return list(groups.values())
-
-
-def _check(rewards: torch.Tensor, mask: torch.Tensor, index: Sequence[Any], config: Any) -> None:
     _check_settings(config)
-    if len(set(index)) == len(index):
-        raise ValueError("every group has one completion; the advantage compares several: actor_rollout_ref.rollout.n")
+    check_groups(index, "actor_rollout_ref.rollout.n")
     # verl's own loops put the score on the last token, and nothing on the others.
-    last = mask.long().cumsum(dim=1).argmax(dim=1, keepdim=True)
-    elsewhere = (rewards * mask).scatter(1, last, 0.0)
-    if rewards.any() and not elsewhere.any() and mask.sum(dim=1).max() > 1:
-        raise ValueError(
-            "algorithm.adv_estimator=corver got rewards on last tokens only; `python -m corver.verl` prints what to set"
-        )
+    check_token_rewards(token_level_rewards, response_mask, "`python -m corver.verl` prints what to set")
+    scale_rewards = "group" if config is None or config.get("norm_adv_by_std_in_grpo", True) else "none"
+    return token_advantages(token_level_rewards, response_mask, index, scale_rewards)
 
 
 def _check_settings(config: Any) -> None:
