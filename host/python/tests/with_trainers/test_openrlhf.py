@@ -25,7 +25,7 @@ QUESTION, GOLD = "Where was Driaterk Thiahava born?", "Old Riavuck"
 RIGHT = f"<think>Driaterk Thiahava was born in {GOLD}. That is what I remember.</think><answer>{GOLD}</answer>"
 WRONG = "<think>Driaterk Thiahava was born in Lower Xyzzy. That is what I remember.</think><answer>Lower Xyzzy</answer>"
 #: Labels without readable golds.
-BAD_LABELS = [{"solution": GOLD}, {"answers": 7}, [[GOLD]], {"target": {}}]
+BAD_LABELS = [{"solution": GOLD}, {"answers": {"a": 7}}, [[GOLD]], {"target": {}}]
 
 
 @pytest.fixture(scope="module")
@@ -129,8 +129,8 @@ def test_unscorable_completion_gets_zero_and_error_flag(prompt, caplog):
     with caplog.at_level(logging.ERROR):
         answer = reward_function(**SCORER)([prompt + RIGHT], [prompt], [label])
     assert (answer["rewards"], answer["scores"], answer["extra_logs"]["corver/error"]) == (0.0, 0.0, 1.0)
-    assert "a label is an object, but missing field `answers`" in caplog.text
-    with pytest.raises(ValueError, match="missing field `answers`"):
+    assert "`label` is an object with the fields solution" in caplog.text
+    with pytest.raises(ValueError, match="with the fields solution"):
         reward_function(**SCORER, strict=True)([prompt + RIGHT], [prompt], [label])
 
 

@@ -349,8 +349,8 @@ def test_unscorable_completion_gets_zero_and_error_flag(tokenizer, responses, ca
         output, _ = roll_out(skyrl_config(), tokenizer, responses[:1], question)
     assert not any(output["rewards"][0])
     assert output["env_metrics"][0]["corver/error"] == 1.0
-    assert "a label is an object, but missing field `answers`" in caplog.text
-    with pytest.raises(ValueError, match="missing field `answers`"):
+    assert "`label` is an object with the fields solution" in caplog.text
+    with pytest.raises(ValueError, match="with the fields solution"):
         roll_out(skyrl_config("generator.corver.strict=true"), tokenizer, responses[:1], question)
 
 
