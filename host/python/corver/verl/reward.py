@@ -38,7 +38,7 @@ async def compute_score(
     ``scorer`` are the arguments of `corver.Scorer`, from ``reward_kwargs``, or the ``url`` of a `corver-host serve`. Each
     worker opens it once; invalid arguments are an error. A completion that cannot be scored is logged, gets 0, and has
     ``corver/error`` 1; with ``strict`` it is an error, which ends its rollout. A rule that sets advantage signs is always an error:
-    verl passes only rewards to its estimators.
+    verl passes only rewards to its estimators. So is one that rewards single tokens, if the agent loop gets a return for each token.
 
     `corver._golds.parse_golds` parses ``ground_truth``. The question is ``extra_info["question"]``, or that of the agent loop. The
     two ``reward_…`` arguments are verl's, for other reward functions.
@@ -68,6 +68,8 @@ async def compute_score(
     else:
         trace = score.to_dict()
         _report.refuse_signs(trace, "verl")
+        if token_ids is not None:
+            _report.refuse_token_rewards(trace, "verl")
         result = {"score": score.reward, "acc": _report.accuracy(trace), **_report.metrics(trace)}
         returns = score.returns
     if token_ids is not None:
