@@ -181,8 +181,8 @@ pub fn pool<'a>(
     let entries = pool_entries(sources);
     let evaluation = pool_entries(exclude);
     // Words are ranked over all questions: only then can the two sets be compared.
-    let questions = entries.iter().chain(&evaluation).map(|entry| entry.question);
-    let normalized = normalize_questions(questions, settings.language);
+    let all = entries.iter().chain(&evaluation).map(|entry| entry.question);
+    let normalized = normalize_questions(all, settings.language);
     let (normalized, normalized_evaluation) = normalized.split_at(entries.len());
 
     let mut findings: Vec<Option<DropFinding<'_>>> = Vec::with_capacity(entries.len());
