@@ -98,6 +98,11 @@ fn trained_extractor_learns_labels_and_resumes() {
         |out: &str| fs::read(folder.join(out).join("extractor/model.safetensors")).unwrap();
     assert!(weights("cut") == weights("whole"), "resumed to the same weights");
 
+    // As if it had been killed while the weights were merged.
+    fs::remove_dir_all(folder.join("cut/extractor")).unwrap();
+    assert_eq!(train("cut", &["--resume"]).good().json()["quality"], trained["quality"]);
+    assert!(weights("cut") == weights("whole"), "merged again");
+
     let mut transcript = Transcript::default();
     transcript.add_failure(&train("whole", &[]));
     transcript.add_failure(&train("cut", &["--resume", "--held-out", "3"]));

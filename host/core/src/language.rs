@@ -13,7 +13,7 @@ use regex::Regex;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::text::{is_space, strip};
-use crate::{Language, Triplet};
+use crate::{Claim, Language, Triplet};
 
 /// Word lists of a language, in lower case.
 #[derive(Debug)]
@@ -28,8 +28,14 @@ pub(crate) struct LanguageWords {
     pub(crate) never_last: &'static [&'static str],
     /// Abbreviations that may be the last word of a sentence: the next word decides.
     pub(crate) perhaps_last: &'static [&'static str],
-    /// Short words within a name, as in “Bank of England”: an expression.
+    /// Words that lose their vowel before a vowel, without the apostrophe, such as “l” and “qu”.
+    pub(crate) elided: &'static [&'static str],
+    /// Pattern of short words within a name, as in “Bank of England”.
     pub(crate) particles: &'static str,
+    /// Pattern of short words within a name that an apostrophe joins to the next word; may be empty.
+    pub(crate) elided_particles: &'static str,
+    /// Pattern of a title between guillemets, which is the group `guillemets`.
+    pub(crate) title: &'static str,
     /// Answers that refuse, without punctuation at their end.
     pub(crate) refusals: &'static [&'static str],
 }
@@ -81,20 +87,34 @@ pub fn bare_triplet(triplet: Triplet, language: Language) -> Option<Triplet> {
     Some(Triplet { head: head.to_owned(), tail: tail.to_owned(), relation: triplet.relation })
 }
 
-/// Returns a name without the article before it, which an apostrophe may end: `l'Europe`.
+/// Returns a claim without articles at its ends; `None` if an end is a pronoun. See [`bare_triplets`].
+#[must_use]
+pub fn bare_claim(claim: Claim, language: Language) -> Option<Claim> {
+    match claim {
+        Claim::Fact(fact) => bare_triplet(fact, language).map(Claim::Fact),
+        Claim::Mention { .. } if language == Language::English => Some(claim),
+        Claim::Mention { head, relation } => {
+            let head = without_article(&head, language).to_owned();
+            let is_pronoun = words_of(language).pronouns.contains(&head.to_lowercase().as_str());
+            (!is_pronoun).then_some(Claim::Mention { head, relation })
+        }
+    }
+}
+
+/// Returns a name without the article before it, which an apostrophe may end in French: `l'Europe`.
 #[must_use]
 pub fn without_article(name: &str, language: Language) -> &str {
     let name = strip(name);
-    let Some(end) = name.find(|c: char| is_space(c) || matches!(c, '\'' | '’')) else {
-        return name;
-    };
-    let rest = name[end..].trim_start_matches(|c: char| is_space(c) || matches!(c, '\'' | '’'));
-    let is_article = words_of(language).articles.contains(&name[..end].to_lowercase().as_str());
+    let words = words_of(language);
+    let is_end = |c: char| is_space(c) || (!words.elided.is_empty() && matches!(c, '\'' | '’'));
+    let Some(end) = name.find(is_end) else { return name };
+    let rest = name[end..].trim_start_matches(is_end);
+    let is_article = words.articles.contains(&name[..end].to_lowercase().as_str());
     if is_article && !rest.is_empty() { rest } else { name }
 }
 
-/// Normalises a text of another language than English: NFKC, lower case, articles and punctuation
-/// dropped, words joined by a space. A Chinese character is a word.
+/// Returns a text of another language than English in NFKC and lower case, without articles and
+/// punctuation, its words joined by a space. A Chinese character is a word.
 pub(crate) fn normalize(text: &str, language: Language) -> String {
     static WORD: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r"\p{Han}|[\p{L}\p{M}\p{N}_--\p{Han}]+").expect("the pattern is constant")
@@ -110,6 +130,7 @@ pub(crate) fn is_refusal(answer: &str, language: Language) -> bool {
     let lowered = answer.to_lowercase();
     let mut text = strip(&lowered).to_owned();
     if language != Language::English {
+        text = text.nfc().collect();
         text = strip(text.trim_end_matches(['.', '!', '。', '！'])).replace('’', "'");
     }
     words_of(language).refusals.contains(&text.as_str())

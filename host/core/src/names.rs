@@ -18,16 +18,17 @@ const MAX_TRIPLETS: usize = 8;
 /// them, or a number. Chinese has no capitals.
 static NAME: LazyLock<Vec<(Language, Regex)>> = LazyLock::new(|| {
     let languages = [Language::English, Language::German, Language::Spanish, Language::French];
-    languages.map(|language| (language, name_pattern(words_of(language).particles))).into()
+    languages.map(|language| (language, name_pattern(words_of(language)))).into()
 });
 
-fn name_pattern(particles: &str) -> Regex {
+fn name_pattern(words: &LanguageWords) -> Regex {
+    let LanguageWords { particles, elided_particles, title, .. } = words;
     let pattern = format!(
         r#"(?x)
-        “(?<curly>[^“”]{{2,80}})” | "(?<straight>[^"]{{2,80}})" | «\s?(?<guillemets>[^«»]{{2,80}}?)\s?»
+        “(?<curly>[^“”]{{2,80}})” | "(?<straight>[^"]{{2,80}})" | {title}
         | „(?<low>[^„“”]{{2,80}})[“”]
         | (?<run>\b\p{{Lu}}[\p{{L}}\p{{M}}\p{{N}}'’.-]*
-            (?:\s(?:(?:{particles})\s)?\p{{Lu}}[\p{{L}}\p{{M}}\p{{N}}'’.-]*)*)
+            (?:\s(?:(?:{particles})\s|{elided_particles})?\p{{Lu}}[\p{{L}}\p{{M}}\p{{N}}'’.-]*)*)
         | (?<number>\b\d[\d,.]*\d\b|\b\d\b)"#,
     );
     Regex::new(&pattern).expect("the patterns are constant")
@@ -47,7 +48,7 @@ impl Extractor for NameExtractor {
 }
 
 impl NameExtractor {
-    /// Creates the extractor of a language; `None` if its names have no capitals.
+    /// Creates the extractor of a language; `None` for Chinese, whose names have no capitals.
     #[must_use]
     pub fn new(language: Language) -> Option<Self> {
         let (_, pattern) = NAME.iter().find(|(known, _)| *known == language)?;
@@ -74,25 +75,38 @@ impl NameExtractor {
         names
     }
 
-    /// Returns a run of capitalised words without words at its start that name nothing, an elided
-    /// article, possessive endings and full stops.
+    /// Returns a run of capitalised words without words at its start that name nothing, elided words,
+    /// possessive endings and full stops.
     fn without_openers<'a>(&self, run: &'a str) -> &'a str {
         let mut run = run;
         loop {
             let first = run.split(char::is_whitespace).next().unwrap_or_default();
             let word = first.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-            if first.is_empty() || !self.words.name_nothing(&word) {
+            let word = word.replace('’', "'");
+            if let Some((before, rest)) = first.split_once(['\'', '’'])
+                && self.words.elided.contains(&before.to_lowercase().as_str())
+                && rest.starts_with(char::is_uppercase)
+            {
+                run = &run[first.len() - rest.len()..]; // L'Europe
+                continue;
+            }
+            let names_nothing = self.words.name_nothing(&word) || self.is_contraction(first);
+            if first.is_empty() || !names_nothing {
                 break;
             }
             run = run[first.len()..].trim_start();
         }
-        if let Some((first, rest)) = run.split_once(['\'', '’'])
-            && self.words.name_nothing(&first.to_lowercase())
-        {
-            run = rest;
-        }
         let run = run.trim_end_matches(['.', '-', '\'', '’']);
         run.strip_suffix("'s").or_else(|| run.strip_suffix("’s")).unwrap_or(run)
+    }
+
+    /// Returns true for a word such as “It's” or “C'est”, which “O'Donnell” is not.
+    fn is_contraction(&self, word: &str) -> bool {
+        let LanguageWords { pronouns, function_words, elided, .. } = self.words;
+        let Some((start, rest)) = word.split_once(['\'', '’']) else { return false };
+        let start = start.to_lowercase();
+        rest.starts_with(char::is_lowercase)
+            && [pronouns, function_words, elided].iter().any(|list| list.contains(&start.as_str()))
     }
 
     /// Returns true if the first word of a sentence is a pronoun.
@@ -200,13 +214,32 @@ mod tests {
         );
         assert_eq!(
             pairs(Language::French, "L'Arc de Triomphe de l'Étoile est à Paris."),
-            ["Arc de Triomphe | Étoile", "Arc de Triomphe | Paris"]
+            ["Arc de Triomphe de l'Étoile | Paris"]
+        );
+        assert_eq!(
+            pairs(Language::French, "C'est Jeanne d'Arc qui vit Charles VII à Chinon et Rome."),
+            ["Jeanne d'Arc | Charles VII", "Jeanne d'Arc | Chinon", "Jeanne d'Arc | Rome"]
+        );
+        assert_eq!(
+            pairs(Language::German, "Goethe schrieb »Faust« und »Egmont« in Weimar und Rom."),
+            ["Goethe | Faust", "Goethe | Egmont", "Goethe | Weimar", "Goethe | Rom"]
+        );
+        assert_eq!(
+            pairs(Language::Spanish, "O'Donnell gobernó Cuba y España."),
+            ["O'Donnell | Cuba", "O'Donnell | España"]
         );
         assert_eq!(
             pairs(Language::Spanish, "En 1605, Miguel de Cervantes publicó «El Quijote»."),
             ["1605 | Miguel de Cervantes", "1605 | El Quijote"]
         );
         assert!(NameExtractor::new(Language::Chinese).is_none());
+    }
+
+    #[test]
+    fn contractions_leave_no_fragment() {
+        let question = "Where was Mario Camerini born?";
+        assert_eq!(pairs("It's in Rome.", question), ["Mario Camerini | Rome"]);
+        assert_eq!(pairs("A'ja Wilson plays in Las Vegas.", ""), ["A'ja Wilson | Las Vegas"]);
     }
 
     #[test]

@@ -269,11 +269,10 @@ impl Prose {
             || self.other_words.is_some_and(|words| words.perhaps_last.contains(&word))
     }
 
-    /// Returns true if a word, in lower case, begins sentences and seldom a name. An apostrophe ends a
-    /// word: `c'est`.
+    /// Returns true if a word, in lower case, begins sentences and seldom a name. An apostrophe has
+    /// ended it: `c` of “C'est”.
     fn is_starter(&self, word: &str) -> bool {
-        let first = word.split(['\'', '’']).next().unwrap_or(word);
-        STARTERS.contains(&word) || self.other_words.is_some_and(|words| words.name_nothing(first))
+        STARTERS.contains(&word) || self.other_words.is_some_and(|words| words.name_nothing(word))
     }
 }
 

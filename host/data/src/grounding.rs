@@ -224,8 +224,13 @@ fn content_words(question: &str, language: Language) -> Vec<&str> {
 
 /// Splits a question into words, with the punctuation around them. A dictionary finds those of Chinese.
 fn split_words(question: &str, language: Language) -> Vec<&str> {
-    if language != Language::Chinese {
-        return question.split_whitespace().collect();
+    match language {
+        Language::Chinese => {}
+        Language::French => {
+            let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '’');
+            return question.split(is_end).collect();
+        }
+        _ => return question.split_whitespace().collect(),
     }
     let mut words = Vec::new();
     let mut start = 0;
@@ -407,6 +412,7 @@ mod tests {
             content_words("In welcher Stadt liegt der Kölner Dom?", Language::German),
             ["Stadt", "liegt", "Kölner", "Dom"]
         );
+        assert_eq!(content_words("Qu'est-ce que l’Élysée ?", Language::French), ["Élysée"]);
         assert_eq!(content_words("中国的首都是哪里？", Language::Chinese), ["中国", "首都"]);
         let golds = vec!["La Seine".to_owned(), "l'Élysée".to_owned()];
         let question = Question { golds, ..Question::default() };

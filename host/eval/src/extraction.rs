@@ -57,14 +57,16 @@ pub fn read_gold(path: &Path) -> Result<Vec<GoldSentence>, GoldError> {
         if line.trim().is_empty() {
             continue;
         }
-        sentences.push(serde_json::from_str(&line).map_err(|error| {
+        let mut gold: GoldSentence = serde_json::from_str(&line).map_err(|error| {
             GoldError(format!(
                 "{}:{}: {error}; a line is {{\"sentence\": …, \"triplets\": \
                  [[head, relation, tail], …]}}",
                 path.display(),
                 index + 1
             ))
-        })?);
+        })?;
+        gold.sentence = gold.sentence.trim().to_owned();
+        sentences.push(gold);
     }
     Ok(sentences)
 }

@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 
-use corver_core::response::AnswerRule;
+use corver_core::response::{AnswerRule, normalize};
 use corver_core::template::MIN_REASONING;
 use corver_core::text::words;
-use corver_core::{Label, Section, TextSettings, Trace};
+use corver_core::{Label, Language, Section, TextSettings, Trace};
 use corver_eval::{MissingAnswer, missing_answer};
 
 /// Words of a sequence that counts as repeated.
@@ -76,7 +76,7 @@ impl StepTally {
             self.without_answer += usize::from(!refused);
         }
         self.empty_thinks += usize::from(has_empty_think(trace));
-        self.repetition += repetition(&trace.completion);
+        self.repetition += repetition(&trace.completion, text.language);
     }
 }
 
@@ -88,8 +88,14 @@ fn has_empty_think(trace: &Trace) -> bool {
     of(Section::Answer).next().is_some() && reasoning < MIN_REASONING
 }
 
-fn repetition(text: &str) -> f64 {
-    let words: Vec<&str> = words(text).collect();
+fn repetition(text: &str, language: Language) -> f64 {
+    let characters;
+    let words: Vec<&str> = if language == Language::Chinese {
+        characters = normalize(text, language);
+        characters.split(' ').collect()
+    } else {
+        words(text).collect()
+    };
     let sequences = words.windows(SEQUENCE);
     let total = sequences.len();
     let distinct = sequences.collect::<HashSet<_>>().len();

@@ -27,7 +27,9 @@ pub use calibrate::{
 pub use check::CheckArgs;
 pub use data::{DataArgs, DataCommand, DemonstrationsArgs, EvidenceArgs, PoolArgs};
 pub use eval::{EvalArgs, EvalCommand};
-pub use extract::{ExtractArgs, ExtractCommand, ExtractTrainArgs};
+#[cfg(feature = "torch")]
+pub use extract::ExtractTrainArgs;
+pub use extract::{ExtractArgs, ExtractCommand};
 pub use index::{
     AdoptArgs, BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs, PackArgs,
     PassagesArgs, SearchArgs, VerifyArgs,

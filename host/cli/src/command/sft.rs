@@ -30,6 +30,8 @@ pub struct FineTuning<'a> {
     pub path: &'a Path,
     /// True to resume from the latest checkpoint in `path`.
     pub resume: bool,
+    /// True to return the adapter of a run that has taken all its steps, instead of an error.
+    pub accepts_finished: bool,
     /// Command that resumes the run.
     pub resume_command: String,
 }
@@ -39,6 +41,13 @@ pub struct FineTuned {
     pub summary: SftSummary,
     /// Folder of the last checkpoint.
     pub adapter: PathBuf,
+}
+
+impl FineTuned {
+    fn new(summary: SftSummary, run: &RunDir) -> Self {
+        let adapter = run.checkpoints().join(format!("step-{:06}", summary.steps));
+        Self { summary, adapter }
+    }
 }
 
 pub fn run(args: &SftArgs, json: bool) -> Result<()> {
@@ -56,6 +65,7 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
         file: &args.file,
         path: &path,
         resume: args.resume,
+        accepts_finished: false,
         resume_command: format!(
             "corver-host sft {} --out {} --resume",
             args.file.display(),
@@ -76,7 +86,8 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
 
 /// Trains an adapter; `None` if the run was interrupted and can be resumed.
 pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
-    let FineTuning { mut settings, policy, file, path, resume, resume_command } = tuning;
+    let FineTuning { mut settings, policy, file, path, resume, accepts_finished, resume_command } =
+        tuning;
     let demonstrations = Demonstrations::read(file)?;
     let steps = settings.sft.steps(demonstrations.all.len());
     let model = parts::policy_folder(&policy)?;
@@ -96,6 +107,15 @@ pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
     manifest.set("demonstrations", text_fingerprint(&serde_json::to_string(&demonstrations.all)?));
     manifest.set("device", policy::find_device(settings.run.device)?);
 
+    let summary_path = path.join(folder::SUMMARY);
+    if resume && accepts_finished && summary_path.exists() {
+        let run = resumed::open(path, &manifest, &resolved, &[])?;
+        let text = corver_files::read_text(&summary_path)
+            .with_context(|| format!("cannot read {}", summary_path.display()))?;
+        let summary = serde_json::from_str(&text)
+            .with_context(|| format!("{} is damaged", summary_path.display()))?;
+        return Ok(Some(FineTuned::new(summary, &run)));
+    }
     settings.update = learning(&settings, steps);
     let max_completion_length = settings.sft.max_length;
     settings.rollout = Sampling { num_generations: 1, max_completion_length, ..settings.rollout };
@@ -155,8 +175,7 @@ pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
         Err(error @ SftError::RunDir(RunDirError::Unusable(_))) => Err(error.into()),
         trained => {
             let summary = trained.with_context(|| format!("the run is unfinished; {hint}"))?;
-            let adapter = run.checkpoints().join(format!("step-{:06}", summary.steps));
-            Ok(Some(FineTuned { summary, adapter }))
+            Ok(Some(FineTuned::new(summary, &run)))
         }
     }
 }

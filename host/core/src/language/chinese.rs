@@ -17,7 +17,10 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
     ],
     never_last: &[],
     perhaps_last: &[],
+    elided: &[],
     particles: "",
+    elided_particles: "",
+    title: "",
     refusals: &[
         "不知道",
         "我不知道",

@@ -101,7 +101,10 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
     // The lists of prose::words are in force in every language.
     never_last: &[],
     perhaps_last: &[],
+    elided: &[],
     particles: r"of(?:\sthe)?|de(?:\s(?:la|las|los))?|del|della|di|da|do|dos|du|la|le|van(?:\sde[nr])?|von(?:\sder)?|der|zu|y|al|bin|ibn",
+    elided_particles: r"",
+    title: r"«\s?(?<guillemets>[^«»]{2,80}?)\s?»",
     // The paper's (App. A.2, “NA detection”).
     refusals: &["i don't know", "i do not know"],
 };

@@ -10,6 +10,11 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
         "ses", "soi", "son", "tu", "vous", "ça",
     ],
     function_words: &[
+        "d'abord",
+        "d'ailleurs",
+        "d'après",
+        "d'autres",
+        "est-ce",
         "afin",
         "ainsi",
         "alors",
@@ -109,10 +114,13 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
     ],
     never_last: &[
         "bd", "cf", "dr", "env", "m", "me", "mgr", "mlle", "mm", "mme", "mmes", "n°", "p", "pp",
-        "pr", "st", "ste", "vol",
+        "pr", "st", "ste",
     ],
     perhaps_last: &["apr", "av", "éd", "etc", "j.-c", "coll", "hab", "ltd"],
-    particles: r"à|à\sla|au|aux|d[eu]|de\sla|de\sl|des|du|en|et|la|le|lès|les|sous|sur|van|von",
+    elided: &["c", "j", "jusqu", "l", "lorsqu", "m", "n", "puisqu", "qu", "s", "t"],
+    particles: r"au|aux|d[eu]|de\sla|des|du|la|le|lès|les|van|von",
+    elided_particles: r"d['’]|de\sl['’]",
+    title: r"«\s?(?<guillemets>[^«»]{2,80}?)\s?»",
     refusals: &[
         "je l'ignore",
         "je ne le sais pas",

@@ -161,11 +161,13 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
     ],
     never_last: &[
         "abk", "bspw", "bzgl", "dipl", "eigtl", "evtl", "frhr", "ggf", "hl", "ing", "insb", "inkl",
-        "jhs", "nat", "phil", "rer", "resp", "sogen", "st", "tel", "u", "urspr", "v", "vgl", "z",
-        "zzgl",
+        "jhs", "nat", "phil", "rer", "resp", "sogen", "st", "tel", "urspr", "vgl", "zzgl",
     ],
     perhaps_last: &["chr", "mio", "mrd", "min", "std", "str", "jhd", "jhdt", "tsd"],
-    particles: r"am|an\sder|auf|auf\sder|bei|de|der|des|für|im|in|in\sder|ob\sder|und|van|vom|von|von\sder|von\sden|zu|zum|zur",
+    elided: &[],
+    particles: r"am|an\sder|de|der|des|in\sder|ob\sder|van|vom|von|von\sder|von\sden|zum|zur",
+    elided_particles: r"",
+    title: r"»(?<guillemets>[^«»]{2,80}?)«",
     refusals: &[
         "das weiß ich nicht",
         "ich weiß es nicht",

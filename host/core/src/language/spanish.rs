@@ -113,7 +113,10 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
     perhaps_last: &[
         "a.c", "a.m", "avda", "cía", "d.c", "aa", "ee.uu", "etc", "p.m", "s.a", "uds", "uu", "vd",
     ],
-    particles: r"al|de|de\sla|de\slas|de\slos|del|el|en|la|las|los|van|von|y|e",
+    elided: &[],
+    particles: r"al|de|de\sla|de\slas|de\slos|del|el|la|las|los|van|von",
+    elided_particles: r"",
+    title: r"«\s?(?<guillemets>[^«»]{2,80}?)\s?»",
     refusals: &[
         "desconozco la respuesta",
         "no lo sé",

@@ -8,7 +8,7 @@
 mod support;
 
 use anyhow::{Context, Result, bail};
-use corver_core::language::bare_triplet;
+use corver_core::language::bare_claim;
 use corver_core::split::split_text;
 use corver_core::{
     Claim, Completion, ExtractorInput, GivenTriplets, Lookup, Query, Section, Sentence,
@@ -197,12 +197,7 @@ impl Scorer {
                 None => replies.next().expect(ONE_REPLY_EACH),
             };
             for claim in found {
-                match claim {
-                    Claim::Fact(fact) => {
-                        own_claims.extend(bare_triplet(fact, language).map(Claim::Fact));
-                    }
-                    Claim::Mention { .. } => own_claims.push(claim),
-                }
+                own_claims.extend(bare_claim(claim, language));
             }
             claims.push(own_claims);
         }

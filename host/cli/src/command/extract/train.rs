@@ -33,6 +33,8 @@ struct TrainingFolder {
     held_out: PathBuf,
     /// Run of the adapter.
     run: PathBuf,
+    /// Trained model without its prompt.
+    merged: PathBuf,
     /// Trained model with its prompt.
     extractor: PathBuf,
     /// Precision and recall on the sentences held out.
@@ -45,6 +47,7 @@ impl TrainingFolder {
             demonstrations: out.join("demonstrations.jsonl"),
             held_out: out.join("held_out.jsonl"),
             run: out.join("run"),
+            merged: out.join("merged"),
             extractor: out.join("extractor"),
             quality: out.join("quality.json"),
         }
@@ -64,29 +67,36 @@ pub fn run(args: &ExtractTrainArgs, json: bool) -> Result<()> {
     let (settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
     let model = parts::policy_folder(&policy)?;
     check_model(&model)?;
+    parts::runtime_library()?; // measures the trained extractor
     let prompt = parts::read_prompt(&args.prompt)?;
     let extractor_toml = extractor_toml(&settings, &model, &prompt)?;
 
     let labels = LabelSplit::read(args, settings.run.seed)?;
-    if !args.resume {
-        ensure!(!out.exists(), "{} exists; choose another --out, or --resume it", out.display());
-        std::fs::create_dir_all(&out).with_context(|| format!("creating {}", out.display()))?;
-    }
+    ensure!(
+        args.resume == out.is_dir(),
+        "{} {}",
+        out.display(),
+        if args.resume { "does not exist" } else { "exists; choose another --out, or --resume it" }
+    );
+    std::fs::create_dir_all(&out).with_context(|| format!("creating {}", out.display()))?;
     for (path, text) in [
         (&files.demonstrations, demonstrations(&labels.learned, &prompt)?),
         (&files.held_out, to_lines(&labels.held_out)?),
     ] {
-        write_once(path, &text, args.resume)?;
+        write_once(path, &text)?;
     }
 
+    let held_out = args.held_out.map(|number| format!(" --held-out {number}")).unwrap_or_default();
     let tuned = sft::fine_tune(FineTuning {
         settings: settings.clone(),
         policy,
         file: &files.demonstrations,
         path: &files.run,
-        resume: args.resume,
+        // A start may have ended before its run began.
+        resume: args.resume && files.run.join(folder::MANIFEST).exists(),
+        accepts_finished: true,
         resume_command: format!(
-            "corver-host extract train {} --prompt {} --out {} --resume",
+            "corver-host extract train {} --prompt {}{held_out} --out {} --resume",
             args.file.display(),
             args.prompt.display(),
             out.display()
@@ -94,10 +104,14 @@ pub fn run(args: &ExtractTrainArgs, json: bool) -> Result<()> {
     })?;
     let Some(FineTuned { summary, adapter }) = tuned else { return Ok(()) };
     if !files.extractor.exists() {
-        policy::merge(&settings, &model, &adapter, &std::path::absolute(&files.extractor)?)?;
+        if !files.merged.exists() {
+            policy::merge(&settings, &model, &adapter, &std::path::absolute(&files.merged)?)?;
+        }
+        corver_files::replace(&files.merged.join("extractor.toml"), extractor_toml.as_bytes())
+            .context("writing the extractor's prompt")?;
+        std::fs::rename(&files.merged, &files.extractor)
+            .with_context(|| format!("writing {}", files.extractor.display()))?;
     }
-    corver_files::replace(&files.extractor.join("extractor.toml"), extractor_toml.as_bytes())
-        .context("writing the extractor's prompt")?;
 
     let quality = measure(settings, &files.extractor, &labels.held_out)?;
     let result = json!({
@@ -154,6 +168,9 @@ fn extractor_toml(settings: &Settings, model: &Path, prompt: &str) -> Result<Str
     let mut table = toml::Table::new();
     table.insert("prompt_prefix".to_owned(), before.into());
     table.insert("prompt_suffix".to_owned(), after.into());
+    if let Some(tokens) = settings.extract.max_new_tokens {
+        table.insert("max_new_tokens".to_owned(), i64::try_from(tokens)?.into());
+    }
     Ok(table.to_string())
 }
 
@@ -179,9 +196,9 @@ fn to_lines<T: serde::Serialize>(items: &[T]) -> Result<String> {
     Ok(text)
 }
 
-/// Writes a file of a new run. The file of a resumed one must have the same text.
-fn write_once(path: &Path, text: &str, is_there: bool) -> Result<()> {
-    if is_there {
+/// Writes a file, or checks that the file of an earlier start has the same text.
+fn write_once(path: &Path, text: &str) -> Result<()> {
+    if path.exists() {
         let written = corver_files::read_text(path)
             .with_context(|| format!("cannot read {}", path.display()))?;
         let hint = "resume with the same labels, prompt, seed and --held-out";
@@ -199,14 +216,9 @@ fn measure(
     gold: &[GoldSentence],
 ) -> Result<ExtractionQuality> {
     let model = folder.to_str().context("the output folder's path is not UTF-8")?.to_owned();
-    let ExtractSection { max_new_tokens, batch_size, device, .. } = settings.extract;
-    settings.extract = ExtractSection {
-        model: Some(model),
-        max_new_tokens,
-        batch_size,
-        device,
-        ..ExtractSection::default()
-    };
+    let ExtractSection { batch_size, device, .. } = settings.extract;
+    settings.extract =
+        ExtractSection { model: Some(model), batch_size, device, ..ExtractSection::default() };
     let (_, config) = config::resolve::<ExtractorConfig>(settings)?;
     let mut extractor = parts::open_extractor(&config)?;
     let inputs: Vec<ExtractorInput<'_>> =
