@@ -1,5 +1,5 @@
-//! Words of each language that the method reads texts by. English is the paper's; the others are not
-//! in it.
+//! Word lists by language, for the ends of sentences, names, answers and refusals. The paper has
+//! English only.
 
 mod chinese;
 mod english;
@@ -22,7 +22,7 @@ pub(crate) struct LanguageWords {
     pub(crate) articles: &'static [&'static str],
     /// Pronouns: they name nothing by themselves.
     pub(crate) pronouns: &'static [&'static str],
-    /// Other words that begin sentences and questions, and name nothing.
+    /// Other words that begin sentences and questions, and name nothing; none of `elided`.
     pub(crate) function_words: &'static [&'static str],
     /// Abbreviations before a name or an explanation: their full stop ends no sentence.
     pub(crate) never_last: &'static [&'static str],
@@ -52,9 +52,15 @@ pub(crate) fn words_of(language: Language) -> &'static LanguageWords {
 }
 
 impl LanguageWords {
-    /// Returns true if a word, in lower case, is an article, a pronoun or a function word.
+    /// Returns true if a word, in lower case, is an article, a pronoun, a function word or elided.
     pub(crate) fn name_nothing(&self, word: &str) -> bool {
-        [self.articles, self.pronouns, self.function_words].iter().any(|list| list.contains(&word))
+        let lists = [self.articles, self.pronouns, self.function_words, self.elided];
+        lists.iter().any(|list| list.contains(&word))
+    }
+
+    /// Returns true if a name is a pronoun.
+    pub(crate) fn is_pronoun(&self, name: &str) -> bool {
+        self.pronouns.contains(&name.to_lowercase().as_str())
     }
 }
 
@@ -80,8 +86,7 @@ pub fn bare_triplet(triplet: Triplet, language: Language) -> Option<Triplet> {
         return Some(triplet);
     }
     let [head, tail] = [&triplet.head, &triplet.tail].map(|end| without_article(end, language));
-    let pronouns = words_of(language).pronouns;
-    if [head, tail].iter().any(|end| pronouns.contains(&end.to_lowercase().as_str())) {
+    if [head, tail].iter().any(|end| words_of(language).is_pronoun(end)) {
         return None;
     }
     Some(Triplet { head: head.to_owned(), tail: tail.to_owned(), relation: triplet.relation })
@@ -95,8 +100,7 @@ pub fn bare_claim(claim: Claim, language: Language) -> Option<Claim> {
         Claim::Mention { .. } if language == Language::English => Some(claim),
         Claim::Mention { head, relation } => {
             let head = without_article(&head, language).to_owned();
-            let is_pronoun = words_of(language).pronouns.contains(&head.to_lowercase().as_str());
-            (!is_pronoun).then_some(Claim::Mention { head, relation })
+            (!words_of(language).is_pronoun(&head)).then_some(Claim::Mention { head, relation })
         }
     }
 }

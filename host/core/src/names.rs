@@ -112,7 +112,7 @@ impl NameExtractor {
     /// Returns true if the first word of a sentence is a pronoun.
     fn begins_with_pronoun(&self, sentence: &str) -> bool {
         let first = sentence.split(|c: char| !c.is_alphabetic()).find(|word| !word.is_empty());
-        first.is_some_and(|word| self.words.pronouns.contains(&word.to_lowercase().as_str()))
+        first.is_some_and(|word| self.words.is_pronoun(word))
     }
 
     /// Returns the triplets of a text, or a mention of its only name.

@@ -53,7 +53,8 @@ def step_here(host, model, folder, lambda_corver=1.0):
     questions.write_text(json.dumps([{"question": q, "answers": "nobody", "title": ""} for q in QUESTIONS]))
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
     settings = {
-        "run.threads": THREADS, "run.device": DEVICE, "extract.device": "cpu", "policy.model": model, "policy.precision": PRECISION, "question.train": questions,
+        "run.threads": THREADS, "run.device": DEVICE, "extract.device": "cpu", "policy.model": model,
+        "policy.precision": PRECISION, "question.train": questions,
         "policy.system_prompt": "", "update.optimizer.moments": "f32", "extract.model": "demo", "corpus.index": "demo",
         "question.prompts_per_step": PROMPTS, "rollout.num_generations": SAMPLES, "rollout.max_completion_length": TOKENS,
         "update.lora.r": RANK, "update.lora.alpha": 2 * RANK, "update.loss.beta": BETA, "update.learning_rate": 1e-5,
@@ -103,7 +104,8 @@ def step_there(model, folder):
 
 
 def decode_here(decode, model, rows):
-    out = subprocess.run([decode, model, str(rows), str(DECODED), "2", DEVICE, PRECISION], check=True, capture_output=True, text=True).stdout
+    command = [decode, model, str(rows), str(DECODED), "2", DEVICE, PRECISION]
+    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     answer = json.loads(out)
     return min(answer["seconds"]), answer["prompts"], answer["tokens"]
 

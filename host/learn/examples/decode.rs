@@ -1,5 +1,8 @@
-//! Times greedy decoding with a model folder: `decode FOLDER ROWS TOKENS TURNS DEVICE
-//! PRECISION`.
+//! Times greedy decoding with a model folder.
+//!
+//! ```sh
+//! decode FOLDER ROWS TOKENS TURNS DEVICE PRECISION
+//! ```
 //!
 //! It prints a line of JSON with the seconds of each turn and the token ids of the last one. Every four
 //! rows continue one prompt, like the samples of a question.

@@ -307,8 +307,8 @@ impl Factor {
         })
     }
 
-    /// Returns the product of columns with `weight` `[out, in]`, computed for [`BLOCK`] outputs at a
-    /// time.
+    /// Returns the product with `weight` `[out, in]`, without a graph, for [`BLOCK`] outputs at a time.
+    /// The input has columns.
     fn product_in_blocks(&self, weight: &Tensor) -> Result<Tensor> {
         let out = weight.size()[0];
         let columns = self.matrix.size()[1];
@@ -352,7 +352,7 @@ impl Factor {
 /// Returns x Wᵀ: `x` `[…, in]`, `weight` `[out, in]` → `[…, out]`.
 pub(crate) fn project(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let input = Factor::new(x)?;
-    let is_large = weight.size()[0] > 2 * BLOCK && weight.f_kind()? == Kind::Float;
+    let is_large = weight.size()[0] > BLOCK && weight.f_kind()? == Kind::Float;
     let has_graph = x.requires_grad() || weight.requires_grad();
     let product = match input.has_columns && is_large && !has_graph {
         true => input.product_in_blocks(weight)?,

@@ -44,8 +44,7 @@ pub struct PolicySection {
     /// paper's.
     #[default(PAPER_TRAINING_PROMPT.into())]
     pub system_prompt: String,
-    /// Precision of the base model's weights. On a CPU with AVX512-BF16, a step in bf16 takes two thirds
-    /// of the time.
+    /// Precision of the base model's weights. A CPU with AVX512-BF16 is faster in bf16.
     pub precision: Precision,
     /// Completions decoded together, at most; a run lowers it to the number that fits its device.
     #[default = 512]

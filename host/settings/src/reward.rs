@@ -37,7 +37,7 @@ pub struct RewardSettings {
     /// Splitter of completions into sentences.
     pub sentences: SentenceSplitter,
     /// Language of questions, completions and corpus. It decides where sentences end, and which words
-    /// are articles, pronouns and refusals. Another than English needs `sentences = "prose"`.
+    /// are articles, pronouns and refusals. Other languages than English need `sentences = "prose"`.
     pub language: Language,
 }
 
@@ -122,7 +122,7 @@ pub enum Language {
     /// French.
     #[serde(rename = "fr")]
     French,
-    /// Chinese in either script.
+    /// Chinese. Simplified and traditional characters are not converted.
     #[serde(rename = "zh")]
     Chinese,
 }

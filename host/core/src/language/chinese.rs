@@ -1,4 +1,5 @@
-//! Words of Chinese, in both scripts. It has no articles, capitals and full stops in abbreviations.
+//! Word lists of Chinese, in both scripts. Chinese has no articles, no capitals and no full stops in
+//! abbreviations.
 
 use super::LanguageWords;
 

@@ -1,4 +1,4 @@
-//! Words of English.
+//! Word lists of English for sentences, names, answers and refusals.
 
 use super::LanguageWords;
 
@@ -98,7 +98,7 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
         "you",
         "your",
     ],
-    // The lists of prose::words are in force in every language.
+    // The abbreviations of English are in prose::words, and apply in every language.
     never_last: &[],
     perhaps_last: &[],
     elided: &[],

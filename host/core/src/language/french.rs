@@ -1,4 +1,4 @@
-//! Words of French.
+//! Word lists of French for sentences, names, answers and refusals.
 
 use super::LanguageWords;
 
@@ -28,7 +28,6 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
         "avant",
         "avec",
         "bien",
-        "c",
         "car",
         "chaque",
         "chez",
@@ -57,15 +56,11 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
         "grâce",
         "hors",
         "ici",
-        "j",
-        "jusqu",
         "lors",
-        "lorsqu",
         "lorsque",
         "mais",
         "malgré",
         "même",
-        "n",
         "ne",
         "non",
         "notamment",
@@ -83,7 +78,6 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
         "pourtant",
         "puis",
         "puisque",
-        "qu",
         "quand",
         "que",
         "quel",
@@ -92,7 +86,6 @@ pub(super) const WORDS: LanguageWords = LanguageWords {
         "quels",
         "qui",
         "quoi",
-        "s",
         "sans",
         "selon",
         "si",

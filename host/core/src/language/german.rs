@@ -1,4 +1,4 @@
-//! Words of German.
+//! Word lists of German for sentences, names, answers and refusals.
 
 use super::LanguageWords;
 

@@ -1,4 +1,4 @@
-//! Words of Spanish.
+//! Word lists of Spanish for sentences, names, answers and refusals.
 
 use super::LanguageWords;
 

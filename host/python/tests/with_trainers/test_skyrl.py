@@ -290,7 +290,7 @@ def test_environment_needs_this_generator(tokenizer, responses):
 
 
 class OtherEnv(BaseTextEnv):
-    """An environment with a reward of its own. It answers the first reply if it is told to."""
+    """An environment with a reward of its own, which may answer the first reply."""
 
     def __init__(self, env_config=None, extras=None):
         super().__init__()

@@ -63,7 +63,7 @@ pub fn run(args: &ExtractTrainArgs, json: bool) -> Result<()> {
     }
     let mut layers = settings::layers(&settings_args, &[&args.policy])?;
     layers.add_own_part(); // the labelled sentences
-    layers.set("policy.system_prompt", "");
+    layers.set("policy.system_prompt", ""); // an extractor has none
     let (settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
     let model = parts::policy_folder(&policy)?;
     check_model(&model)?;
