@@ -7,7 +7,7 @@ use crate::bindings::{self, Reply, Request, ResponseOutcome, SentenceOutcome};
 use crate::rule::score_completion;
 use crate::{
     Capability, Completion, CompletionRule, CorpusInfo, CreditKind, Manifest, ResponseRule,
-    Settings, Verdict,
+    RuleSettings, Verdict,
 };
 
 /// Exports a sentence rule from this crate's component. Name, version and summary are the package's.
@@ -136,7 +136,7 @@ pub fn response_manifest<R: ResponseRule>(package: Package) -> Manifest {
     manifest::<R>(package, R::REQUIRES, false, CreditKind::AllTokens)
 }
 
-fn manifest<S: Settings>(
+fn manifest<S: RuleSettings>(
     package: Package,
     requires: &[Capability],
     reads_triplets: bool,
@@ -154,7 +154,7 @@ fn manifest<S: Settings>(
     }
 }
 
-pub fn configure<R: Settings>(
+pub fn configure<R: RuleSettings>(
     rule: &OnceLock<R>,
     settings: &str,
     validate: impl FnOnce(&R) -> Result<(), String>,

@@ -96,7 +96,7 @@ pub use corpus::{Corpus, Pending};
 pub use response::ResponseRule;
 pub use rule::{CompletionRule, SentenceContext, SentenceRule};
 pub use settings::{
-    Settings, Variant, at_least_one, configured, configured_response, finite, probability,
+    RuleSettings, Variant, at_least_one, configured, configured_response, finite, probability,
 };
 pub use tiers::{Tiers, TiersError};
 pub use verdict::{Verdict, first_fact, mean_fact};
@@ -106,8 +106,8 @@ pub use words::{content_words, is_pronoun, relation_words, word_query};
 pub mod prelude {
     pub use crate::{
         Capability, ChatPrompt, Completion, CompletionRule, Corpus, CreditKind, Grade, NliPair,
-        Pending, Query, ResponseRule, Search, Section, Sentence, SentenceContext, SentenceRule,
-        Settings as _, Tiers, Triplet, Verdict, content_words, finite, first_fact, is_pronoun,
-        mean_fact, relation_words, settings, word_query,
+        Pending, Query, ResponseRule, RuleSettings as _, Search, Section, Sentence,
+        SentenceContext, SentenceRule, Tiers, Triplet, Verdict, content_words, finite, first_fact,
+        is_pronoun, mean_fact, relation_words, settings, word_query,
     };
 }

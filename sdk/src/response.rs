@@ -1,6 +1,6 @@
 //! The trait of response rules: answer judges and format checks.
 
-use crate::{Capability, Completion, Corpus, Grade, Pending, Settings};
+use crate::{Capability, Completion, Corpus, Grade, Pending, RuleSettings};
 
 /// A reward for whole completions. The type that implements it holds the rule's settings;
 /// [`crate::settings!`] declares it.
@@ -30,7 +30,7 @@ use crate::{Capability, Completion, Corpus, Grade, Pending, Settings};
 ///
 /// corver_sdk::export_response_rule!(Verbatim);
 /// ```
-pub trait ResponseRule: Settings {
+pub trait ResponseRule: RuleSettings {
     /// As [`crate::SentenceRule::REQUIRES`].
     const REQUIRES: &'static [Capability] = &[];
 

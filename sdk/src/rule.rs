@@ -1,7 +1,7 @@
 //! The traits of sentence rules: [`SentenceRule`] for one sentence at a time, [`CompletionRule`]
 //! for the sentences of a completion together.
 
-use crate::{Capability, Completion, Corpus, CreditKind, Pending, Sentence, Settings, Verdict};
+use crate::{Capability, Completion, Corpus, CreditKind, Pending, RuleSettings, Sentence, Verdict};
 
 /// A reward for single sentences. The type that implements it holds the rule's settings;
 /// [`crate::settings!`] declares it.
@@ -43,7 +43,7 @@ use crate::{Capability, Completion, Corpus, CreditKind, Pending, Sentence, Setti
 /// # let scored = run(&Entailed::default(), &rome, &found.entails("Rome was founded long ago.", "Rome is old.", 0.9));
 /// # assert_eq!(scored.reward, Some(1.0));
 /// ```
-pub trait SentenceRule: Settings {
+pub trait SentenceRule: RuleSettings {
     /// Capabilities that its requests need. A run that does not grant all of them does not start.
     const REQUIRES: &'static [Capability] = &[];
 
@@ -119,7 +119,7 @@ pub struct SentenceContext<'a> {
 /// # let scored = run_completion(&Fresh::default(), &completion(&[rome, rome]), &counts(&[("Rome AND Italy", 30)]));
 /// # assert_eq!((scored[0].reward, scored[1].reward), (Some(0.1), None));
 /// ```
-pub trait CompletionRule: Settings {
+pub trait CompletionRule: RuleSettings {
     /// As [`SentenceRule::REQUIRES`].
     const REQUIRES: &'static [Capability] = &[];
 

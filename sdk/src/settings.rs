@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{CompletionRule, ResponseRule};
 
 /// A struct declared by [`crate::settings!`].
-pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static {
+pub trait RuleSettings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// Reads a JSON object; absent keys have their defaults.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ pub fn configured_response<R: ResponseRule>(json: &str) -> Result<R, String> {
     validated(json, R::validate)
 }
 
-pub(crate) fn validated<R: Settings>(
+pub(crate) fn validated<R: RuleSettings>(
     json: &str,
     validate: impl FnOnce(&R) -> Result<(), String>,
 ) -> Result<R, String> {
@@ -104,13 +104,13 @@ pub enum Variant {
     Upstream,
 }
 
-impl<T: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static> Settings for T {}
+impl<T: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static> RuleSettings for T {}
 
 /// Declares a rule and its settings: a struct whose every field has a default. Doc comments become
 /// the descriptions in the JSON schema; unknown keys are rejected.
 ///
 /// ```
-/// use corver_sdk::{Settings, settings};
+/// use corver_sdk::{RuleSettings, settings};
 ///
 /// settings! {
 ///     /// Rewards sentences with a high count.

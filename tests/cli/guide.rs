@@ -149,6 +149,12 @@ fn guide_code_matches_templates() {
         "the guide's rule is not the template's"
     );
 
+    let path = repository().join("host/cli/templates/python/rule.py");
+    let python = fs::read_to_string(path).unwrap();
+    let python = python.replace("{{type}}", "AttestedPy").replace("{{name}}", "attested-py");
+    let (_, code) = python.split_once("\n\n").unwrap(); // without the module's docstring
+    assert_eq!(blocks(&guide, "python").first().map(String::as_str), Some(code));
+
     let whole = template("response", "Verbatim");
     let heart =
         rust.iter().find(|block| block.starts_with("impl ResponseRule for Verbatim")).unwrap();

@@ -83,7 +83,12 @@ fn quoted(arg: &str) -> String {
 }
 
 pub fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corver-host"));
+    command_of(Path::new(env!("CARGO_BIN_EXE_corver-host")), args)
+}
+
+/// Returns a command of another file of the binary.
+pub fn command_of(program: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(program);
     command.args(args).env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
     command
         .env_remove("RUST_BACKTRACE")

@@ -11,6 +11,6 @@ use corver_settings::Settings;
 /// settings.
 pub fn load_tokenizer(settings: &Settings, model: &Path) -> Result<ChatTokenizer> {
     let tokenizer =
-        ChatTokenizer::load_with_child(model, parts::renderer()?, settings.policy.chat.clone())?;
+        ChatTokenizer::load_with_child(model, parts::renderer(), settings.policy.chat.clone())?;
     Ok(tokenizer.with_stop_texts(settings.policy.stop.clone())?)
 }

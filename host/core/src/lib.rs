@@ -6,7 +6,7 @@
 //!
 //! Each file has the type of its stage, the pure function that computes it, and its tests.
 //! [`step()`] runs them in this order, generic over the traits [`Sampler`], [`Extractor`],
-//! [`SentenceScorer`], [`ResponseRule`] and [`Learner`]; [`Backends`] answer the requests of rules.
+//! [`SentenceScorer`], [`ResponseGrader`] and [`Learner`]; [`Backends`] answer the requests of rules.
 //! Other crates implement them with libtorch, ONNX Runtime, the memory-mapped index and wasmtime.
 //!
 //! Characters are Unicode code points: every text length, offset and span is counted in them.
@@ -60,7 +60,7 @@ pub use count::{CorpusInfo, Count, CountPrecision, Counter, Lookup, Query};
 pub use given::GivenTriplets;
 pub use names::NameExtractor;
 pub use question::Question;
-pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};
+pub use response::{Grade, Graders, Label, ResponseGrader, ResponseGrades};
 pub use returns::{Explained, ReturnParts, TracedReturns, traced_returns};
 pub use rollout::{Decoding, Rollout, Sampler};
 pub use score::{Scored, ScoredCompletion, Scorers, score};

@@ -1,5 +1,5 @@
 //! The response-level rewards: the answer judge (string match) and the format check. Each is a
-//! [`ResponseRule`], which a run may replace.
+//! [`ResponseGrader`], which a run may replace.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde::{Deserialize, Serialize};
@@ -72,7 +72,7 @@ impl Grade {
 }
 
 /// A rule for whole completions: the answer judge, or the format check.
-pub trait ResponseRule: Send {
+pub trait ResponseGrader: Send {
     /// Returns the capabilities that the rule needs in addition to counts.
     fn required_capabilities(&self) -> Vec<Capability> {
         Vec::new()
@@ -101,7 +101,7 @@ pub struct StringMatch {
     pub refusal: Option<f64>,
 }
 
-impl ResponseRule for StringMatch {
+impl ResponseGrader for StringMatch {
     fn grade(
         &mut self,
         completions: &[Completion<'_>],
@@ -133,7 +133,7 @@ pub struct ThinkThenAnswer {
     pub compatibility: Compatibility,
 }
 
-impl ResponseRule for ThinkThenAnswer {
+impl ResponseGrader for ThinkThenAnswer {
     fn grade(
         &mut self,
         completions: &[Completion<'_>],
@@ -153,9 +153,9 @@ impl ResponseRule for ThinkThenAnswer {
 /// The response rules of a run; by default the paper's.
 pub struct Graders {
     /// Answer judge, which gives R^j.
-    pub judge: Box<dyn ResponseRule>,
+    pub judge: Box<dyn ResponseGrader>,
     /// Format check, which gives R^f.
-    pub format: Box<dyn ResponseRule>,
+    pub format: Box<dyn ResponseGrader>,
 }
 
 impl Default for Graders {

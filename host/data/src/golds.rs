@@ -19,7 +19,7 @@ pub(crate) const GOLD_FIELDS: [&str; 8] = [
 ];
 /// Fields of an object whose value is again a label of any shape.
 const NESTED: [&str; 4] = ["ground_truth", "target", "golds", "text"];
-/// Stands for the golds that a test set withholds (TriviaQA).
+/// Placeholder of the golds that a test set withholds (TriviaQA).
 const WITHHELD: &str = "<unk>";
 /// Length limit of a value that a message quotes, characters.
 const MAX_QUOTED_CHARS: usize = 60;

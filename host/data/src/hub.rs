@@ -60,7 +60,7 @@ pub fn missing_message(kind: RepoKind, path: &Path) -> String {
     }
 }
 
-/// Returns the file or folder beside `path` whose name is most similar.
+/// Returns the file or folder in the folder of `path` whose name is most similar.
 fn most_similar_sibling(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_string_lossy();
     let mut best = None;

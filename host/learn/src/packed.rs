@@ -16,8 +16,6 @@ pub(crate) struct Packed {
     pub(crate) tokens: Tensor,
     /// `[N]` i64, position of each token in its own sequence.
     pub(crate) positions: Tensor,
-    /// `[Q]` index in the flat list of each prompt's last token.
-    pub(crate) prompt_ends: Vec<i64>,
     pub(crate) layout: PackedLayout,
 }
 
@@ -166,13 +164,11 @@ impl Packed {
         let mut flat: Vec<i64> = Vec::new();
         let mut positions = Vec::new();
         let mut starts = Vec::with_capacity(groups.len());
-        let mut prompt_ends = Vec::with_capacity(groups.len());
         for (prompt, completions) in groups {
             let length = prompt.len() as i64;
             check_sequence(config, prompt)?;
             starts.push(flat.len() as i64);
             flat.extend(prompt.iter().map(|&id| i64::from(id)));
-            prompt_ends.push(flat.len() as i64 - 1);
             positions.extend(0..length);
             for completion in completions {
                 check_sequence(config, &[*prompt, *completion].concat())?;
@@ -192,7 +188,6 @@ impl Packed {
         Ok(Self {
             tokens: upload(&flat, device)?.f_unsqueeze(0)?,
             positions: upload(&positions, device)?,
-            prompt_ends,
             layout,
         })
     }

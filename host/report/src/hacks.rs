@@ -62,7 +62,7 @@ const NOT_WANTED: Hack = Hack {
 const OPPOSED: Hack = Hack {
     name: "opposed by a watched rule",
     measure: "mean reward of the rule, and of a rule of weight 0",
-    meaning: "the paid reward rose while the other one fell: the gain is one rule's alone",
+    meaning: "the trained reward rose while the other one fell: the gain is one rule's alone",
 };
 
 /// Hacks that a report checks for.
@@ -105,7 +105,7 @@ pub fn checks(run: &LoadedRun, tally: &RunTally) -> Vec<HackCheck> {
     checks.into_iter().flatten().chain(watched).collect()
 }
 
-/// Compares the trends of the paid reward and of a rule of weight 0.
+/// Compares the trends of the trained reward and of a rule of weight 0.
 fn opposed_by(run: &LoadedRun, watched: &str) -> Option<HackCheck> {
     let paid = values(run, &format!("rewards/{}/mean", run.rewards().rule));
     let unpaid = values(run, &watched_mean(watched));

@@ -17,7 +17,7 @@ pub(crate) fn headline(reported: &Reported) -> Markup {
     html! {
         h1 { "Training run " (run.name) }
         p.outcome { (outcome(reported)) }
-        p.lead { (paid_by(run)) }
+        p.lead { (reward_parts(run)) }
         (state(run))
     }
 }
@@ -88,7 +88,7 @@ fn compared(difference: f64) -> String {
 }
 
 /// Returns rule, judge and format, each with its weight.
-fn paid_by(run: &LoadedRun) -> String {
+fn reward_parts(run: &LoadedRun) -> String {
     let reward = &run.settings.reward;
     let lambdas = [reward.lambda_corver, reward.lambda_judge, reward.lambda_format];
     format!("{}, seed {}", run.rewards().with_weights(lambdas), run.settings.run.seed)
@@ -198,7 +198,7 @@ pub(crate) fn side_by_side(runs: &[Reported]) -> Markup {
         h1 { (runs.len()) " training runs" }
         @for reported in runs {
             p.outcome { b { (reported.name) } ": " (outcome(reported)) }
-            p.lead { (paid_by(&reported.run)) }
+            p.lead { (reward_parts(&reported.run)) }
         }
         h2 { "Before → after" }
         (table(&header, &runs.iter().map(row).collect::<Vec<_>>()))

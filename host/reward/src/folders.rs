@@ -13,24 +13,23 @@ pub fn set_host_program(path: PathBuf) {
     HOST_PROGRAM.get_or_init(|| path);
 }
 
-/// Returns the `corver-host` that child processes run.
-///
-/// # Errors
-/// If the system does not know the path of this program.
-pub fn host_program() -> Result<PathBuf> {
-    match HOST_PROGRAM.get() {
-        Some(program) => Ok(program.clone()),
-        None => std::env::current_exe().context("this program's own path is not known"),
-    }
+/// Returns the `corver-host` that child processes run: by default the file of this process, even if
+/// a build has replaced or removed it since the process began.
+#[must_use]
+pub fn host_program() -> PathBuf {
+    HOST_PROGRAM.get().cloned().unwrap_or_else(|| PathBuf::from("/proc/self/exe"))
 }
 
-/// Returns the folder that [`host_program`] is installed in, with `bin/`, `lib/`, `plugins/dist/`,
+/// Returns the folder that `corver-host` is installed in, with `bin/`, `lib/`, `plugins/dist/`,
 /// `sdk/` and `wit/`.
 ///
 /// # Errors
-/// As [`host_program`].
+/// If the system does not know the path of this program.
 pub fn installation() -> Result<PathBuf> {
-    let program = host_program()?;
+    let program = match HOST_PROGRAM.get() {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().context("this program's own path is not known")?,
+    };
     Ok(program.ancestors().nth(2).unwrap_or(Path::new("/")).to_owned())
 }
 

@@ -29,7 +29,7 @@ impl ResponseRule {
     }
 }
 
-impl corver_core::ResponseRule for ResponseRule {
+impl corver_core::ResponseGrader for ResponseRule {
     fn required_capabilities(&self) -> Vec<Capability> {
         self.manifest().requires.clone()
     }

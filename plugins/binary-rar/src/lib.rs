@@ -1,5 +1,5 @@
 //! Binary-rar: the binary retrieval-augmented reward (Chen et al. 2025). A chat model reads the
-//! completion beside the passages that a search finds: 1 if none contradicts it, else 0. Use it alone,
+//! completion with the passages that a search finds: 1 if none contradicts it, else 0. Use it alone,
 //! as the answer judge, with `reward.lambda_corver = 0` and `reward.lambda_format = 0`.
 use corver_sdk::at_least_one;
 use corver_sdk::chat::has_word;

@@ -1,4 +1,4 @@
-//! Facts: every distinct supported fact of a completion earns a bonus, which shrinks with their
+//! Facts: every distinct supported fact of a completion adds a bonus, which shrinks with their
 //! number.
 //!
 //! A rule that rewards precision alone makes a policy say less (paper, “Why Min underperforms”).
@@ -15,10 +15,10 @@ settings! {
         pub support: u64 = 5,
         /// Reward of the first supported fact of a completion.
         pub bonus: f64 = 0.2,
-        /// Reward of each further one, as a share of the one before, 0 to 1. All together earn less
+        /// Reward of each further one, as a share of the one before, 0 to 1. Their sum is less
         /// than `bonus` / (1 − `decay`).
         pub decay: f64 = 0.8,
-        /// Reward of a sentence with a fact whose count is 0. Its other facts earn nothing.
+        /// Reward of a sentence with a fact whose count is 0. Its other facts add nothing.
         pub unsupported: f64 = -0.3,
     }
 }

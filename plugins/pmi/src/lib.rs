@@ -1,4 +1,4 @@
-//! Pmi: as First, but frequent words that meet by chance earn nothing.
+//! Pmi: as First, but frequent words that meet by chance have no reward.
 //!
 //! The ratio of a count to the count by chance is the exponential of pointwise mutual information
 //! (Church and Hanks 1990). Tiers of the ratio are tiers of its logarithm.

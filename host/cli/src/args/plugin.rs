@@ -35,7 +35,7 @@ pub enum PluginCommand {
     Run(PluginRunArgs),
     /// Measure a rule's run time, load time and compile time.
     Bench(RuleArgs),
-    /// Open a page on which a rule's settings change, and a run's sentences are coloured at once.
+    /// Open a page on which you change a rule's settings, and see the sentences of a run scored again.
     Play(PlayArgs),
     /// List the rules that are built.
     List,

@@ -39,7 +39,7 @@ pub struct Tokenizer {
     num_ids: u32,
 }
 
-/// The token that stands for text outside the vocabulary.
+/// The token of text outside the vocabulary.
 #[derive(Debug, Clone)]
 struct UnknownToken {
     id: u32,

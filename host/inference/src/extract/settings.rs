@@ -39,7 +39,7 @@ pub(crate) struct DecodeLimits {
     pub(crate) max_own_tokens: usize,
 }
 
-/// Largest accepted setting. A model has a table of so many positions.
+/// Largest accepted setting. A model has a table with this number of positions.
 const MAX_SIZE: usize = 1 << 16;
 
 impl ExtractorSettings {

@@ -103,7 +103,7 @@ impl RuntimeLibrary {
         }
     }
 
-    /// Returns the paths of NVIDIA's libraries: beside the folder of ONNX Runtime after `make
+    /// Returns the paths of NVIDIA's libraries: next to the folder of ONNX Runtime after `make
     /// setup`, and two folders higher after `pip install onnxruntime-gpu`.
     fn cuda_libraries(&self) -> Vec<PathBuf> {
         let mut libraries = Vec::new();

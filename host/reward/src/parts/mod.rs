@@ -55,7 +55,7 @@ pub fn open_model_extractor(config: &ModelExtractorConfig) -> Result<(PathBuf, O
         prompt,
         chat: config.chat,
         grammar: config.grammar,
-        renderer: Some(renderer()?),
+        renderer: Some(renderer()),
     };
     let runtime = runtime_library()?;
     let extractor = OnnxExtractor::open(&folder, options, config.device, &runtime)
@@ -87,13 +87,11 @@ pub fn runtime_library() -> Result<RuntimeLibrary> {
 }
 
 /// Returns the command that renders chat templates in a child process.
-///
-/// # Errors
-/// If the path of this program is not known.
-pub fn renderer() -> Result<Command> {
-    let mut renderer = Command::new(folders::host_program()?);
+#[must_use]
+pub fn renderer() -> Command {
+    let mut renderer = Command::new(folders::host_program());
     renderer.arg("render-prompts");
-    Ok(renderer)
+    renderer
 }
 
 /// Returns the sources of counts; the demo's index is built on first use.

@@ -114,19 +114,14 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// If the system denies the sandbox a resource.
     pub fn new(config: &'a RulesConfig) -> Result<Self> {
-        let sandbox = Sandbox::new(config.limits.clone(), Self::compiler()?)?;
+        let sandbox = Sandbox::new(config.limits.clone(), Self::compiler())?;
         Ok(Self { config, sandbox, cache: Self::cache()? })
     }
 
     /// Returns the compiler: a `corver-host` process for each rule that is not in the cache.
-    ///
-    /// # Errors
-    /// If the path of this program is not known.
-    pub fn compiler() -> Result<Compiler> {
-        Ok(Compiler::Child {
-            program: folders::host_program()?,
-            arguments: vec!["compile-rule".into()],
-        })
+    #[must_use]
+    pub fn compiler() -> Compiler {
+        Compiler::Child { program: folders::host_program(), arguments: vec!["compile-rule".into()] }
     }
 
     /// Returns the folder in which compiled rules are cached.

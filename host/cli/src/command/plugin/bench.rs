@@ -109,7 +109,7 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let cached = LoadOptions {
         settings: serde_json::Value::Object(config.settings),
         limits: config.limits,
-        compiler: Loader::compiler()?,
+        compiler: Loader::compiler(),
         cache_dir: Some(Loader::cache()?),
     };
     let texts: Vec<String> = (0..COMPLETIONS).map(completion).collect();
