@@ -153,7 +153,11 @@ fn guide_code_matches_templates() {
     let python = fs::read_to_string(path).unwrap();
     let python = python.replace("{{type}}", "AttestedPy").replace("{{name}}", "attested-py");
     let (_, code) = python.split_once("\n\n").unwrap(); // without the module's docstring
-    assert_eq!(blocks(&guide, "python").first().map(String::as_str), Some(code));
+    assert_eq!(
+        blocks(&guide, "python").first(),
+        Some(&code),
+        "the guide's Python rule is not the template's"
+    );
 
     let whole = template("response", "Verbatim");
     let heart =
