@@ -70,8 +70,9 @@ fn updating(c: &mut Criterion) {
     };
     let mut policy =
         Policy::new(model(), tokenizer, settings, 1).expect("the tokenizer fits the model");
+    // The first letters differ, so that the prompts share no prefix.
     let question = |n: usize| Question {
-        question: "x".repeat(40 + n % 8),
+        question: format!("{}{}", letter(n), "x".repeat(39 + n % 8)),
         golds: vec!["x".into()],
         ..Question::default()
     };
@@ -94,15 +95,22 @@ fn updating(c: &mut Criterion) {
     group.finish();
 }
 
-/// Writes a tokenizer with one letter and a stop token.
+/// Returns one of 24 letters, `a` to `x`.
+fn letter(n: usize) -> char {
+    char::from(b'a' + (n % 24) as u8)
+}
+
+/// Writes a tokenizer with the letters and a stop token.
 fn write_tokenizer(folder: &std::path::Path) {
+    let letters: Vec<String> = (0..23).map(|n| format!(r#""{}": {}"#, letter(n), n + 2)).collect();
     let tokenizer = r#"{"version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null,
         "post_processor": null, "decoder": null,
         "added_tokens": [{"id": 1, "content": "<|im_end|>", "single_word": false, "lstrip": false, "rstrip": false,
                           "normalized": false, "special": true}],
         "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
                   "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
-                  "vocab": {"x": 0, "<|im_end|>": 1}, "merges": []}}"#;
+                  "vocab": {"x": 0, "<|im_end|>": 1, LETTERS}, "merges": []}}"#;
+    let tokenizer = tokenizer.replace("LETTERS", &letters.join(", "));
     std::fs::write(folder.join("tokenizer.json"), tokenizer).expect("a writable temporary folder");
     let config = r#"{"chat_template": "{{ messages[-1].content }}"}"#;
     std::fs::write(folder.join("tokenizer_config.json"), config)

@@ -177,12 +177,13 @@ fn run(
     wait(device);
     println!("model and adapters made in {:.1} s", start.elapsed().as_secs_f64());
 
-    let question = Question {
-        question: "x".repeat(prompt_tokens),
+    // The first letters differ, so that the prompts share no prefix.
+    let question = |n: usize| Question {
+        question: format!("{}{}", letter(n), "x".repeat(prompt_tokens - 1)),
         golds: vec!["x".into()],
         ..Question::default()
     };
-    let questions = vec![question; prompts];
+    let questions: Vec<Question> = (0..prompts).map(question).collect();
     let sampling =
         Sampling { num_generations: samples, max_completion_length: tokens, ..Sampling::default() };
     // The first step includes the set-up of libraries; the second one counts.
@@ -283,6 +284,11 @@ fn elements(config: &ModelConfig) -> f64 {
     let (d, f) = (config.hidden_size, config.intermediate_size);
     let [q, kv] = [config.num_heads, config.num_kv_heads].map(|heads| heads * config.head_dim);
     (config.num_layers * (2 * d * (q + kv) + 3 * d * f) + config.vocab_size * d) as f64
+}
+
+/// Returns one of 24 letters, `a` to `x`.
+fn letter(n: usize) -> char {
+    char::from(b'a' + (n % 24) as u8)
 }
 
 /// Compares the log-probabilities of a small model's greedy completions on the GPU, in both
@@ -392,6 +398,10 @@ fn tiny_model() -> Result<(tempfile::TempDir, Step)> {
 
 /// Writes a tokenizer with one letter and a stop token.
 fn write_tokenizer(folder: &Path) {
+    let mut vocab = json!({"x": 0, "<|im_end|>": 1});
+    for n in 0..23 {
+        vocab[letter(n).to_string()] = json!(2 + n);
+    }
     let mark = json!({"id": 1, "content": "<|im_end|>", "single_word": false, "lstrip": false, "rstrip": false,
                       "normalized": false, "special": true});
     let tokenizer = json!({
@@ -399,7 +409,7 @@ fn write_tokenizer(folder: &Path) {
         "post_processor": null, "decoder": null, "added_tokens": [mark],
         "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
                   "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
-                  "vocab": {"x": 0, "<|im_end|>": 1}, "merges": []}});
+                  "vocab": vocab, "merges": []}});
     std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string())
         .expect("a writable temporary folder");
     let config = json!({"chat_template": "{{ messages[-1].content }}"});

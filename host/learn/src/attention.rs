@@ -7,7 +7,7 @@ use crate::cache::KvCache;
 use crate::error::Result;
 use crate::libtorch;
 use crate::linear::{LinearGroup, LinearLayer};
-use crate::packed::{Packed, PackedCompletions, PackedGroup, PackedLayout, Sequences};
+use crate::packed::{Packed, PackedLayout, Sequences, SiblingRows};
 use crate::prompts::PromptKeys;
 use crate::rope::Angles;
 use crate::weights::{WeightRole, Weights};
@@ -153,7 +153,7 @@ impl SelfAttention {
         Ok((q, k))
     }
 
-    /// Attends within each group of `q` `[1, N, H, Dh]`, `k` and `v` `[1, N, Hkv, Dh]`.
+    /// Attends within the sequences of `q` `[1, N, H, Dh]`, `k` and `v` `[1, N, Hkv, Dh]`.
     pub(crate) fn attend_packed(
         &self,
         q: &Tensor,
@@ -163,36 +163,29 @@ impl SelfAttention {
     ) -> Result<Tensor> {
         match &packed.layout {
             PackedLayout::Sequences(sequences) => attend_sequences(q, k, v, sequences),
-            PackedLayout::Rows(groups) => {
-                let mut mixed = Vec::with_capacity(groups.len());
-                for group in groups {
-                    mixed.push(self.attend_group(q, k, v, group)?);
+            PackedLayout::Rows(siblings) => {
+                let mut mixed = Vec::with_capacity(siblings.len());
+                for rows in siblings {
+                    mixed.push(self.attend_siblings(q, k, v, rows)?);
                 }
                 Ok(Tensor::f_cat(&mixed, 1)?)
             }
         }
     }
 
-    /// Attends within one group of the flat list → `[1, n, H, Dh]`.
-    fn attend_group(
+    /// Attends within siblings of the flat list → `[1, n, H, Dh]`.
+    fn attend_siblings(
         &self,
         q: &Tensor,
         k: &Tensor,
         v: &Tensor,
-        group: &PackedGroup,
+        siblings: &SiblingRows,
     ) -> Result<Tensor> {
-        let prompt_q = group.prompt_of(q)?;
-        let prompt_k = group.prompt_of(k)?;
-        let prompt_v = group.prompt_of(v)?;
-        let prompt_mixed = self.attend(&prompt_q, &prompt_k, &prompt_v, None)?;
-        let Some(completions) = &group.completions else { return Ok(prompt_mixed) };
-        let row_q = completions.rows_of(q)?; // [R, T, H, Dh]
-        let row_k = completions.after_prompt(&prompt_k, k)?; // [R, P + T, Hkv, Dh]
-        let row_v = completions.after_prompt(&prompt_v, v)?;
-        let PackedCompletions { rows, longest, present, visible, .. } = completions;
-        let mixed = self.attend(&row_q, &row_k, &row_v, Some(visible))?;
-        let flat = mixed.f_reshape([1, rows * longest, self.num_heads, self.head_dim])?;
-        Ok(Tensor::f_cat(&[prompt_mixed, flat.f_index_select(1, present)?], 1)?)
+        let row_q = siblings.rows_of(q)?; // [R, T, H, Dh]
+        let row_k = siblings.rows_after_context(k)?; // [R, C + T, Hkv, Dh]
+        let row_v = siblings.rows_after_context(v)?;
+        let mixed = self.attend(&row_q, &row_k, &row_v, siblings.visible.as_ref())?;
+        siblings.flatten(&mixed)
     }
 
     /// Attends under a mask `[T, S]`, or causally without one: `q` `[B, T, H, Dh]`, `k` and `v`

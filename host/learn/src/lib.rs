@@ -54,7 +54,6 @@ pub mod optimizer;
 mod packed;
 pub mod plan;
 pub mod policy;
-mod prefill;
 mod prompts;
 mod random;
 mod rope;

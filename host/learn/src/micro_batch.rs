@@ -127,25 +127,17 @@ impl MicroBatch {
         let mut rows = Vec::new();
         let mut questions = Vec::new();
         let mut lengths = Vec::new();
-        let mut flat_length = 0;
-        let mut prompt_end = 0;
         let mut last_question = None;
         for (n, &member) in members.iter().enumerate() {
             let TrainingRow { prompt, rollout } = step_rows[member];
             if last_question != Some(rollout.question) {
                 last_question = Some(rollout.question);
-                flat_length += prompt.len() as i64;
-                prompt_end = flat_length - 1;
                 groups.push((prompt, Vec::new()));
             }
-            // No target follows the last token, so the pass does not need it.
-            let inputs = &rollout.tokens[..rollout.tokens.len() - 1];
             if let Some((_, completions)) = groups.last_mut() {
-                completions.push(inputs);
+                // No target follows the last token, so the pass does not need it.
+                completions.push(&rollout.tokens[..rollout.tokens.len() - 1]);
             }
-            hidden_index.push(prompt_end);
-            hidden_index.extend(flat_length..flat_length + inputs.len() as i64);
-            flat_length += inputs.len() as i64;
             targets.extend(rollout.tokens.iter().map(|&id| i64::from(id)));
             sampled.extend_from_slice(&rollout.log_probs);
             weights.resize(targets.len(), row_weights[member] as f32);
@@ -154,8 +146,18 @@ impl MicroBatch {
             lengths.push(rollout.tokens.len() as i64);
         }
         let device = model.device();
+        let packed = Packed::new(model.config(), model.kind(), device, &groups)?;
+        for (n, (_, completions)) in groups.iter().enumerate() {
+            let mut start = packed.completion_starts[n];
+            for completion in completions {
+                let end = start + completion.len() as i64;
+                hidden_index.push(packed.prompt_ends[n]);
+                hidden_index.extend(start..end);
+                start = end;
+            }
+        }
         Ok(Self {
-            packed: Packed::new(model.config(), model.kind(), device, &groups)?,
+            packed,
             hidden_index: upload(&hidden_index, device)?,
             targets: upload(&targets, device)?,
             old: None,

@@ -15,7 +15,6 @@ use crate::files;
 use crate::layer::{Layer, rms_norm};
 use crate::linear::project;
 use crate::packed::{Packed, check_sequence};
-use crate::prefill::Prefill;
 use crate::prompts::PromptKeys;
 use crate::rope::RotaryEmbedding;
 use crate::weights::{WeightRole, Weights};
@@ -203,14 +202,14 @@ impl Model {
     /// Runs each prompt once, and a prefix that all share, such as a system prompt, once for all.
     /// Returns the keys and values of each prompt, and the logits `[Q, V]` of the token after it.
     pub(crate) fn prefill(&self, prompts: &[&[u32]]) -> Result<(PromptKeys, Tensor)> {
-        let prefill = Prefill::new(prompts);
-        let packed = Packed::new(&self.config, self.kind, self.device, &prefill.groups)?;
+        let groups: Vec<_> = prompts.iter().map(|&prompt| (prompt, Vec::new())).collect();
+        let packed = Packed::new(&self.config, self.kind, self.device, &groups)?;
         let mut keys = PromptKeys::with_capacity(self.layers.len());
         let mut pass = Pass::Prefill(&packed, &mut keys);
         let hidden = self.forward(&packed.tokens, &mut pass)?.f_squeeze_dim(0)?; // [N, D]
-        let last_hidden = hidden.f_index_select(0, &upload(&prefill.ends, self.device)?)?;
+        let last_hidden = hidden.f_index_select(0, &upload(&packed.prompt_ends, self.device)?)?;
         let logits = self.logits(&last_hidden)?;
-        Ok((prefill.keys_of_prompts(keys)?, logits))
+        Ok((packed.keys_of_prompts(prompts, keys)?, logits))
     }
 
     /// Returns a cache for `rows[p]` completions of prompt p, each with room for `room` tokens.

@@ -1,6 +1,8 @@
-//! Prompts and their completions in one flat list of tokens, each prompt once. All samples of a
-//! group continue the same prompt, so they share its hidden states, keys and values. The gradient
-//! is that of a prompt per sample, at a fraction of the tokens.
+//! Prompts and their completions in one flat list of tokens: a prefix that all prompts share once, each
+//! prompt once. All samples of a group continue the same prompt, so they share its hidden states, keys
+//! and values. The gradient is that of a prompt per sample, at a fraction of the tokens.
+
+use std::ops::Range;
 
 use tch::{Device, Kind, Tensor};
 
@@ -9,83 +11,97 @@ use corver_pretrained::ModelConfig;
 use crate::device::upload;
 use crate::error::{LearnError, Result};
 use crate::libtorch::{self, SequenceStarts};
+use crate::prompts::PromptKeys;
 
-/// The tokens of a pass, in groups that attend to themselves alone.
+/// Shortest prefix that is shared, tokens. A shorter one saves less than another call of attention
+/// costs.
+const MIN_PREFIX: usize = 16;
+
+/// A prompt, and the completions that continue it.
+pub(crate) type Group<'a> = (&'a [u32], Vec<&'a [u32]>);
+
+/// The tokens of a pass.
 pub(crate) struct Packed {
-    /// `[1, N]` i64: a prompt, its completions, the next prompt, …
+    /// `[1, N]` i64.
     pub(crate) tokens: Tensor,
     /// `[N]` i64, position of each token in its own sequence.
     pub(crate) positions: Tensor,
+    /// Length of the prefix that all prompts share, with which the flat list begins; 0 if none is
+    /// shared.
+    prefix: i64,
+    /// `[Q]` index in the flat list of each prompt's last token.
+    pub(crate) prompt_ends: Vec<i64>,
+    /// `[Q]` index in the flat list of the first token of each prompt's completions, which follow each
+    /// other.
+    pub(crate) completion_starts: Vec<i64>,
     pub(crate) layout: PackedLayout,
 }
 
 /// Layout of the queries and keys of a pass.
 pub(crate) enum PackedLayout {
-    /// One call of flash attention for all sequences of different lengths.
+    /// One call of flash attention for all segments, of different lengths.
     Sequences(Sequences),
-    /// Plain attention, group by group, over rows of equal length.
-    Rows(Vec<PackedGroup>),
+    /// Plain attention, one call for each list of siblings, in the order of the flat list.
+    Rows(Vec<SiblingRows>),
 }
 
-/// Sequences whose queries follow each other in the flat list: each prompt, and each completion after
-/// its prompt. The last query of a sequence attends to all of its keys.
+/// Adjacent segments of the flat list that continue the same tokens: the prompts, after their common
+/// prefix; or the completions of a prompt.
+struct Siblings<'a> {
+    /// Parts of the flat list that each segment continues.
+    context: Vec<Range<i64>>,
+    segments: Vec<&'a [u32]>,
+}
+
+/// Segments for flash attention. The last query of a segment attends to all of its keys.
 pub(crate) struct Sequences {
-    /// `[K]` i64, index in the flat list of each key: those of a prompt, and for each completion those
-    /// of its prompt and its own.
+    /// `[K]` i64, index in the flat list of each key: for each segment those of its context, and its
+    /// own.
     key_index: Tensor,
     pub(crate) query_starts: SequenceStarts,
     pub(crate) key_starts: SequenceStarts,
 }
 
-/// A prompt and the completions that continue it, for plain attention.
-pub(crate) struct PackedGroup {
-    /// Index of the prompt's first token in the flat list.
+/// Siblings as rows of equal length, for plain attention.
+pub(crate) struct SiblingRows {
+    context: Vec<Range<i64>>,
+    /// Index in the flat list of the first token.
     start: i64,
-    /// Tokens of the prompt, P.
-    prompt: i64,
-    /// `None` if no completion has tokens in this pass.
-    pub(crate) completions: Option<PackedCompletions>,
-}
-
-/// The completions of a group as rows of equal length.
-pub(crate) struct PackedCompletions {
     /// Number of rows, R.
-    pub(crate) rows: i64,
+    rows: i64,
     /// Tokens of the longest row, T.
-    pub(crate) longest: i64,
-    /// `[R · T]` i64, index of each token in the flat list. A shorter row is padded with a token of
-    /// the prompt: no token attends to the padding, and `present` omits it.
-    pub(crate) token_index: Tensor,
-    /// `[n]` i64, indices in `[R · T]` of the tokens without padding, in the order of the flat list.
-    pub(crate) present: Tensor,
-    /// `[T, P + T]` bool, true if a token attends to another: the prompt, earlier tokens, itself.
-    pub(crate) visible: Tensor,
+    longest: i64,
+    /// `None` if all rows have the same length.
+    padding: Option<Padding>,
+    /// `[T, C + T]` bool, true if a token attends to another: the context, earlier tokens, itself.
+    /// `None` without a context: attention is causal.
+    pub(crate) visible: Option<Tensor>,
 }
 
-/// Sequences of a group of [`Packed`].
-pub(crate) type Group<'a> = (&'a [u32], Vec<&'a [u32]>);
+/// Selections between the flat list and rows of equal length.
+struct Padding {
+    /// `[R · T]` i64, index of each token in the flat list. A shorter row is padded with the first
+    /// token of all rows: no token attends to the padding, and `present` omits it.
+    token_index: Tensor,
+    /// `[n]` i64, indices in `[R · T]` of the tokens without padding, in the order of the flat list.
+    present: Tensor,
+}
 
 impl Sequences {
-    fn new(device: Device, groups: &[Group<'_>]) -> Result<Self> {
+    fn new(device: Device, siblings: &[Siblings<'_>]) -> Result<Self> {
         let mut key_index = Vec::new();
         let mut query_lengths = Vec::new();
         let mut key_lengths = Vec::new();
         let mut end = 0;
-        for (prompt, completions) in groups {
-            let start = end;
-            let length = prompt.len() as i64;
-            end += length;
-            key_index.extend(start..end);
-            query_lengths.push(length);
-            key_lengths.push(length);
-            for completion in completions.iter().filter(|completion| !completion.is_empty()) {
-                let first = end;
-                let tokens = completion.len() as i64;
-                end += tokens;
-                key_index.extend(start..start + length);
-                key_index.extend(first..end);
-                query_lengths.push(tokens);
-                key_lengths.push(length + tokens);
+        for Siblings { context, segments } in siblings {
+            for segment in segments.iter().filter(|segment| !segment.is_empty()) {
+                let start = end;
+                end += segment.len() as i64;
+                let first_key = key_index.len();
+                key_index.extend(context.iter().cloned().flatten());
+                key_index.extend(start..end);
+                query_lengths.push(end - start);
+                key_lengths.push((key_index.len() - first_key) as i64);
             }
         }
         Ok(Self {
@@ -101,55 +117,155 @@ impl Sequences {
     }
 }
 
-impl PackedGroup {
-    /// Lays out the group whose prompt begins at `start` of the flat list.
-    fn new(device: Device, start: i64, (prompt, completions): &Group<'_>) -> Result<Self> {
-        let length = prompt.len() as i64;
-        let longest = completions.iter().map(|c| c.len()).max().unwrap_or(0) as i64;
-        let mut token_index = Vec::new();
-        let mut present = Vec::new();
-        let mut first = start + length;
-        for (row, completion) in completions.iter().enumerate() {
-            let tokens = completion.len() as i64;
-            present.extend((0..tokens).map(|t| row as i64 * longest + t));
-            token_index.extend(first..first + tokens);
-            token_index.resize((row + 1) * longest as usize, start);
-            first += tokens;
+impl SiblingRows {
+    /// Lays out siblings whose first token is at `start` of the flat list. Returns `None` if none has
+    /// tokens.
+    fn new(device: Device, start: i64, siblings: Siblings<'_>) -> Result<Option<Self>> {
+        let Siblings { context, segments } = siblings;
+        let rows = segments.len() as i64;
+        let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0) as i64;
+        if longest == 0 {
+            return Ok(None);
         }
-        let rows = match longest {
+        let is_even = segments.iter().all(|segment| segment.len() as i64 == longest);
+        let padding = if is_even { None } else { Some(Padding::new(device, start, &segments)?) };
+        let visible = match context_length(&context) {
             0 => None,
-            _ => Some(PackedCompletions {
-                rows: completions.len() as i64,
-                longest,
-                token_index: upload(&token_index, device)?,
-                present: upload(&present, device)?,
-                visible: Tensor::f_ones([longest, length + longest], (Kind::Bool, device))?
-                    .f_tril(length)?,
-            }),
+            before => {
+                let all = Tensor::f_ones([longest, before + longest], (Kind::Bool, device))?;
+                Some(all.f_tril(before)?)
+            }
         };
-        Ok(Self { start, prompt: length, completions: rows })
+        Ok(Some(Self { context, start, rows, longest, padding, visible }))
     }
 
-    /// Selects the prompt from `x` `[1, N, heads, Dh]` → `[1, P, heads, Dh]`.
-    pub(crate) fn prompt_of(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(x.f_narrow(1, self.start, self.prompt)?)
+    /// Selects the rows from `x` `[1, N, heads, Dh]` → `[R, T, heads, Dh]`.
+    pub(crate) fn rows_of(&self, x: &Tensor) -> Result<Tensor> {
+        let (_, _, heads, width) = x.size4()?;
+        let tokens = match &self.padding {
+            None => x.f_narrow(1, self.start, self.rows * self.longest)?,
+            Some(padding) => x.f_index_select(1, &padding.token_index)?,
+        };
+        Ok(tokens.f_reshape([self.rows, self.longest, heads, width])?)
+    }
+
+    /// Selects the rows from `x`, each after its context → `[R, C + T, heads, Dh]`.
+    pub(crate) fn rows_after_context(&self, x: &Tensor) -> Result<Tensor> {
+        let rows = self.rows_of(x)?;
+        if self.context.is_empty() {
+            return Ok(rows);
+        }
+        let mut parts = Vec::with_capacity(self.context.len() + 1);
+        for part in &self.context {
+            let tokens = x.f_narrow(1, part.start, part.end - part.start)?;
+            parts.push(tokens.f_expand([self.rows, -1, -1, -1], false)?);
+        }
+        parts.push(rows);
+        Ok(Tensor::f_cat(&parts, 1)?)
+    }
+
+    /// Converts rows `[R, T, heads, Dh]` to the part of the flat list that they are, `[1, n, heads,
+    /// Dh]`.
+    pub(crate) fn flatten(&self, rows: &Tensor) -> Result<Tensor> {
+        let (_, _, heads, width) = rows.size4()?;
+        let flat = rows.f_reshape([1, self.rows * self.longest, heads, width])?;
+        match &self.padding {
+            None => Ok(flat),
+            Some(padding) => Ok(flat.f_index_select(1, &padding.present)?),
+        }
     }
 }
 
-impl PackedCompletions {
-    /// Selects the completions from `x` `[1, N, heads, Dh]` → `[R, T, heads, Dh]`.
-    pub(crate) fn rows_of(&self, x: &Tensor) -> Result<Tensor> {
-        let (_, _, heads, width) = x.size4()?;
-        let tokens = x.f_index_select(1, &self.token_index)?;
-        Ok(tokens.f_view([self.rows, self.longest, heads, width])?)
+impl Padding {
+    fn new(device: Device, start: i64, segments: &[&[u32]]) -> Result<Self> {
+        let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0);
+        let mut token_index = Vec::new();
+        let mut present = Vec::new();
+        let mut first = start;
+        for (row, segment) in segments.iter().enumerate() {
+            let tokens = segment.len() as i64;
+            present.extend((0..tokens).map(|t| (row * longest) as i64 + t));
+            token_index.extend(first..first + tokens);
+            token_index.resize((row + 1) * longest, start);
+            first += tokens;
+        }
+        Ok(Self { token_index: upload(&token_index, device)?, present: upload(&present, device)? })
+    }
+}
+
+/// Order of a flat list of tokens.
+struct Arrangement<'a> {
+    /// As [`Packed::prefix`].
+    prefix: i64,
+    /// As [`Packed::prompt_ends`].
+    prompt_ends: Vec<i64>,
+    /// As [`Packed::completion_starts`].
+    completion_starts: Vec<i64>,
+    /// All segments, in the order of the flat list.
+    siblings: Vec<Siblings<'a>>,
+}
+
+impl<'a> Arrangement<'a> {
+    /// Arranges prompts, none of which is empty, with their completions.
+    fn new(groups: &[Group<'a>]) -> Self {
+        let prompts: Vec<&[u32]> = groups.iter().map(|(prompt, _)| *prompt).collect();
+        match shared_prefix(&prompts) {
+            0 => Self::without_prefix(groups),
+            prefix => Self::with_prefix(groups, prefix),
+        }
     }
 
-    /// Selects the completions from `x`, each after `prompt` `[1, P, heads, Dh]` → `[R, P + T,
-    /// heads, Dh]`.
-    pub(crate) fn after_prompt(&self, prompt: &Tensor, x: &Tensor) -> Result<Tensor> {
-        let prompts = prompt.f_expand([self.rows, -1, -1, -1], false)?;
-        Ok(Tensor::f_cat(&[prompts, self.rows_of(x)?], 1)?)
+    /// Each prompt, followed by its completions.
+    fn without_prefix(groups: &[Group<'a>]) -> Self {
+        let mut arrangement = Self::empty(0);
+        let mut end = 0;
+        for (prompt, completions) in groups {
+            let start = end;
+            end += prompt.len() as i64;
+            arrangement.prompt_ends.push(end - 1);
+            arrangement.add(&[], vec![*prompt]);
+            arrangement.completion_starts.push(end);
+            arrangement.add(&[start..end], completions.clone());
+            end += num_tokens(completions);
+        }
+        arrangement
     }
+
+    /// The prefix, the rest of each prompt, and the completions of each.
+    fn with_prefix(groups: &[Group<'a>], prefix: usize) -> Self {
+        let prefix_end = prefix as i64;
+        let mut arrangement = Self::empty(prefix_end);
+        let mut end = prefix_end;
+        let mut rests = Vec::with_capacity(groups.len());
+        for (prompt, _) in groups {
+            rests.push(&prompt[prefix..]);
+            end += (prompt.len() - prefix) as i64;
+            arrangement.prompt_ends.push(end - 1);
+        }
+        arrangement.add(&[], vec![&groups[0].0[..prefix]]);
+        arrangement.add(&[0..prefix_end], rests);
+        for (n, (prompt, completions)) in groups.iter().enumerate() {
+            let rest_end = arrangement.prompt_ends[n] + 1;
+            let rest = (prompt.len() - prefix) as i64;
+            arrangement.completion_starts.push(end);
+            arrangement.add(&[0..prefix_end, rest_end - rest..rest_end], completions.clone());
+            end += num_tokens(completions);
+        }
+        arrangement
+    }
+
+    fn empty(prefix: i64) -> Self {
+        let (prompt_ends, completion_starts) = (Vec::new(), Vec::new());
+        Self { prefix, prompt_ends, completion_starts, siblings: Vec::new() }
+    }
+
+    fn add(&mut self, context: &[Range<i64>], segments: Vec<&'a [u32]>) {
+        self.siblings.push(Siblings { context: context.to_vec(), segments });
+    }
+}
+
+fn num_tokens(segments: &[&[u32]]) -> i64 {
+    segments.iter().map(|segment| segment.len() as i64).sum()
 }
 
 impl Packed {
@@ -161,36 +277,91 @@ impl Packed {
         device: Device,
         groups: &[Group<'_>],
     ) -> Result<Self> {
-        let mut flat: Vec<i64> = Vec::new();
-        let mut positions = Vec::new();
-        let mut starts = Vec::with_capacity(groups.len());
         for (prompt, completions) in groups {
-            let length = prompt.len() as i64;
             check_sequence(config, prompt)?;
-            starts.push(flat.len() as i64);
-            flat.extend(prompt.iter().map(|&id| i64::from(id)));
-            positions.extend(0..length);
             for completion in completions {
                 check_sequence(config, &[*prompt, *completion].concat())?;
-                flat.extend(completion.iter().map(|&id| i64::from(id)));
-                positions.extend(length..length + completion.len() as i64);
+            }
+        }
+        let Arrangement { prefix, prompt_ends, completion_starts, siblings } =
+            Arrangement::new(groups);
+        let mut flat: Vec<i64> = Vec::new();
+        let mut positions = Vec::new();
+        for Siblings { context, segments } in &siblings {
+            let first = context_length(context);
+            for segment in segments {
+                flat.extend(segment.iter().map(|&id| i64::from(id)));
+                positions.extend(first..first + segment.len() as i64);
             }
         }
         let layout = if libtorch::has_flash(kind, device) {
-            PackedLayout::Sequences(Sequences::new(device, groups)?)
+            PackedLayout::Sequences(Sequences::new(device, &siblings)?)
         } else {
-            let mut rows = Vec::with_capacity(groups.len());
-            for (&start, group) in starts.iter().zip(groups) {
-                rows.push(PackedGroup::new(device, start, group)?);
-            }
-            PackedLayout::Rows(rows)
+            PackedLayout::Rows(sibling_rows(device, siblings)?)
         };
         Ok(Self {
             tokens: upload(&flat, device)?.f_unsqueeze(0)?,
             positions: upload(&positions, device)?,
+            prefix,
+            prompt_ends,
+            completion_starts,
             layout,
         })
     }
+
+    /// Converts keys and values of the flat list, which has no completions, to those of `prompts`, one
+    /// after the other.
+    pub(crate) fn keys_of_prompts(
+        &self,
+        prompts: &[&[u32]],
+        mut keys_and_values: PromptKeys,
+    ) -> Result<PromptKeys> {
+        if self.prefix == 0 {
+            return Ok(keys_and_values);
+        }
+        let mut token_index = Vec::new();
+        for (prompt, &prompt_end) in prompts.iter().zip(&self.prompt_ends) {
+            let rest = prompt.len() as i64 - self.prefix;
+            token_index.extend(0..self.prefix);
+            token_index.extend(prompt_end + 1 - rest..=prompt_end);
+        }
+        let index = upload(&token_index, self.tokens.device())?;
+        for (keys, values) in &mut keys_and_values {
+            *keys = keys.f_index_select(0, &index)?;
+            *values = values.f_index_select(0, &index)?;
+        }
+        Ok(keys_and_values)
+    }
+}
+
+fn context_length(context: &[Range<i64>]) -> i64 {
+    context.iter().map(|part| part.end - part.start).sum()
+}
+
+fn sibling_rows(device: Device, siblings: Vec<Siblings<'_>>) -> Result<Vec<SiblingRows>> {
+    let mut rows = Vec::with_capacity(siblings.len());
+    let mut start = 0;
+    for siblings in siblings {
+        let tokens = num_tokens(&siblings.segments);
+        rows.extend(SiblingRows::new(device, start, siblings)?);
+        start += tokens;
+    }
+    Ok(rows)
+}
+
+/// Returns the length of the prefix that all prompts share, without the last token of any, if it is
+/// worth sharing; else 0.
+fn shared_prefix(prompts: &[&[u32]]) -> usize {
+    let [first, others @ ..] = prompts else { return 0 };
+    if others.is_empty() {
+        return 0;
+    }
+    let mut shared = first.len() - 1;
+    for other in others {
+        let equal = first.iter().zip(*other).take_while(|(a, b)| a == b).count();
+        shared = shared.min(equal).min(other.len() - 1);
+    }
+    if shared < MIN_PREFIX { 0 } else { shared }
 }
 
 /// Checks that the model has positions and embeddings for a sequence.
@@ -226,35 +397,99 @@ mod tests {
         Packed::new(model.config(), model.kind(), model.device(), groups)
     }
 
+    /// Prompts after `prefix`, with completions.
+    fn prompts_after(prefix: &[u32]) -> Vec<(Vec<u32>, Vec<Vec<u32>>)> {
+        let groups = [
+            (vec![1, 2, 3], vec![vec![4, 5, 6, 7], vec![], vec![8]]),
+            (vec![9], vec![vec![], vec![]]),
+            (vec![10, 11, 12, 13], vec![vec![4, 5], vec![6, 7]]),
+            (vec![14, 15], vec![]),
+        ];
+        groups.map(|(rest, completions)| ([prefix, &rest].concat(), completions)).to_vec()
+    }
+
+    fn as_groups(owned: &[(Vec<u32>, Vec<Vec<u32>>)]) -> Vec<Group<'_>> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for (prompt, completions) in owned {
+            groups.push((prompt, completions.iter().map(Vec::as_slice).collect()));
+        }
+        groups
+    }
+
+    const PREFIX: [u32; MIN_PREFIX] = [7; MIN_PREFIX];
+
     #[test]
     fn packed_hidden_states_match_separate_sequences() {
-        for family in ["llama", "qwen2", "qwen3", "olmo2"] {
+        for (family, prefix) in ["llama", "qwen2", "qwen3", "olmo2"]
+            .into_iter()
+            .flat_map(|family| [(family, &[][..]), (family, &PREFIX)])
+        {
             let model = tiny(family, 1);
-            let groups: [(&[u32], Vec<&[u32]>); 4] = [
-                (&[1, 2, 3], vec![&[4, 5, 6, 7], &[], &[8]]),
-                (&[9], vec![&[], &[]]),
-                (&[10, 11, 12, 13], vec![&[4, 5]]),
-                (&[14, 15], vec![]),
-            ];
-            let packed = model.hidden_packed(&pack(&model, &groups).unwrap()).unwrap();
-            let mut next = 0;
-            let mut same = |whole: &Tensor, first: usize, tokens: usize| {
-                let expected = whole.select(0, 0).narrow(0, first as i64, tokens as i64);
-                let got = packed.narrow(0, next, tokens as i64);
-                next += tokens as i64;
-                assert!(
-                    (got - expected).abs().sum(Kind::Float).double_value(&[]) < 1e-4,
-                    "{family}, before {next}"
-                );
+            let owned = prompts_after(prefix);
+            let groups = as_groups(&owned);
+            let packed = pack(&model, &groups).unwrap();
+            assert_eq!(packed.prefix, prefix.len() as i64);
+            let hidden = model.hidden_packed(&packed).unwrap();
+            let same = |got_start: i64, whole: &Tensor, start: i64, tokens: i64| {
+                let expected = whole.select(0, 0).narrow(0, start, tokens);
+                let difference = (hidden.narrow(0, got_start, tokens) - expected).abs();
+                assert!(difference.sum(Kind::Float).double_value(&[]) < 1e-4, "{family}");
             };
             let whole = |tokens: &[u32]| model.hidden(&model.batch(&[tokens]).unwrap()).unwrap();
-            for (prompt, completions) in &groups {
-                same(&whole(prompt), 0, prompt.len());
+            let mut num_tokens = prefix.len();
+            for (n, (prompt, completions)) in groups.iter().enumerate() {
+                let rest = (prompt.len() - prefix.len()) as i64;
+                let prompt_length = prompt.len() as i64;
+                num_tokens += prompt.len() - prefix.len();
+                let rest_start = packed.prompt_ends[n] + 1 - rest;
+                same(rest_start, &whole(prompt), prompt_length - rest, rest);
+                same(0, &whole(prompt), 0, prefix.len() as i64);
+                let mut start = packed.completion_starts[n];
                 for completion in completions {
-                    same(&whole(&[*prompt, *completion].concat()), prompt.len(), completion.len());
+                    let tokens = completion.len() as i64;
+                    same(start, &whole(&[*prompt, *completion].concat()), prompt_length, tokens);
+                    start += tokens;
+                    num_tokens += completion.len();
                 }
             }
-            assert_eq!(next, packed.size()[0]);
+            assert_eq!(num_tokens as i64, hidden.size()[0], "each token once");
+        }
+    }
+
+    #[test]
+    fn shared_prefix_leaves_a_token_of_each_prompt() {
+        let long = [7; 20];
+        assert_eq!(shared_prefix(&[]), 0);
+        assert_eq!(shared_prefix(&[&long]), 0, "a single prompt");
+        assert_eq!(shared_prefix(&[&long, &long]), 19);
+        assert_eq!(shared_prefix(&[&long, &long[..18], &long]), 17);
+        assert_eq!(shared_prefix(&[&long, &long[..16]]), 0, "a short prefix");
+        assert_eq!(shared_prefix(&[&long, &[8; 20]]), 0);
+    }
+
+    #[test]
+    fn keys_and_logits_of_prompts_with_a_shared_prefix_are_those_of_single_prompts() {
+        let difference = |a: &Tensor, b: &Tensor| {
+            assert_eq!(a.size(), b.size());
+            (a - b).abs().max().double_value(&[])
+        };
+        let owned = prompts_after(&PREFIX);
+        let prompts: Vec<&[u32]> = owned.iter().map(|(prompt, _)| prompt.as_slice()).collect();
+        for family in ["llama", "qwen2", "qwen3", "olmo2"] {
+            let model = tiny(family, 4);
+            let (keys, logits) = model.prefill(&prompts).unwrap();
+            let mut start = 0;
+            for (n, prompt) in prompts.iter().enumerate() {
+                let (single_keys, single_logits) = model.prefill(&[prompt]).unwrap();
+                assert!(difference(&logits.get(n as i64), &single_logits.get(0)) < 1e-4);
+                for ((k, v), (single_k, single_v)) in keys.iter().zip(&single_keys) {
+                    let own = |x: &Tensor| x.narrow(0, start, prompt.len() as i64);
+                    assert!(difference(&own(k), single_k) < 1e-4, "{family}, prompt {n}");
+                    assert!(difference(&own(v), single_v) < 1e-4, "{family}, prompt {n}");
+                }
+                start += prompt.len() as i64;
+            }
+            assert_eq!(start, keys[0].0.size()[0]);
         }
     }
 
@@ -283,14 +518,14 @@ mod tests {
 
     #[test]
     fn sequences_and_rows_have_equal_attention_and_gradients() {
-        let groups: [Group<'_>; 4] = [
-            (&[1, 2, 3], vec![&[4, 5, 6, 7], &[], &[8]]),
-            (&[9], vec![&[], &[]]),
-            (&[10, 11, 12, 13], vec![&[4, 5]]),
-            (&[14, 15], vec![]),
-        ];
+        for prefix in [&[][..], &PREFIX] {
+            compare_layouts(&as_groups(&prompts_after(prefix)), prefix.len() as i32);
+        }
+    }
+
+    fn compare_layouts(groups: &[Group<'_>], prefix: i32) {
         let model = tiny("llama", 1); // 4 heads, 2 of keys, 4 dimensions
-        let packed = pack(&model, &groups).unwrap();
+        let packed = pack(&model, groups).unwrap();
         let tokens = packed.tokens.size()[1];
         let noise = |heads: i64, factor: f64| {
             let numbers = Tensor::arange(tokens * heads * 4, (Kind::Float, Device::Cpu));
@@ -306,9 +541,10 @@ mod tests {
             results.push(mixed.detach());
             results
         };
-        let sequences = Sequences::new(Device::Cpu, &groups).unwrap();
-        assert_eq!(sequences.query_starts.longest, 4);
-        assert_eq!(sequences.key_starts.longest, 7);
+        let siblings = Arrangement::new(groups).siblings;
+        let sequences = Sequences::new(Device::Cpu, &siblings).unwrap();
+        assert_eq!(i64::from(sequences.query_starts.longest), i64::from(prefix.max(4)));
+        assert_eq!(i64::from(sequences.key_starts.longest), i64::from(prefix + 7));
         let flat = results(&|q, k, v| attend_one_by_one(q, k, v, &sequences));
         let rows = results(&|q, k, v| model.attend_packed(q, k, v, &packed).unwrap());
         for (flat, rows) in flat.iter().zip(&rows) {
