@@ -1,34 +1,11 @@
 //! Several policies on several question sets, and whether one is better.
 
-use std::fs::{self, File};
-use std::os::fd::AsRawFd as _;
-use std::path::Path;
+use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::host::{command_of, host, lines, run_dir, short_run};
+use crate::host::{host, lines, run_dir, short_run};
 use crate::transcript::Transcript;
-
-#[test]
-fn deleted_binary_starts_its_child_processes() {
-    let folder = run_dir("deleted-binary");
-    fs::create_dir_all(&folder).unwrap();
-    let copy = folder.join("corver-host");
-    fs::copy(env!("CARGO_BIN_EXE_corver-host"), &copy).unwrap();
-    let file = File::open(&copy).unwrap();
-    fs::remove_file(&copy).unwrap();
-    let program = format!("/proc/self/fd/{}", file.as_raw_fd());
-    // A child process renders the chat template, and another one compiles the rule.
-    let cache = folder.join("cache");
-    let out = folder.join("answers");
-    let evaluation = ["eval", "--config", "demo", "--raw", "--limit", "1", "--out"];
-    let rule_check = ["plugin", "check", "first.wasm"];
-    for args in [&[&evaluation[..], &[out.to_str().unwrap()]].concat()[..], &rule_check] {
-        let mut command = command_of(Path::new(&program), args);
-        let output = command.env("XDG_CACHE_HOME", &cache).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-}
 
 #[test]
 fn policies_are_evaluated_and_compared() {

@@ -27,6 +27,7 @@ mod pages;
 mod playground;
 mod plugins;
 mod real_text;
+mod replaced;
 mod reproduce;
 mod score;
 mod serve;

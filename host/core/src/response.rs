@@ -71,7 +71,7 @@ impl Grade {
     }
 }
 
-/// A rule for whole completions: the answer judge, or the format check.
+/// Grades whole completions: an answer judge, or a format check.
 pub trait ResponseGrader: Send {
     /// Returns the capabilities that the rule needs in addition to counts.
     fn required_capabilities(&self) -> Vec<Capability> {

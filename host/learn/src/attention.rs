@@ -19,7 +19,7 @@ pub(crate) enum Pass<'a> {
     Full,
     /// One more token per row.
     Step(&'a mut KvCache),
-    /// Completions after the prompt that they share, in one flat list.
+    /// Prompts with their completions, in one flat list.
     Packed(&'a Packed),
     /// A packed pass that saves each layer's keys and values.
     Prefill(&'a Packed, &'a mut PromptKeys),
@@ -163,10 +163,10 @@ impl SelfAttention {
     ) -> Result<Tensor> {
         match &packed.layout {
             PackedLayout::Sequences(sequences) => attend_sequences(q, k, v, sequences),
-            PackedLayout::Rows(siblings) => {
-                let mut mixed = Vec::with_capacity(siblings.len());
-                for rows in siblings {
-                    mixed.push(self.attend_siblings(q, k, v, rows)?);
+            PackedLayout::Rows(rows) => {
+                let mut mixed = Vec::with_capacity(rows.len());
+                for siblings in rows {
+                    mixed.push(self.attend_siblings(q, k, v, siblings)?);
                 }
                 Ok(Tensor::f_cat(&mixed, 1)?)
             }
@@ -182,8 +182,8 @@ impl SelfAttention {
         siblings: &SiblingRows,
     ) -> Result<Tensor> {
         let row_q = siblings.rows_of(q)?; // [R, T, H, Dh]
-        let row_k = siblings.rows_after_context(k)?; // [R, C + T, Hkv, Dh]
-        let row_v = siblings.rows_after_context(v)?;
+        let row_k = siblings.rows_with_context(k)?; // [R, C + T, Hkv, Dh]
+        let row_v = siblings.rows_with_context(v)?;
         let mixed = self.attend(&row_q, &row_k, &row_v, siblings.visible.as_ref())?;
         siblings.flatten(&mixed)
     }

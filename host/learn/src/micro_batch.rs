@@ -38,7 +38,8 @@ impl PassLimit {
 /// Splits the rows of `range` into lists of row numbers, one per micro-batch.
 ///
 /// Rows of one question are adjacent, the longest first. A list has at most `limit.tokens` tokens, but
-/// at least one row, or one question if `whole_questions` is set. A prompt counts once per list, and
+/// at least one row, or one question if `whole_questions` is set. A prompt counts once per list, also
+/// if it shares a prefix with others, and
 /// its keys once more per row. Rows without tokens have no gradient and are in no list.
 pub(crate) fn split_rows(
     rows: &[TrainingRow<'_>],
@@ -148,10 +149,10 @@ impl MicroBatch {
         let device = model.device();
         let packed = Packed::new(model.config(), model.kind(), device, &groups)?;
         for (n, (_, completions)) in groups.iter().enumerate() {
-            let mut start = packed.completion_starts[n];
+            let mut start = packed.places.completion_starts[n];
             for completion in completions {
                 let end = start + completion.len() as i64;
-                hidden_index.push(packed.prompt_ends[n]);
+                hidden_index.push(packed.places.prompt_ends[n]);
                 hidden_index.extend(start..end);
                 start = end;
             }

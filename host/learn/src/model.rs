@@ -207,7 +207,8 @@ impl Model {
         let mut keys = PromptKeys::with_capacity(self.layers.len());
         let mut pass = Pass::Prefill(&packed, &mut keys);
         let hidden = self.forward(&packed.tokens, &mut pass)?.f_squeeze_dim(0)?; // [N, D]
-        let last_hidden = hidden.f_index_select(0, &upload(&packed.prompt_ends, self.device)?)?;
+        let last_hidden =
+            hidden.f_index_select(0, &upload(&packed.places.prompt_ends, self.device)?)?;
         let logits = self.logits(&last_hidden)?;
         Ok((packed.keys_of_prompts(prompts, keys)?, logits))
     }

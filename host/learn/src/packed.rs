@@ -1,6 +1,7 @@
-//! Prompts and their completions in one flat list of tokens: a prefix that all prompts share once, each
-//! prompt once. All samples of a group continue the same prompt, so they share its hidden states, keys
-//! and values. The gradient is that of a prompt per sample, at a fraction of the tokens.
+//! Prompts and their completions in one flat list of tokens. A prefix that all prompts share is in it
+//! once, and then the rest of each prompt. All samples of a group continue the same prompt, so they
+//! share its hidden states, keys and values. The gradient is that of a prompt per sample, at a fraction
+//! of the tokens.
 
 use std::ops::Range;
 
@@ -13,8 +14,7 @@ use crate::error::{LearnError, Result};
 use crate::libtorch::{self, SequenceStarts};
 use crate::prompts::PromptKeys;
 
-/// Shortest prefix that is shared, tokens. A shorter one saves less than another call of attention
-/// costs.
+/// Shortest prefix that is shared, tokens: the keys of a prefix are copied for each prompt.
 const MIN_PREFIX: usize = 16;
 
 /// A prompt, and the completions that continue it.
@@ -26,15 +26,20 @@ pub(crate) struct Packed {
     pub(crate) tokens: Tensor,
     /// `[N]` i64, position of each token in its own sequence.
     pub(crate) positions: Tensor,
+    pub(crate) places: Places,
+    pub(crate) layout: PackedLayout,
+}
+
+/// Indices of prompts and completions in the flat list.
+#[derive(Default)]
+pub(crate) struct Places {
     /// Length of the prefix that all prompts share, with which the flat list begins; 0 if none is
     /// shared.
     prefix: i64,
-    /// `[Q]` index in the flat list of each prompt's last token.
+    /// `[Q]` index of each prompt's last token.
     pub(crate) prompt_ends: Vec<i64>,
-    /// `[Q]` index in the flat list of the first token of each prompt's completions, which follow each
-    /// other.
+    /// `[Q]` index of the first token of each prompt's completions, which follow each other.
     pub(crate) completion_starts: Vec<i64>,
-    pub(crate) layout: PackedLayout,
 }
 
 /// Layout of the queries and keys of a pass.
@@ -45,17 +50,19 @@ pub(crate) enum PackedLayout {
     Rows(Vec<SiblingRows>),
 }
 
-/// Adjacent segments of the flat list that continue the same tokens: the prompts, after their common
-/// prefix; or the completions of a prompt.
+/// Adjacent segments of the flat list that continue the same tokens: the completions of a prompt; or
+/// alone, a prompt, or its rest after the prefix.
 struct Siblings<'a> {
-    /// Parts of the flat list that each segment continues.
-    context: Vec<Range<i64>>,
+    /// True if the segments continue the prefix.
+    after_prefix: bool,
+    /// Part of the flat list between the prefix and the segments; may be empty.
+    before: Range<i64>,
     segments: Vec<&'a [u32]>,
 }
 
 /// Segments for flash attention. The last query of a segment attends to all of its keys.
 pub(crate) struct Sequences {
-    /// `[K]` i64, index in the flat list of each key: for each segment those of its context, and its
+    /// `[K]` i64, index in the flat list of each key: for each segment those that it continues, and its
     /// own.
     key_index: Tensor,
     pub(crate) query_starts: SequenceStarts,
@@ -64,7 +71,10 @@ pub(crate) struct Sequences {
 
 /// Siblings as rows of equal length, for plain attention.
 pub(crate) struct SiblingRows {
-    context: Vec<Range<i64>>,
+    /// Length of the prefix that the rows continue; 0 without one.
+    prefix: i64,
+    /// As in [`Siblings`].
+    before: Range<i64>,
     /// Index in the flat list of the first token.
     start: i64,
     /// Number of rows, R.
@@ -73,8 +83,8 @@ pub(crate) struct SiblingRows {
     longest: i64,
     /// `None` if all rows have the same length.
     padding: Option<Padding>,
-    /// `[T, C + T]` bool, true if a token attends to another: the context, earlier tokens, itself.
-    /// `None` without a context: attention is causal.
+    /// `[T, C + T]` bool, true if a token attends to another: the C tokens that the rows continue,
+    /// earlier ones of its row, itself. `None` if C is 0: attention is causal.
     pub(crate) visible: Option<Tensor>,
 }
 
@@ -88,20 +98,22 @@ struct Padding {
 }
 
 impl Sequences {
-    fn new(device: Device, siblings: &[Siblings<'_>]) -> Result<Self> {
+    fn new(device: Device, prefix: i64, order: &[Siblings<'_>]) -> Result<Self> {
         let mut key_index = Vec::new();
         let mut query_lengths = Vec::new();
         let mut key_lengths = Vec::new();
         let mut end = 0;
-        for Siblings { context, segments } in siblings {
-            for segment in segments.iter().filter(|segment| !segment.is_empty()) {
+        for siblings in order {
+            for segment in siblings.segments.iter().filter(|segment| !segment.is_empty()) {
                 let start = end;
                 end += segment.len() as i64;
-                let first_key = key_index.len();
-                key_index.extend(context.iter().cloned().flatten());
+                if siblings.after_prefix {
+                    key_index.extend(0..prefix);
+                }
+                key_index.extend(siblings.before.clone());
                 key_index.extend(start..end);
                 query_lengths.push(end - start);
-                key_lengths.push((key_index.len() - first_key) as i64);
+                key_lengths.push(siblings.first_position(prefix) + end - start);
             }
         }
         Ok(Self {
@@ -117,26 +129,42 @@ impl Sequences {
     }
 }
 
+impl Siblings<'_> {
+    /// Returns the number of tokens that the segments continue.
+    fn first_position(&self, prefix: i64) -> i64 {
+        let shared = if self.after_prefix { prefix } else { 0 };
+        shared + self.before.end - self.before.start
+    }
+
+    fn num_tokens(&self) -> i64 {
+        self.segments.iter().map(|segment| segment.len() as i64).sum()
+    }
+}
+
 impl SiblingRows {
-    /// Lays out siblings whose first token is at `start` of the flat list. Returns `None` if none has
-    /// tokens.
-    fn new(device: Device, start: i64, siblings: Siblings<'_>) -> Result<Option<Self>> {
-        let Siblings { context, segments } = siblings;
-        let rows = segments.len() as i64;
-        let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0) as i64;
-        if longest == 0 {
-            return Ok(None);
-        }
-        let is_even = segments.iter().all(|segment| segment.len() as i64 == longest);
-        let padding = if is_even { None } else { Some(Padding::new(device, start, &segments)?) };
-        let visible = match context_length(&context) {
-            0 => None,
-            before => {
-                let all = Tensor::f_ones([longest, before + longest], (Kind::Bool, device))?;
-                Some(all.f_tril(before)?)
-            }
+    /// Lays out siblings whose first token is at `start` of the flat list.
+    fn new(device: Device, prefix: i64, start: i64, siblings: &Siblings<'_>) -> Result<Self> {
+        let segments = &siblings.segments;
+        let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0);
+        let is_even = segments.iter().all(|segment| segment.len() == longest);
+        let padding =
+            if is_even { None } else { Some(Padding::new(device, start, segments, longest)?) };
+        let first_position = siblings.first_position(prefix);
+        let visible = if first_position == 0 {
+            None
+        } else {
+            let shape = [longest as i64, first_position + longest as i64];
+            Some(Tensor::f_ones(shape, (Kind::Bool, device))?.f_tril(first_position)?)
         };
-        Ok(Some(Self { context, start, rows, longest, padding, visible }))
+        Ok(Self {
+            prefix: if siblings.after_prefix { prefix } else { 0 },
+            before: siblings.before.clone(),
+            start,
+            rows: segments.len() as i64,
+            longest: longest as i64,
+            padding,
+            visible,
+        })
     }
 
     /// Selects the rows from `x` `[1, N, heads, Dh]` → `[R, T, heads, Dh]`.
@@ -149,23 +177,25 @@ impl SiblingRows {
         Ok(tokens.f_reshape([self.rows, self.longest, heads, width])?)
     }
 
-    /// Selects the rows from `x`, each after its context → `[R, C + T, heads, Dh]`.
-    pub(crate) fn rows_after_context(&self, x: &Tensor) -> Result<Tensor> {
+    /// Selects the rows from `x`, each after the tokens that it continues → `[R, C + T, heads, Dh]`.
+    pub(crate) fn rows_with_context(&self, x: &Tensor) -> Result<Tensor> {
         let rows = self.rows_of(x)?;
-        if self.context.is_empty() {
+        if self.visible.is_none() {
             return Ok(rows);
         }
-        let mut parts = Vec::with_capacity(self.context.len() + 1);
-        for part in &self.context {
-            let tokens = x.f_narrow(1, part.start, part.end - part.start)?;
-            parts.push(tokens.f_expand([self.rows, -1, -1, -1], false)?);
+        let mut parts = Vec::with_capacity(3);
+        for context in [&(0..self.prefix), &self.before] {
+            let length = context.end - context.start;
+            if length > 0 {
+                let tokens = x.f_narrow(1, context.start, length)?;
+                parts.push(tokens.f_expand([self.rows, -1, -1, -1], false)?);
+            }
         }
         parts.push(rows);
         Ok(Tensor::f_cat(&parts, 1)?)
     }
 
-    /// Converts rows `[R, T, heads, Dh]` to the part of the flat list that they are, `[1, n, heads,
-    /// Dh]`.
+    /// Converts rows `[R, T, heads, Dh]` to their part of the flat list, `[1, n, heads, Dh]`.
     pub(crate) fn flatten(&self, rows: &Tensor) -> Result<Tensor> {
         let (_, _, heads, width) = rows.size4()?;
         let flat = rows.f_reshape([1, self.rows * self.longest, heads, width])?;
@@ -177,8 +207,7 @@ impl SiblingRows {
 }
 
 impl Padding {
-    fn new(device: Device, start: i64, segments: &[&[u32]]) -> Result<Self> {
-        let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0);
+    fn new(device: Device, start: i64, segments: &[&[u32]], longest: usize) -> Result<Self> {
         let mut token_index = Vec::new();
         let mut present = Vec::new();
         let mut first = start;
@@ -193,79 +222,33 @@ impl Padding {
     }
 }
 
-/// Order of a flat list of tokens.
-struct Arrangement<'a> {
-    /// As [`Packed::prefix`].
-    prefix: i64,
-    /// As [`Packed::prompt_ends`].
-    prompt_ends: Vec<i64>,
-    /// As [`Packed::completion_starts`].
-    completion_starts: Vec<i64>,
-    /// All segments, in the order of the flat list.
-    siblings: Vec<Siblings<'a>>,
-}
-
-impl<'a> Arrangement<'a> {
-    /// Arranges prompts, none of which is empty, with their completions.
-    fn new(groups: &[Group<'a>]) -> Self {
-        let prompts: Vec<&[u32]> = groups.iter().map(|(prompt, _)| *prompt).collect();
-        match shared_prefix(&prompts) {
-            0 => Self::without_prefix(groups),
-            prefix => Self::with_prefix(groups, prefix),
+/// Returns the segments of prompts, none of which is empty, and completions in the order of the flat
+/// list: the prefix and the rests of the prompts, or with a prefix of 0 the prompts; and after each its
+/// completions.
+fn arrange<'a>(groups: &[Group<'a>], prefix: usize) -> (Places, Vec<Siblings<'a>>) {
+    let mut places = Places { prefix: prefix as i64, ..Places::default() };
+    let mut order = Vec::with_capacity(2 * groups.len() + 1);
+    let mut add = |after_prefix, before, segments: Vec<&'a [u32]>| {
+        if segments.iter().any(|segment| !segment.is_empty()) {
+            order.push(Siblings { after_prefix, before, segments });
         }
+    };
+    let after_prefix = prefix > 0;
+    if after_prefix {
+        add(false, 0..0, vec![&groups[0].0[..prefix]]);
     }
-
-    /// Each prompt, followed by its completions.
-    fn without_prefix(groups: &[Group<'a>]) -> Self {
-        let mut arrangement = Self::empty(0);
-        let mut end = 0;
-        for (prompt, completions) in groups {
-            let start = end;
-            end += prompt.len() as i64;
-            arrangement.prompt_ends.push(end - 1);
-            arrangement.add(&[], vec![*prompt]);
-            arrangement.completion_starts.push(end);
-            arrangement.add(&[start..end], completions.clone());
-            end += num_tokens(completions);
-        }
-        arrangement
+    let mut end = prefix as i64;
+    for (prompt, completions) in groups {
+        let rest = &prompt[prefix..];
+        let start = end;
+        end += rest.len() as i64;
+        places.prompt_ends.push(end - 1);
+        places.completion_starts.push(end);
+        add(after_prefix, 0..0, vec![rest]);
+        add(after_prefix, start..end, completions.clone());
+        end += completions.iter().map(|completion| completion.len() as i64).sum::<i64>();
     }
-
-    /// The prefix, the rest of each prompt, and the completions of each.
-    fn with_prefix(groups: &[Group<'a>], prefix: usize) -> Self {
-        let prefix_end = prefix as i64;
-        let mut arrangement = Self::empty(prefix_end);
-        let mut end = prefix_end;
-        let mut rests = Vec::with_capacity(groups.len());
-        for (prompt, _) in groups {
-            rests.push(&prompt[prefix..]);
-            end += (prompt.len() - prefix) as i64;
-            arrangement.prompt_ends.push(end - 1);
-        }
-        arrangement.add(&[], vec![&groups[0].0[..prefix]]);
-        arrangement.add(&[0..prefix_end], rests);
-        for (n, (prompt, completions)) in groups.iter().enumerate() {
-            let rest_end = arrangement.prompt_ends[n] + 1;
-            let rest = (prompt.len() - prefix) as i64;
-            arrangement.completion_starts.push(end);
-            arrangement.add(&[0..prefix_end, rest_end - rest..rest_end], completions.clone());
-            end += num_tokens(completions);
-        }
-        arrangement
-    }
-
-    fn empty(prefix: i64) -> Self {
-        let (prompt_ends, completion_starts) = (Vec::new(), Vec::new());
-        Self { prefix, prompt_ends, completion_starts, siblings: Vec::new() }
-    }
-
-    fn add(&mut self, context: &[Range<i64>], segments: Vec<&'a [u32]>) {
-        self.siblings.push(Siblings { context: context.to_vec(), segments });
-    }
-}
-
-fn num_tokens(segments: &[&[u32]]) -> i64 {
-    segments.iter().map(|segment| segment.len() as i64).sum()
+    (places, order)
 }
 
 impl Packed {
@@ -283,46 +266,55 @@ impl Packed {
                 check_sequence(config, &[*prompt, *completion].concat())?;
             }
         }
-        let Arrangement { prefix, prompt_ends, completion_starts, siblings } =
-            Arrangement::new(groups);
+        let has_flash = libtorch::has_flash(kind, device);
+        let has_completions = groups.iter().any(|(_, completions)| !completions.is_empty());
+        // The gradient of a key that flash attention reads from several places is summed in bf16: a
+        // prefix would be read once for each completion of the pass.
+        let prefix = if has_flash && has_completions { 0 } else { shared_prefix(groups) };
+        let (places, order) = arrange(groups, prefix);
         let mut flat: Vec<i64> = Vec::new();
         let mut positions = Vec::new();
-        for Siblings { context, segments } in &siblings {
-            let first = context_length(context);
-            for segment in segments {
+        for siblings in &order {
+            let first = siblings.first_position(places.prefix);
+            for segment in &siblings.segments {
                 flat.extend(segment.iter().map(|&id| i64::from(id)));
                 positions.extend(first..first + segment.len() as i64);
             }
         }
-        let layout = if libtorch::has_flash(kind, device) {
-            PackedLayout::Sequences(Sequences::new(device, &siblings)?)
+        let layout = if has_flash {
+            PackedLayout::Sequences(Sequences::new(device, places.prefix, &order)?)
         } else {
-            PackedLayout::Rows(sibling_rows(device, siblings)?)
+            let mut rows = Vec::with_capacity(order.len());
+            let mut start = 0;
+            for siblings in &order {
+                rows.push(SiblingRows::new(device, places.prefix, start, siblings)?);
+                start += siblings.num_tokens();
+            }
+            PackedLayout::Rows(rows)
         };
         Ok(Self {
             tokens: upload(&flat, device)?.f_unsqueeze(0)?,
             positions: upload(&positions, device)?,
-            prefix,
-            prompt_ends,
-            completion_starts,
+            places,
             layout,
         })
     }
 
-    /// Converts keys and values of the flat list, which has no completions, to those of `prompts`, one
-    /// after the other.
+    /// Converts keys and values of a flat list without completions to those of `prompts`, one after the
+    /// other.
     pub(crate) fn keys_of_prompts(
         &self,
         prompts: &[&[u32]],
         mut keys_and_values: PromptKeys,
     ) -> Result<PromptKeys> {
-        if self.prefix == 0 {
+        let Places { prefix, prompt_ends, .. } = &self.places;
+        if *prefix == 0 {
             return Ok(keys_and_values);
         }
         let mut token_index = Vec::new();
-        for (prompt, &prompt_end) in prompts.iter().zip(&self.prompt_ends) {
-            let rest = prompt.len() as i64 - self.prefix;
-            token_index.extend(0..self.prefix);
+        for (prompt, &prompt_end) in prompts.iter().zip(prompt_ends) {
+            let rest = prompt.len() as i64 - prefix;
+            token_index.extend(0..*prefix);
             token_index.extend(prompt_end + 1 - rest..=prompt_end);
         }
         let index = upload(&token_index, self.tokens.device())?;
@@ -334,30 +326,15 @@ impl Packed {
     }
 }
 
-fn context_length(context: &[Range<i64>]) -> i64 {
-    context.iter().map(|part| part.end - part.start).sum()
-}
-
-fn sibling_rows(device: Device, siblings: Vec<Siblings<'_>>) -> Result<Vec<SiblingRows>> {
-    let mut rows = Vec::with_capacity(siblings.len());
-    let mut start = 0;
-    for siblings in siblings {
-        let tokens = num_tokens(&siblings.segments);
-        rows.extend(SiblingRows::new(device, start, siblings)?);
-        start += tokens;
-    }
-    Ok(rows)
-}
-
 /// Returns the length of the prefix that all prompts share, without the last token of any, if it is
 /// worth sharing; else 0.
-fn shared_prefix(prompts: &[&[u32]]) -> usize {
-    let [first, others @ ..] = prompts else { return 0 };
+fn shared_prefix(groups: &[Group<'_>]) -> usize {
+    let [(first, _), others @ ..] = groups else { return 0 };
     if others.is_empty() {
         return 0;
     }
     let mut shared = first.len() - 1;
-    for other in others {
+    for (other, _) in others {
         let equal = first.iter().zip(*other).take_while(|(a, b)| a == b).count();
         shared = shared.min(equal).min(other.len() - 1);
     }
@@ -428,7 +405,7 @@ mod tests {
             let owned = prompts_after(prefix);
             let groups = as_groups(&owned);
             let packed = pack(&model, &groups).unwrap();
-            assert_eq!(packed.prefix, prefix.len() as i64);
+            assert_eq!(packed.places.prefix, prefix.len() as i64);
             let hidden = model.hidden_packed(&packed).unwrap();
             let same = |got_start: i64, whole: &Tensor, start: i64, tokens: i64| {
                 let expected = whole.select(0, 0).narrow(0, start, tokens);
@@ -441,10 +418,10 @@ mod tests {
                 let rest = (prompt.len() - prefix.len()) as i64;
                 let prompt_length = prompt.len() as i64;
                 num_tokens += prompt.len() - prefix.len();
-                let rest_start = packed.prompt_ends[n] + 1 - rest;
+                let rest_start = packed.places.prompt_ends[n] + 1 - rest;
                 same(rest_start, &whole(prompt), prompt_length - rest, rest);
                 same(0, &whole(prompt), 0, prefix.len() as i64);
-                let mut start = packed.completion_starts[n];
+                let mut start = packed.places.completion_starts[n];
                 for completion in completions {
                     let tokens = completion.len() as i64;
                     same(start, &whole(&[*prompt, *completion].concat()), prompt_length, tokens);
@@ -459,12 +436,16 @@ mod tests {
     #[test]
     fn shared_prefix_leaves_a_token_of_each_prompt() {
         let long = [7; 20];
-        assert_eq!(shared_prefix(&[]), 0);
-        assert_eq!(shared_prefix(&[&long]), 0, "a single prompt");
-        assert_eq!(shared_prefix(&[&long, &long]), 19);
-        assert_eq!(shared_prefix(&[&long, &long[..18], &long]), 17);
-        assert_eq!(shared_prefix(&[&long, &long[..16]]), 0, "a short prefix");
-        assert_eq!(shared_prefix(&[&long, &[8; 20]]), 0);
+        let shared = |prompts: &[&[u32]]| {
+            let groups: Vec<Group<'_>> = prompts.iter().map(|&prompt| (prompt, vec![])).collect();
+            shared_prefix(&groups)
+        };
+        assert_eq!(shared(&[]), 0);
+        assert_eq!(shared(&[&long]), 0, "a single prompt");
+        assert_eq!(shared(&[&long, &long]), 19);
+        assert_eq!(shared(&[&long, &long[..18], &long]), 17);
+        assert_eq!(shared(&[&long, &long[..16]]), 0, "a short prefix");
+        assert_eq!(shared(&[&long, &[8; 20]]), 0);
     }
 
     #[test]
@@ -541,8 +522,8 @@ mod tests {
             results.push(mixed.detach());
             results
         };
-        let siblings = Arrangement::new(groups).siblings;
-        let sequences = Sequences::new(Device::Cpu, &siblings).unwrap();
+        let (places, order) = arrange(groups, prefix as usize);
+        let sequences = Sequences::new(Device::Cpu, places.prefix, &order).unwrap();
         assert_eq!(i64::from(sequences.query_starts.longest), i64::from(prefix.max(4)));
         assert_eq!(i64::from(sequences.key_starts.longest), i64::from(prefix + 7));
         let flat = results(&|q, k, v| attend_one_by_one(q, k, v, &sequences));

@@ -3,7 +3,8 @@
 //!
 //! The terms follow the tensors of the code. Those of the update's graph are the tensors that the
 //! backward pass reads again. With flash attention a pass has no padding, so its memory is exact for
-//! completions of any lengths: its tokens, and the keys of prompts that completions repeat.
+//! completions of any lengths: its tokens, and the keys of prompts that completions repeat. A prefix
+//! that prompts share counts for each of them, which is an upper bound.
 
 use std::path::Path;
 

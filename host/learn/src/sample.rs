@@ -1,5 +1,5 @@
-//! Sampling: every prompt is run once, its keys and values are shared by its samples, and all rows
-//! are decoded together. Finished rows leave the batch.
+//! Sampling: every prompt is run once, and a prefix that all prompts share once for all. The samples of
+//! a prompt share its keys and values, and all rows are decoded together. Finished rows leave the batch.
 //!
 //! Each row draws from its own random stream, named by seed, prompt and sample. A row's draws depend
 //! neither on the other rows nor on when they end. (The logits do, in their last bits: matrix

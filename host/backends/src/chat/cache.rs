@@ -1,4 +1,4 @@
-//! The cache of replies on disk: no reply is bought twice, and a killed run resumes from it.
+//! The cache of replies on disk: no reply is requested twice, and a killed run resumes from it.
 
 use std::collections::HashMap;
 use std::path::Path;
