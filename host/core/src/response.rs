@@ -71,7 +71,7 @@ impl Grade {
     }
 }
 
-/// Grades whole completions: an answer judge, or a format check.
+/// An answer judge or a format check, which grades whole completions.
 pub trait ResponseGrader: Send {
     /// Returns the capabilities that the rule needs in addition to counts.
     fn required_capabilities(&self) -> Vec<Capability> {

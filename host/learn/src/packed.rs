@@ -524,8 +524,8 @@ mod tests {
         };
         let (places, order) = arrange(groups, prefix as usize);
         let sequences = Sequences::new(Device::Cpu, places.prefix, &order).unwrap();
-        assert_eq!(i64::from(sequences.query_starts.longest), i64::from(prefix.max(4)));
-        assert_eq!(i64::from(sequences.key_starts.longest), i64::from(prefix + 7));
+        assert_eq!(sequences.query_starts.longest, i64::from(prefix.max(4)));
+        assert_eq!(sequences.key_starts.longest, i64::from(prefix + 7));
         let flat = results(&|q, k, v| attend_one_by_one(q, k, v, &sequences));
         let rows = results(&|q, k, v| model.attend_packed(q, k, v, &packed).unwrap());
         for (flat, rows) in flat.iter().zip(&rows) {
