@@ -18,10 +18,6 @@
 
 namespace {
 
-// Lets libtorch request pages of 2 MiB from Linux: on a CPU, a tenth of an update was page faults of 4 KiB.
-// libtorch reads the variable at its first allocation. A user's own value is not replaced.
-__attribute__((constructor)) void use_huge_pages() { setenv("THP_MEM_ALLOC_ENABLE", "1", 0); }
-
 template <typename F>
 char* guarded(F body) {
   try {

@@ -90,8 +90,7 @@ pub const METRICS: &[Metric] = &[
         .means("learning rate of the step"),
     metric("entropy", NATS, |s| Some(s.update.entropy))
         .means("entropy of the policy over the tokens of the completions"),
-    metric("kl", NATS, |s| s.update.kl)
-        .means("distance between policy and base model (k3 estimate)"),
+    metric("kl", NATS, |s| s.update.kl).means("KL divergence from the base model (k3 estimator)"),
     metric("clip_ratio/low_mean", SHARE, |s| Some(s.report?.update.clip_ratio_low))
         .means("tokens whose ratio was clipped from below, from above, at all"),
     metric("clip_ratio/high_mean", SHARE, |s| Some(s.report?.update.clip_ratio_high)),

@@ -37,7 +37,7 @@ pub use index::{
 pub use judge::JudgeArgs;
 pub use mcp::McpArgs;
 pub use plugin::{
-    Language, NewArgs, PlayArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind,
+    NewArgs, PlayArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind, SdkLanguage,
 };
 pub use report::{ExplainArgs, ReportArgs};
 pub use score::{RecordingArgs, ScoreArgs};

@@ -47,8 +47,8 @@ pub struct NewArgs {
     pub dir: PathBuf,
     /// Programming language. Python needs componentize-py to build, JavaScript componentize-js;
     /// rules in these run tens of times slower than in Rust.
-    #[arg(long, value_enum, default_value_t = Language::Rust)]
-    pub lang: Language,
+    #[arg(long, value_enum, default_value_t = SdkLanguage::Rust)]
+    pub lang: SdkLanguage,
     /// Sentence rule, or response rule (answer judge or format check).
     #[arg(long, value_enum, default_value_t = RuleKind::Sentence)]
     pub kind: RuleKind,
@@ -59,7 +59,7 @@ pub struct NewArgs {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Language {
+pub enum SdkLanguage {
     Rust,
     Python,
     Js,

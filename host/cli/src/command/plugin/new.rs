@@ -7,7 +7,7 @@ use corver_reward::folders;
 use serde_json::json;
 
 use super::build::checkout;
-use crate::args::{Language, NewArgs, RuleKind};
+use crate::args::{NewArgs, RuleKind, SdkLanguage};
 use crate::output;
 
 /// Path and text of a project's files. `{{name}}`, `{{type}}`, `{{summary}}`, `{{sdk}}` and
@@ -101,7 +101,7 @@ struct Project {
 fn project(args: &NewArgs) -> Result<Project> {
     let dir = args.dir.display();
     Ok(match (args.lang, args.kind) {
-        (Language::Rust, kind) => {
+        (SdkLanguage::Rust, kind) => {
             let source = if kind == RuleKind::Sentence { SENTENCE } else { RESPONSE };
             Project {
                 files: [RUST, &[("src/lib.rs", source)]].concat(),
@@ -113,12 +113,12 @@ fn project(args: &NewArgs) -> Result<Project> {
                 test: format!("  (cd {dir} && cargo test)\n"),
             }
         }
-        (Language::Python | Language::Js, _) if args.sdk.is_some() => {
+        (SdkLanguage::Python | SdkLanguage::Js, _) if args.sdk.is_some() => {
             bail!(
                 "--sdk is for Rust: a rule in Python or JavaScript is built with the checkout's SDK"
             )
         }
-        (Language::Python, kind) => {
+        (SdkLanguage::Python, kind) => {
             let sdk = checkout()?.join("sdk/python");
             let (rule, own) = match kind {
                 RuleKind::Sentence => ("rule.py", PYTHON_SENTENCE),
@@ -134,7 +134,7 @@ fn project(args: &NewArgs) -> Result<Project> {
                 ),
             }
         }
-        (Language::Js, kind) => {
+        (SdkLanguage::Js, kind) => {
             let (rule, own) = match kind {
                 RuleKind::Sentence => ("rule.js", JS_SENTENCE),
                 RuleKind::Response => ("response.js", JS_RESPONSE),
