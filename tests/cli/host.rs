@@ -86,7 +86,7 @@ pub fn command(args: &[&str]) -> Command {
     command_of(Path::new(env!("CARGO_BIN_EXE_corver-host")), args)
 }
 
-/// Returns a command of another file of the binary.
+/// Returns a command of the binary at `program`, with the environment of the tests.
 pub fn command_of(program: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.args(args).env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));

@@ -22,7 +22,7 @@ pub(crate) type Group<'a> = (&'a [u32], Vec<&'a [u32]>);
 
 /// The tokens of a pass.
 pub(crate) struct Packed {
-    /// `[1, N]` i64.
+    /// `[1, N]` i64, ids of the flat list.
     pub(crate) tokens: Tensor,
     /// `[N]` i64, position of each token in its own sequence.
     pub(crate) positions: Tensor,
@@ -53,10 +53,9 @@ pub(crate) enum PackedLayout {
 /// Adjacent segments of the flat list that continue the same tokens: the completions of a prompt; or
 /// alone, a prompt, or its rest after the prefix.
 struct Siblings<'a> {
-    /// True if the segments continue the prefix.
-    after_prefix: bool,
-    /// Part of the flat list between the prefix and the segments; may be empty.
-    before: Range<i64>,
+    /// Parts of the flat list that the segments continue: the prefix, and the prompt after it. Either may
+    /// be empty.
+    context: [Range<i64>; 2],
     segments: Vec<&'a [u32]>,
 }
 
@@ -71,10 +70,8 @@ pub(crate) struct Sequences {
 
 /// Siblings as rows of equal length, for plain attention.
 pub(crate) struct SiblingRows {
-    /// Length of the prefix that the rows continue; 0 without one.
-    prefix: i64,
-    /// As in [`Siblings`].
-    before: Range<i64>,
+    /// Parts of the flat list that the rows continue, C tokens. Either may be empty.
+    context: [Range<i64>; 2],
     /// Index in the flat list of the first token.
     start: i64,
     /// Number of rows, R.
@@ -83,8 +80,8 @@ pub(crate) struct SiblingRows {
     longest: i64,
     /// `None` if all rows have the same length.
     padding: Option<Padding>,
-    /// `[T, C + T]` bool, true if a token attends to another: the C tokens that the rows continue,
-    /// earlier ones of its row, itself. `None` if C is 0: attention is causal.
+    /// `[T, C + T]` bool, true if a token attends to another: the context, earlier ones of its row,
+    /// itself. `None` if C is 0: attention is causal.
     pub(crate) visible: Option<Tensor>,
 }
 
@@ -98,7 +95,7 @@ struct Padding {
 }
 
 impl Sequences {
-    fn new(device: Device, prefix: i64, order: &[Siblings<'_>]) -> Result<Self> {
+    fn new(device: Device, order: &[Siblings<'_>]) -> Result<Self> {
         let mut key_index = Vec::new();
         let mut query_lengths = Vec::new();
         let mut key_lengths = Vec::new();
@@ -107,13 +104,10 @@ impl Sequences {
             for segment in siblings.segments.iter().filter(|segment| !segment.is_empty()) {
                 let start = end;
                 end += segment.len() as i64;
-                if siblings.after_prefix {
-                    key_index.extend(0..prefix);
-                }
-                key_index.extend(siblings.before.clone());
+                key_index.extend(siblings.context.iter().cloned().flatten());
                 key_index.extend(start..end);
                 query_lengths.push(end - start);
-                key_lengths.push(siblings.first_position(prefix) + end - start);
+                key_lengths.push(siblings.first_position() + end - start);
             }
         }
         Ok(Self {
@@ -131,9 +125,8 @@ impl Sequences {
 
 impl Siblings<'_> {
     /// Returns the number of tokens that the segments continue.
-    fn first_position(&self, prefix: i64) -> i64 {
-        let shared = if self.after_prefix { prefix } else { 0 };
-        shared + self.before.end - self.before.start
+    fn first_position(&self) -> i64 {
+        self.context.iter().map(|part| part.end - part.start).sum()
     }
 
     fn num_tokens(&self) -> i64 {
@@ -143,13 +136,13 @@ impl Siblings<'_> {
 
 impl SiblingRows {
     /// Lays out siblings whose first token is at `start` of the flat list.
-    fn new(device: Device, prefix: i64, start: i64, siblings: &Siblings<'_>) -> Result<Self> {
+    fn new(device: Device, start: i64, siblings: &Siblings<'_>) -> Result<Self> {
         let segments = &siblings.segments;
         let longest = segments.iter().map(|segment| segment.len()).max().unwrap_or(0);
         let is_even = segments.iter().all(|segment| segment.len() == longest);
         let padding =
             if is_even { None } else { Some(Padding::new(device, start, segments, longest)?) };
-        let first_position = siblings.first_position(prefix);
+        let first_position = siblings.first_position();
         let visible = if first_position == 0 {
             None
         } else {
@@ -157,8 +150,7 @@ impl SiblingRows {
             Some(Tensor::f_ones(shape, (Kind::Bool, device))?.f_tril(first_position)?)
         };
         Ok(Self {
-            prefix: if siblings.after_prefix { prefix } else { 0 },
-            before: siblings.before.clone(),
+            context: siblings.context.clone(),
             start,
             rows: segments.len() as i64,
             longest: longest as i64,
@@ -184,10 +176,10 @@ impl SiblingRows {
             return Ok(rows);
         }
         let mut parts = Vec::with_capacity(3);
-        for context in [&(0..self.prefix), &self.before] {
-            let length = context.end - context.start;
+        for part in &self.context {
+            let length = part.end - part.start;
             if length > 0 {
-                let tokens = x.f_narrow(1, context.start, length)?;
+                let tokens = x.f_narrow(1, part.start, length)?;
                 parts.push(tokens.f_expand([self.rows, -1, -1, -1], false)?);
             }
         }
@@ -222,31 +214,28 @@ impl Padding {
     }
 }
 
-/// Returns the segments of prompts, none of which is empty, and completions in the order of the flat
-/// list: the prefix and the rests of the prompts, or with a prefix of 0 the prompts; and after each its
-/// completions.
+/// Arranges prompts, none of which is empty, and completions. Returns their places and the segments in
+/// the order of the flat list: the prefix, and for each prompt its other tokens and its completions.
 fn arrange<'a>(groups: &[Group<'a>], prefix: usize) -> (Places, Vec<Siblings<'a>>) {
-    let mut places = Places { prefix: prefix as i64, ..Places::default() };
+    let shared = 0..prefix as i64;
+    let mut places = Places { prefix: shared.end, ..Places::default() };
     let mut order = Vec::with_capacity(2 * groups.len() + 1);
-    let mut add = |after_prefix, before, segments: Vec<&'a [u32]>| {
-        if segments.iter().any(|segment| !segment.is_empty()) {
-            order.push(Siblings { after_prefix, before, segments });
-        }
-    };
-    let after_prefix = prefix > 0;
-    if after_prefix {
-        add(false, 0..0, vec![&groups[0].0[..prefix]]);
+    if prefix > 0 {
+        let segments = vec![&groups[0].0[..prefix]];
+        order.push(Siblings { context: [0..0, 0..0], segments });
     }
-    let mut end = prefix as i64;
+    let mut end = shared.end;
     for (prompt, completions) in groups {
-        let rest = &prompt[prefix..];
-        let start = end;
-        end += rest.len() as i64;
-        places.prompt_ends.push(end - 1);
-        places.completion_starts.push(end);
-        add(after_prefix, 0..0, vec![rest]);
-        add(after_prefix, start..end, completions.clone());
-        end += completions.iter().map(|completion| completion.len() as i64).sum::<i64>();
+        let rest = end..end + (prompt.len() - prefix) as i64;
+        places.prompt_ends.push(rest.end - 1);
+        places.completion_starts.push(rest.end);
+        order.push(Siblings { context: [shared.clone(), 0..0], segments: vec![&prompt[prefix..]] });
+        let siblings =
+            Siblings { context: [shared.clone(), rest.clone()], segments: completions.clone() };
+        end = rest.end + siblings.num_tokens();
+        if end > rest.end {
+            order.push(siblings);
+        }
     }
     (places, order)
 }
@@ -275,19 +264,19 @@ impl Packed {
         let mut flat: Vec<i64> = Vec::new();
         let mut positions = Vec::new();
         for siblings in &order {
-            let first = siblings.first_position(places.prefix);
+            let first = siblings.first_position();
             for segment in &siblings.segments {
                 flat.extend(segment.iter().map(|&id| i64::from(id)));
                 positions.extend(first..first + segment.len() as i64);
             }
         }
         let layout = if has_flash {
-            PackedLayout::Sequences(Sequences::new(device, places.prefix, &order)?)
+            PackedLayout::Sequences(Sequences::new(device, &order)?)
         } else {
             let mut rows = Vec::with_capacity(order.len());
             let mut start = 0;
             for siblings in &order {
-                rows.push(SiblingRows::new(device, places.prefix, start, siblings)?);
+                rows.push(SiblingRows::new(device, start, siblings)?);
                 start += siblings.num_tokens();
             }
             PackedLayout::Rows(rows)
@@ -522,8 +511,8 @@ mod tests {
             results.push(mixed.detach());
             results
         };
-        let (places, order) = arrange(groups, prefix as usize);
-        let sequences = Sequences::new(Device::Cpu, places.prefix, &order).unwrap();
+        let (_, order) = arrange(groups, prefix as usize);
+        let sequences = Sequences::new(Device::Cpu, &order).unwrap();
         assert_eq!(sequences.query_starts.longest, i64::from(prefix.max(4)));
         assert_eq!(sequences.key_starts.longest, i64::from(prefix + 7));
         let flat = results(&|q, k, v| attend_one_by_one(q, k, v, &sequences));
