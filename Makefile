@@ -34,9 +34,10 @@ setup-light:
 plugins: setup-light ## build the reward rules (WebAssembly) into plugins/dist/
 	@plugins/build.sh
 
-# A test is named so that cargo selects the same features as `make test`, and the two share all compiled dependencies.
+# A test is named so that cargo selects the same features as `make test`, and the two share all compiled dependencies. This
+# one needs no crate of its own.
 build: setup plugins ## build the corver-host binary
-	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --bins --test layers
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --bin corver-host --test words
 
 train: build ## train on the built-in demo, and print the results
 	$(HOST) train
