@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::host::lines;
-use crate::host::{host, run_dir, short_run};
+use crate::host::{host, run_dir, short_run, small_index};
 use crate::transcript::Transcript;
 
 const HEADER: &str = "id,bucket,count,question,sentence,head,relation,tail,query,label,note";
@@ -273,6 +273,27 @@ fn calibrate_audits_rules_on_demo_truth() {
 }
 
 #[test]
+fn audit_extracts_sentences_of_sheet_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let [index, sheet] = ["index", "sheet.csv"].map(|name| folder.path().join(name));
+    small_index(&index);
+    let rows = [
+        "a1,0,0,Where is it?,Paris is a city in France.,Quito,in,Ecuador,c",
+        "a2,0,0,Where is it?,Lima is a city in France.,Quito,in,Ecuador,i",
+    ];
+    let header = "id,bucket,count,question,sentence,head,relation,tail,label";
+    fs::write(&sheet, format!("{header}\n{}\n", rows.join("\n"))).unwrap();
+    let [index, sheet] = [&index, &sheet].map(|path| path.to_str().unwrap());
+    let audit = ["calibrate", "audit", "--sheet", sheet, "--index", index, "--json"];
+    let audit = [&audit[..], &["--plugin", "first.wasm", "--set", "extract.kind=names"]].concat();
+    let auc = |more: &[&str]| {
+        host(&[&audit[..], more].concat()).good().json()["rules"][0]["auc"]["value"].clone()
+    };
+    assert_eq!(auc(&[]), 0.5, "the sheet's fact is in no text");
+    assert_eq!(auc(&["--extract"]), 1.0);
+}
+
+#[test]
 fn corpus_is_calibrated_without_labels() {
     let folder = run_dir("calibrate-corpus");
     let calibrate = |out: &Path, more: &[&str]| {
@@ -301,4 +322,25 @@ fn corpus_is_calibrated_without_labels() {
     assert!(refused.stderr.contains("is there already"), "{refused}");
     let refused = calibrate(&folder.join("two"), &["--plugin", "first", "--plugin", "min"]);
     assert!(refused.stderr.contains("one rule makes the queries"), "{refused}");
+}
+
+#[test]
+fn corpus_that_repeats_no_fact_suggests_no_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let [articles, index, out] =
+        ["articles.jsonl", "index", "thresholds"].map(|name| folder.path().join(name));
+    let mut lines = String::new();
+    for n in 0..200 {
+        lines += &format!("{{\"text\": \"Paris{n} met Lima{n} in the year of the flood.\"}}\n");
+    }
+    fs::write(&articles, lines).unwrap();
+    let tokenizer = format!("{}/../demo/assets/policy/tokenizer.json", env!("CARGO_MANIFEST_DIR"));
+    let [articles, index, out] = [&articles, &index, &out].map(|path| path.to_str().unwrap());
+    host(&["index", "build", articles, "--tokenizer", &tokenizer, "--out", index]).good();
+    let names = ["--set", "extract.kind=names", "--facts", "150"];
+    let calibrate = ["calibrate", "corpus", "--index", index, "--out", out];
+    let found = host(&[&calibrate[..], &names].concat()).good();
+    assert!(found.stdout.contains("no settings are suggested"), "{found}");
+    assert!(!Path::new(out).join("first.toml").exists());
+    assert!(Path::new(out).join("calibration.html").exists());
 }

@@ -125,7 +125,8 @@ impl NameExtractor {
         facts.into_iter().map(Claim::Fact).collect()
     }
 
-    /// Returns the triplets of a sentence: its first name with each other, without a relation.
+    /// Returns the triplets of a sentence: its first name with each other that is no part of it, without
+    /// a relation.
     #[must_use]
     pub fn triplets(&self, input: ExtractorInput<'_>) -> Vec<Triplet> {
         let mut names_of_sentence = self.names(input.sentence);
@@ -134,9 +135,10 @@ impl NameExtractor {
             names_of_sentence.retain(|&name| name != subject);
             names_of_sentence.insert(0, subject);
         }
-        let Some((&head, tails)) = names_of_sentence.split_first() else { return Vec::new() };
+        let Some((&head, others)) = names_of_sentence.split_first() else { return Vec::new() };
+        let tails = others.iter().filter(|tail| !within(tail, head) && !within(head, tail));
         let mut triplets = Vec::new();
-        for &tail in tails.iter().take(MAX_TRIPLETS) {
+        for &tail in tails.take(MAX_TRIPLETS) {
             triplets.push(Triplet {
                 head: head.to_owned(),
                 relation: String::new(),
@@ -145,6 +147,12 @@ impl NameExtractor {
         }
         triplets
     }
+}
+
+/// Returns true if every word of `part` is in `whole`. Each text with “New York City” has “New York”, so
+/// their count is no evidence.
+fn within(part: &str, whole: &str) -> bool {
+    part.split_whitespace().all(|word| whole.split_whitespace().any(|other| other == word))
 }
 
 #[cfg(test)]
@@ -175,6 +183,10 @@ mod tests {
         assert_eq!(
             pairs("Paris and Rome host the Bank of the West.", ""),
             ["Paris | Rome", "Paris | Bank of the West"]
+        );
+        assert_eq!(
+            pairs("New York City is in New York, as New York City Hall and Yorktown are.", ""),
+            ["New York City | Yorktown"]
         );
         assert_eq!(pairs("The film is Italian.", ""), [""; 0]);
         assert_eq!(pairs("it rains. so what?", ""), [""; 0]);

@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use corver_core::language::bare_triplets;
 use corver_core::split::split;
 use corver_core::{
-    Backends, BoxError, Completion, Extractor, ExtractorInput, Question, Sampler, Sampling,
-    Section, Sentence, SentenceScorer, TextSettings, Verdict,
+    Backends, BoxError, Completion, Extractor, ExtractorInput, Language, Question, Sampler,
+    Sampling, Section, Sentence, SentenceScorer, TextSettings, Verdict,
 };
 
 use super::annotated::Annotated;
@@ -26,7 +26,7 @@ pub enum SampleError {
     #[error("answering the questions")]
     Sample(#[source] BoxError),
     /// The extractor failed on the sentences.
-    #[error("extracting the triplets of the answers")]
+    #[error("extracting the triplets of the sentences")]
     Extract(#[source] BoxError),
     /// The rule or a backend failed.
     #[error("scoring the sentences")]
@@ -93,14 +93,13 @@ pub struct ScoredSentence<'a> {
 }
 
 impl Sampled {
-    /// Samples completions as training does, and extracts the triplets of their sentences. `progress`
-    /// receives the number of questions answered.
+    /// Samples completions as training does; their sentences have no triplets yet. `progress` receives
+    /// the number of questions answered.
     ///
     /// # Errors
-    /// If the policy or the extractor fails.
+    /// If the policy fails.
     pub fn draw(
         policy: &mut dyn Sampler,
-        extractor: &mut dyn Extractor,
         questions: Vec<Question>,
         plan: &SamplePlan<'_>,
         progress: &mut dyn FnMut(usize),
@@ -124,19 +123,32 @@ impl Sampled {
             }
             progress(n * batch_size + batch.len());
         }
+        Ok(Self { questions, completions })
+    }
+
+    /// Replaces the triplets of all sentences by those of an extractor.
+    ///
+    /// # Errors
+    /// If the extractor fails.
+    pub fn extract(
+        &mut self,
+        extractor: &mut dyn Extractor,
+        language: Language,
+    ) -> Result<(), SampleError> {
         let mut inputs = Vec::new();
-        for completion in &completions {
-            let question = questions[completion.question].question.as_str();
+        for completion in &self.completions {
+            let question = self.questions[completion.question].question.as_str();
             for sentence in &completion.sentences {
                 inputs.push(ExtractorInput { sentence: &sentence.text, question });
             }
         }
         let triplets = extractor.extract(&inputs).map_err(SampleError::Extract)?;
-        let sentences = completions.iter_mut().flat_map(|completion| &mut completion.sentences);
+        let sentences =
+            self.completions.iter_mut().flat_map(|completion| &mut completion.sentences);
         for (sentence, triplets_of_sentence) in sentences.zip(triplets) {
-            sentence.triplets = bare_triplets(triplets_of_sentence, plan.text.language);
+            sentence.triplets = bare_triplets(triplets_of_sentence, language);
         }
-        Ok(Self { questions, completions })
+        Ok(())
     }
 
     /// Converts the sentences that people have labelled correct or incorrect, each to a completion with

@@ -119,6 +119,9 @@ pub struct AuditArgs {
     /// Take sentences, their truth and one triplet each from this labelled sheet. Repeatable.
     #[arg(long, value_name = "SHEET.csv")]
     pub sheet: Vec<PathBuf>,
+    /// Extract the triplets of the sheet's sentences again, all of them.
+    #[arg(long, requires = "sheet")]
+    pub extract: bool,
     /// Use only the first N questions.
     #[arg(long, value_name = "N", conflicts_with = "sheet")]
     pub limit: Option<usize>,

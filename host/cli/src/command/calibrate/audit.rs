@@ -55,15 +55,16 @@ struct Audited {
 struct AuditConfig {
     rules: RulesConfig,
     answers: Answers,
+    /// Extractor of the triplets. `None`: each sentence has the triplet of its sheet.
+    extractor: Option<ExtractorConfig>,
     /// Parts that sample sentences of known truth. `None`: the sentences are those of labelled
     /// sheets.
     world: Option<WorldConfig>,
 }
 
-/// Policy, extractor and questions of a world whose truth is known.
+/// Policy and questions of a world whose truth is known.
 struct WorldConfig {
     policy: PolicyConfig,
-    extractor: ExtractorConfig,
     questions: EvalSet,
 }
 
@@ -72,15 +73,19 @@ impl AuditConfig {
         if !args.sheet.is_empty() {
             let rules = RulesConfig::resolve(settings, problems);
             let answers = recording::resolve(&args.recording, settings, problems);
-            return Some(Self { rules: rules?, answers: answers?, world: None });
+            let mut extractor = None;
+            if args.extract {
+                extractor = Some(ExtractorConfig::resolve(settings, problems)?);
+            }
+            return Some(Self { rules: rules?, answers: answers?, extractor, world: None });
         }
         let policy = PolicyConfig::resolve(settings, problems);
         let questions = EvalSet::resolve(settings, problems);
         problems.required("question.eval", settings.question.eval.as_ref(), "--questions FILE");
         let ScoringConfig { extractor, rules, answers } =
             ScoringConfig::resolve(&args.recording, settings, problems)?;
-        let world = WorldConfig { policy: policy?, extractor, questions: questions? };
-        Some(Self { rules, answers, world: Some(world) })
+        let world = WorldConfig { policy: policy?, questions: questions? };
+        Some(Self { rules, answers, extractor: Some(extractor), world: Some(world) })
     }
 }
 
@@ -126,11 +131,15 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
         ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
     }
     let rules = Loader::new(&config.rules)?.each_sentence_rule()?;
+    let mut extractor = config.extractor.as_ref().map(parts::open_extractor).transpose()?;
     let mut backends = recording::backends(&config.answers, &args.recording)?;
-    let sampled = match source {
+    let mut sampled = match source {
         SentenceSource::Sheets(annotated) => Sampled::from_labels(&annotated),
         SentenceSource::World(world, truth) => sample(args, &mut settings, world, truth.as_ref())?,
     };
+    if let Some(extractor) = &mut extractor {
+        sampled.extract(extractor, settings.reward.language)?;
+    }
 
     let mut audits = Vec::new();
     let mut all = Vec::new();
@@ -165,7 +174,6 @@ fn sample(
     policy::choose_threads(settings)?;
     let questions = world.questions.read()?;
     let model = parts::policy_folder(&world.policy)?;
-    let mut extractor = parts::open_extractor(&world.extractor)?;
     let sampling = Sampling { num_generations: usize::from(args.samples), ..settings.rollout };
     let plan = SamplePlan {
         sampling,
@@ -193,7 +201,7 @@ fn sample(
         watch,
     )?;
     let mut progress = |done: usize| bar.set_position(done as u64);
-    let sampled = Sampled::draw(policy.as_mut(), &mut extractor, questions, &plan, &mut progress);
+    let sampled = Sampled::draw(policy.as_mut(), questions, &plan, &mut progress);
     bar.finish_and_clear();
     Ok(sampled?)
 }

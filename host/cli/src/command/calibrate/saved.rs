@@ -51,7 +51,7 @@ pub fn save(
 
 /// Prints the configuration files, and the folder that has them.
 pub fn show_files(files: &[(String, String)], out: Option<&Path>) {
-    if files.iter().all(|(name, _)| name != "first.toml") {
+    if !files.is_empty() && files.iter().all(|(name, _)| name != "first.toml") {
         output::line("the shares do not rise significantly: no tiers for `first` are suggested");
     }
     for (name, text) in files {
