@@ -35,9 +35,9 @@ plugins: setup-light ## build the reward rules (WebAssembly) into plugins/dist/
 	@plugins/build.sh
 
 # A test is named so that cargo selects the same features as `make test`, and the two share all compiled dependencies. This
-# one needs no crate of its own.
+# one needs no more crates.
 build: setup plugins ## build the corver-host binary
-	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --bin corver-host --test words
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --bin corver-host --test download
 
 train: build ## train on the built-in demo, and print the results
 	$(HOST) train
@@ -50,7 +50,7 @@ test: setup plugins ## run all tests but those against other programs; CORVER_SH
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) $(WORKSPACE) --no-fail-fast
 	@# The fuzz targets link the libraries that the tests have compiled.
-	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --features "$(FUZZ_TARGETS:%=corver-fuzz/%)" --bins --test layers
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --features "$(FUZZ_TARGETS:%=corver-fuzz/%)" --bins --test download
 ifdef CORVER_SHARED
 	$(MAKE) --no-print-directory conformance
 endif

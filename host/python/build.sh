@@ -10,8 +10,8 @@ if [ -e $program ]; then
   mv $program $program.torch
   trap 'mv $program.torch $program' EXIT
 fi
-# `layers` is named so that cargo selects the features of the tests, and compiles what these need once.
-cargo build --locked --release --lib --bin corver-host --test layers
+# `download` is named so that cargo selects the features of the tests, and compiles what these need once.
+cargo build --locked --release --lib --bin corver-host --test download
 
 rm -rf $package/{bin,lib,plugins,sdk,wit,_native.abi3.so}
 mkdir -p $package/bin $package/lib $package/plugins/dist

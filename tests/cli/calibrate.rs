@@ -291,6 +291,11 @@ fn audit_extracts_sentences_of_sheet_again() {
     };
     assert_eq!(auc(&[]), 0.5, "the sheet's fact is in no text");
     assert_eq!(auc(&["--extract"]), 1.0);
+    let refused = host(&[&audit[..], &["--extract", "--set", "extract.kind=model"]].concat());
+    assert!(refused.stderr.contains("extract.model"), "{refused}");
+    let by_demo = ["--extract", "--set", "extract.kind=model", "--extractor", "demo"];
+    let refused = host(&[&audit[..], &by_demo].concat());
+    assert!(refused.stderr.contains("reads the demo's sentences alone"), "{refused}");
 }
 
 #[test]
@@ -341,6 +346,6 @@ fn corpus_that_repeats_no_fact_suggests_no_settings() {
     let calibrate = ["calibrate", "corpus", "--index", index, "--out", out];
     let found = host(&[&calibrate[..], &names].concat()).good();
     assert!(found.stdout.contains("no settings are suggested"), "{found}");
-    assert!(!Path::new(out).join("first.toml").exists());
+    assert!(!Path::new(out).join("calibrated.toml").exists());
     assert!(Path::new(out).join("calibration.html").exists());
 }

@@ -6,7 +6,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use comfy_table::{Cell, CellAlignment, Table, presets};
+use comfy_table::{Cell, CellAlignment, Table, TableComponent, presets};
 use corver_core::Decoding;
 use corver_core::text::escape_controls;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
@@ -79,6 +79,8 @@ pub fn table<'a>(
 ) {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.remove_style(TableComponent::HorizontalLines);
+    table.remove_style(TableComponent::MiddleIntersections);
     table.set_header(aligned_cells(header.as_ref()));
     for row in rows {
         table.add_row(aligned_cells(row.as_ref()));

@@ -1,8 +1,9 @@
 //! Triplets without a model: the names of a sentence, each with the first. Not in the paper.
 //!
 //! A name is a run of capitalised words, a quoted title, or a number such as a year. The first one is
-//! the subject, or the entity of the question if the sentence begins with a pronoun. For rules that
-//! need head and tail only: the relation is empty.
+//! the subject, or the entity of the question if the sentence begins with a pronoun. Pairs with all
+//! words of one name in the other are left out. For rules that need head and tail only: the relation
+//! is empty.
 
 use std::sync::LazyLock;
 
@@ -96,8 +97,7 @@ impl NameExtractor {
             }
             run = run[first.len()..].trim_start();
         }
-        let run = run.trim_end_matches(['.', '-', '\'', '’']);
-        run.strip_suffix("'s").or_else(|| run.strip_suffix("’s")).unwrap_or(run)
+        without_possessive(run.trim_end_matches(['.', '-', '\'', '’']))
     }
 
     /// Returns true for a word such as “It's” or “C'est”, which “O'Donnell” is not.
@@ -115,18 +115,19 @@ impl NameExtractor {
         first.is_some_and(|word| self.words.is_pronoun(word))
     }
 
-    /// Returns the triplets of a text, or a mention of its only name.
+    /// Returns the triplets of a text, or if it has none a mention of its first name.
     #[must_use]
     pub fn claims(&self, input: ExtractorInput<'_>) -> Vec<Claim> {
         let facts = self.triplets(input);
-        if let ([], [only]) = (&facts[..], &self.names(input.sentence)[..]) {
-            return vec![Claim::Mention { head: (*only).to_owned(), relation: String::new() }];
+        if facts.is_empty()
+            && let Some(&first) = self.names(input.sentence).first()
+        {
+            return vec![Claim::Mention { head: first.to_owned(), relation: String::new() }];
         }
         facts.into_iter().map(Claim::Fact).collect()
     }
 
-    /// Returns the triplets of a sentence: its first name with each other that is no part of it, without
-    /// a relation.
+    /// Returns the triplets of a sentence: its first name with each other, without a relation.
     #[must_use]
     pub fn triplets(&self, input: ExtractorInput<'_>) -> Vec<Triplet> {
         let mut names_of_sentence = self.names(input.sentence);
@@ -150,9 +151,18 @@ impl NameExtractor {
 }
 
 /// Returns true if every word of `part` is in `whole`. Each text with “New York City” has “New York”, so
-/// their count is no evidence.
+/// their count is no evidence. Words are compared without punctuation and possessive endings.
 fn within(part: &str, whole: &str) -> bool {
-    part.split_whitespace().all(|word| whole.split_whitespace().any(|other| other == word))
+    let words: Vec<&str> = whole.split_whitespace().map(bare).collect();
+    part.split_whitespace().all(|word| words.contains(&bare(word)))
+}
+
+fn bare(word: &str) -> &str {
+    without_possessive(word.trim_matches(|c: char| !c.is_alphanumeric()))
+}
+
+fn without_possessive(name: &str) -> &str {
+    name.strip_suffix("'s").or_else(|| name.strip_suffix("’s")).unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -188,6 +198,8 @@ mod tests {
             pairs("New York City is in New York, as New York City Hall and Yorktown are.", ""),
             ["New York City | Yorktown"]
         );
+        assert_eq!(pairs("U.S. Army is in U.S.", ""), [""; 0]);
+        assert_eq!(pairs("“New York's Broadway” is in New York, as the Met is.", "").len(), 1);
         assert_eq!(pairs("The film is Italian.", ""), [""; 0]);
         assert_eq!(pairs("it rains. so what?", ""), [""; 0]);
     }
@@ -205,12 +217,15 @@ mod tests {
     }
 
     #[test]
-    fn single_name_is_mention() {
+    fn text_without_triplet_mentions_its_first_name() {
         let claims = NameExtractor::new(Language::English)
             .unwrap()
             .claims(ExtractorInput::of_sentence("Where was Mario Camerini born?"));
         let mention = Claim::Mention { head: "Mario Camerini".to_owned(), relation: String::new() };
         assert_eq!(claims, [mention]);
+        let nested = ExtractorInput::of_sentence("Is New York City in New York?");
+        let mention = Claim::Mention { head: "New York City".to_owned(), relation: String::new() };
+        assert_eq!(NameExtractor::new(Language::English).unwrap().claims(nested), [mention]);
     }
 
     #[test]

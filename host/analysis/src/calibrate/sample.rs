@@ -48,7 +48,7 @@ pub struct SamplePlan<'a> {
     pub seed: u64,
 }
 
-/// Completions with triplets and, for some sentences, the truth.
+/// Completions, and for some sentences the truth.
 #[derive(Debug, Default)]
 pub struct Sampled {
     questions: Vec<Question>,

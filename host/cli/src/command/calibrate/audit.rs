@@ -26,7 +26,7 @@ use crate::output;
 use crate::policy;
 use crate::questions::EvalSet;
 use crate::recording::{self, Answers};
-use crate::scoring::ScoringConfig;
+use crate::scoring::GivenConfig;
 use crate::settings;
 
 /// File with the results.
@@ -48,6 +48,8 @@ struct Audited {
     decided: usize,
     /// Share of the sentences with known truth that are true, 0 to 1.
     true_share: f64,
+    /// True if an extractor read the triplets; false if each sentence has the one of its sheet.
+    extracted: bool,
     rules: Vec<RuleAudit>,
 }
 
@@ -70,22 +72,17 @@ struct WorldConfig {
 
 impl AuditConfig {
     fn resolve(args: &AuditArgs, settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
-        if !args.sheet.is_empty() {
-            let rules = RulesConfig::resolve(settings, problems);
-            let answers = recording::resolve(&args.recording, settings, problems);
-            let mut extractor = None;
-            if args.extract {
-                extractor = Some(ExtractorConfig::resolve(settings, problems)?);
-            }
-            return Some(Self { rules: rules?, answers: answers?, extractor, world: None });
+        let has_triplets = !args.sheet.is_empty() && !args.extract;
+        let given = GivenConfig::resolve(has_triplets, &args.recording, settings, problems);
+        let mut world = None;
+        if args.sheet.is_empty() {
+            let policy = PolicyConfig::resolve(settings, problems);
+            let questions = EvalSet::resolve(settings, problems);
+            problems.required("question.eval", settings.question.eval.as_ref(), "--questions FILE");
+            world = Some(WorldConfig { policy: policy?, questions: questions? });
         }
-        let policy = PolicyConfig::resolve(settings, problems);
-        let questions = EvalSet::resolve(settings, problems);
-        problems.required("question.eval", settings.question.eval.as_ref(), "--questions FILE");
-        let ScoringConfig { extractor, rules, answers } =
-            ScoringConfig::resolve(&args.recording, settings, problems)?;
-        let world = WorldConfig { policy: policy?, questions: questions? };
-        Some(Self { rules, answers, extractor: Some(extractor), world: Some(world) })
+        let GivenConfig { extractor, rules, answers } = given?;
+        Some(Self { rules, answers, extractor, world })
     }
 }
 
@@ -131,14 +128,14 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
         ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
     }
     let rules = Loader::new(&config.rules)?.each_sentence_rule()?;
-    let mut extractor = config.extractor.as_ref().map(parts::open_extractor).transpose()?;
     let mut backends = recording::backends(&config.answers, &args.recording)?;
     let mut sampled = match source {
         SentenceSource::Sheets(annotated) => Sampled::from_labels(&annotated),
         SentenceSource::World(world, truth) => sample(args, &mut settings, world, truth.as_ref())?,
     };
-    if let Some(extractor) = &mut extractor {
-        sampled.extract(extractor, settings.reward.language)?;
+    if let Some(extractor) = &config.extractor {
+        let mut extractor = parts::open_extractor(extractor)?;
+        sampled.extract(&mut extractor, settings.reward.language)?;
     }
 
     let mut audits = Vec::new();
@@ -152,8 +149,13 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     }
     let (sentences, decided) = sampled.num_sentences();
     let truths = all[0].1.iter().filter(|judged| judged.is_true).count();
-    let audited =
-        Audited { sentences, decided, true_share: truths as f64 / decided as f64, rules: audits };
+    let audited = Audited {
+        sentences,
+        decided,
+        true_share: truths as f64 / decided as f64,
+        extracted: config.extractor.is_some(),
+        rules: audits,
+    };
     if let Some(out) = &args.out {
         write(out, &audited, &sampled, &all)?;
     }
@@ -251,11 +253,14 @@ fn write(
 }
 
 fn show(audited: &Audited, buckets: &CountBuckets) {
-    let Audited { sentences, decided, true_share, rules } = audited;
+    let Audited { sentences, decided, true_share, extracted, rules } = audited;
     output::line(format_args!(
         "{decided} of {sentences} sentences can be decided; {} of those are true",
         output::percent(*true_share)
     ));
+    if !extracted {
+        output::line("each sentence has the triplet of its sheet; --extract reads all triplets");
+    }
     output::table(
         ["rule", "abstains", "reward if true", "if false", "AUC (95 %)", "within a question", "ρ"],
         rules.iter().map(|audit| {
