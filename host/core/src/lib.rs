@@ -71,7 +71,7 @@ pub use trace::{SentenceTrace, Trace};
 pub use triplet::{Claim, Extracted, ExtractionBatch, Extractor, ExtractorInput, Triplet};
 pub use update::{Demonstration, Learner, Mismatch, TrainingBatch, UpdateReport};
 pub use verdict::{
-    Blend, Channel, Credit, CreditKind, SentenceScorer, TokenReward, Verdict, Weighted,
+    Blend, Channel, Credit, CreditKind, SentenceScorer, SentenceVerdict, TokenReward, Weighted,
 };
 
 /// Returns an error with its causes, outermost first, on one line.

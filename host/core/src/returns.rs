@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::{
     Alignment, Credit, Granularity, ResponseGrades, RewardSettings, Rollout, Sentence,
-    SentenceMean, TokenReward, Trace, Verdict,
+    SentenceMean, SentenceVerdict, TokenReward, Trace,
 };
 
 /// Reward of a sentence.
@@ -30,7 +30,7 @@ pub struct SentenceReward {
 impl SentenceReward {
     /// Returns the reward of a sentence whose tokens are those of `tokens` that are aligned to it.
     fn new(
-        verdict: &Verdict,
+        verdict: &SentenceVerdict,
         sentence: &Sentence,
         tokens: Option<Range<usize>>,
         rollout: &Rollout,
@@ -66,7 +66,7 @@ impl SentenceReward {
 /// Returns the reward of each sentence of a completion.
 #[must_use]
 pub fn sentence_rewards(
-    verdicts: &[Verdict],
+    verdicts: &[SentenceVerdict],
     sentences: &[Sentence],
     alignment: &Alignment,
     rollout: &Rollout,
@@ -110,11 +110,11 @@ fn smallest_starts(spans: &[Option<Range<usize>>]) -> Vec<usize> {
 /// Returns `[T]` 1 or −1 for the tokens of sentences whose advantages take a sign from the rule, else
 /// 0: see [`crate::advantage::take_signs`].
 #[must_use]
-pub fn advantage_signs(verdicts: &[Verdict], alignment: &Alignment) -> Vec<i8> {
+pub fn advantage_signs(verdicts: &[SentenceVerdict], alignment: &Alignment) -> Vec<i8> {
     let mut signs = Vec::with_capacity(alignment.sentence_of.len());
     for sentence in &alignment.sentence_of {
         let verdict = sentence.and_then(|index| verdicts.get(index));
-        signs.push(verdict.map_or(0, Verdict::advantage_sign));
+        signs.push(verdict.map_or(0, SentenceVerdict::advantage_sign));
     }
     signs
 }
@@ -247,7 +247,9 @@ pub fn traced_returns(trace: &Trace, settings: &RewardSettings) -> TracedReturns
             Granularity::Response => trace.mean_return,
             Granularity::Token => base + settings.lambda_corver * sentence.reward_per_token(),
         });
-        returns.advantage_signs.push(sentence.verdict.as_ref().map_or(0, Verdict::advantage_sign));
+        returns
+            .advantage_signs
+            .push(sentence.verdict.as_ref().map_or(0, SentenceVerdict::advantage_sign));
     }
     returns
 }
@@ -362,10 +364,10 @@ mod tests {
         let alignment = crate::sentence::align(&split, &rollout.token_spans);
         let points = [(0, 1.0), (11, 4.0), (9, 2.0), (10, 0.5), (99, 8.0)]
             .map(|(character, reward)| TokenReward { character, reward });
-        let verdict = Verdict {
+        let verdict = SentenceVerdict {
             reward: Some(15.5),
             credit: Credit::TokenRewards(points.to_vec()),
-            ..Verdict::default()
+            ..SentenceVerdict::default()
         };
         let rewards = sentence_rewards(&[verdict], &split.sentences, &alignment, &rollout);
         let settings =
@@ -381,13 +383,16 @@ mod tests {
     #[test]
     fn sign_credit_adds_no_return() {
         let alignment = alignment(&[None, Some(0), Some(1), Some(2)]);
-        let label = |reward: f32| Verdict {
+        let label = |reward: f32| SentenceVerdict {
             reward: Some(reward),
             credit: Credit::AdvantageSign,
-            ..Verdict::default()
+            ..SentenceVerdict::default()
         };
-        let verdicts =
-            [label(1.0), label(-0.5), Verdict { reward: Some(1.0), ..Verdict::default() }];
+        let verdicts = [
+            label(1.0),
+            label(-0.5),
+            SentenceVerdict { reward: Some(1.0), ..SentenceVerdict::default() },
+        ];
         assert_eq!(advantage_signs(&verdicts, &alignment), [0, 1, -1, 0]);
         let sentences = crate::split::split("A. B. C.", TextSettings::default()).sentences;
         let rewards = sentence_rewards(

@@ -14,7 +14,7 @@ use crate::triplet::{Extracted, ExtractionBatch};
 use crate::verdict::check_shape;
 use crate::{
     Alignment, BackendStats, Backends, BoxError, Completion, Extractor, ExtractorInput, Graders,
-    Question, ResponseGrades, RewardSettings, Rollout, SentenceScorer, Trace, Verdict,
+    Question, ResponseGrades, RewardSettings, Rollout, SentenceScorer, SentenceVerdict, Trace,
 };
 
 /// The parts that a completion is scored with.
@@ -248,7 +248,7 @@ fn score_sentences(
     completions: &[Completion<'_>],
     splits: &[SplitCompletion],
     rules: &mut RuleScorers<'_, '_>,
-) -> Result<Vec<Vec<Verdict>>, BoxError> {
+) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
     let mut to_score = Vec::new();
     for (completion, split) in completions.iter().zip(splits) {
         if split.scores_sentences {
@@ -289,7 +289,7 @@ impl ScoredCompletion {
         question: &Question,
         rollout: &Rollout,
         split: SplitCompletion,
-        verdicts: Vec<Verdict>,
+        verdicts: Vec<SentenceVerdict>,
         grades: ResponseGrades,
         settings: &RewardSettings,
     ) -> Self {

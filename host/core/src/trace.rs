@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Credit, ResponseGrades, Section, Triplet, Verdict};
+use crate::{Credit, ResponseGrades, Section, SentenceVerdict, Triplet};
 
 /// Everything that went into the returns of one completion.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct SentenceTrace {
     /// Triplets that the extractor read from it.
     pub triplets: Vec<Triplet>,
     /// Verdict of the rule. `None`: the sentences were not scored.
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<SentenceVerdict>,
     /// Token span of the sentence (characters if the text has no tokens). `None`: no token is aligned
     /// to it.
     pub tokens: Option<Range<usize>>,

@@ -9,7 +9,7 @@ use crate::{Backends, BoxError, Capability, Completion, Exchange, Lookup};
 
 /// A rule's reward for one sentence, with the requests that led to it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct SentenceVerdict {
     /// Reward before λ_c, finite. `None`: the rule abstained, and the reward is 0.
     pub reward: Option<f32>,
     /// Count that decided the reward. `None`: no count decided it.
@@ -116,7 +116,7 @@ pub trait SentenceScorer: Send {
         &mut self,
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, BoxError>;
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError>;
 }
 
 /// One rule of a [`Blend`].
@@ -163,7 +163,7 @@ impl SentenceScorer for Blend {
         &mut self,
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
         let has_channels = self.0.len() > 1 || self.0.iter().any(|rule| rule.weight == 0.0);
         let mut blended = no_verdicts(completions);
         for Weighted { name, weight, rule } in &mut self.0 {
@@ -180,10 +180,10 @@ impl SentenceScorer for Blend {
     }
 }
 
-fn no_verdicts(completions: &[Completion<'_>]) -> Vec<Vec<Verdict>> {
+fn no_verdicts(completions: &[Completion<'_>]) -> Vec<Vec<SentenceVerdict>> {
     completions
         .iter()
-        .map(|completion| vec![Verdict::default(); completion.sentences.len()])
+        .map(|completion| vec![SentenceVerdict::default(); completion.sentences.len()])
         .collect()
 }
 
@@ -191,7 +191,7 @@ fn no_verdicts(completions: &[Completion<'_>]) -> Vec<Vec<Verdict>> {
 pub(crate) fn check_shape(
     rule: &str,
     completions: &[Completion<'_>],
-    verdicts: &[Vec<Verdict>],
+    verdicts: &[Vec<SentenceVerdict>],
 ) -> Result<(), BoxError> {
     let lengths = completions.iter().map(|completion| completion.sentences.len());
     if lengths.clone().eq(verdicts.iter().map(Vec::len)) {
@@ -203,7 +203,7 @@ pub(crate) fn check_shape(
     Err(format!("{rule} gave {got} verdicts for {expected} sentences{shape}").into())
 }
 
-impl Verdict {
+impl SentenceVerdict {
     /// Returns the sign that the advantages of the sentence's tokens take, 1 or −1; 0 if they keep
     /// their own.
     #[must_use]
@@ -268,15 +268,15 @@ mod tests {
             &mut self,
             completions: &[Completion<'_>],
             backends: &mut Backends<'_>,
-        ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+        ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
             let mut verdict = |sentence: &Sentence| {
                 let query = Query::new([[&sentence.text]]);
                 let count = backends.count(std::slice::from_ref(&query))?[0];
-                Ok(Verdict {
+                Ok(SentenceVerdict {
                     reward: count.occurrences.map(|_| self.0),
                     count: count.occurrences,
                     lookups: vec![Lookup { query, count }],
-                    ..Verdict::default()
+                    ..SentenceVerdict::default()
                 })
             };
             completions
@@ -293,7 +293,7 @@ mod tests {
             &mut self,
             completions: &[Completion<'_>],
             _: &mut Backends<'_>,
-        ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+        ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
             Ok(no_verdicts(completions))
         }
     }
@@ -389,11 +389,11 @@ mod tests {
                 &mut self,
                 completions: &[Completion<'_>],
                 _: &mut Backends<'_>,
-            ) -> Result<Vec<Vec<Verdict>>, BoxError> {
-                let label = || Verdict {
+            ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
+                let label = || SentenceVerdict {
                     reward: Some(1.0),
                     credit: Credit::AdvantageSign,
-                    ..Verdict::default()
+                    ..SentenceVerdict::default()
                 };
                 Ok(completions
                     .iter()
@@ -418,7 +418,8 @@ mod tests {
     fn verdict_shape_must_match_completions() {
         let [two, one] = [sentences(&["Rome", "Italy"]), sentences(&["Rome"])];
         let completions = [completion(&two), completion(&one)];
-        let verdicts = |lengths: [usize; 2]| lengths.map(|length| vec![Verdict::default(); length]);
+        let verdicts =
+            |lengths: [usize; 2]| lengths.map(|length| vec![SentenceVerdict::default(); length]);
         assert!(check_shape("a", &completions, &verdicts([2, 1])).is_ok());
         let message =
             |lengths| check_shape("a", &completions, &verdicts(lengths)).unwrap_err().to_string();

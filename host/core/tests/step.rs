@@ -11,8 +11,8 @@ use corver_core::{
     AdvantageSettings, Backends, BoxError, Completion, CorpusInfo, Count, Counter, Credit,
     Demonstration, Estimator, Extracted, ExtractionBatch, Extractor, ExtractorInput, Graders,
     Granularity, Learner, Lookup, Query, Question, RewardSettings, Rollout, Sampler, Sampling,
-    Scorers, Sentence, SentenceScorer, Signal, StepError, StepReport, StepSettings, TrainingBatch,
-    Triplet, UpdateReport, Verdict, baselines, step, traced_returns,
+    Scorers, Sentence, SentenceScorer, SentenceVerdict, Signal, StepError, StepReport,
+    StepSettings, TrainingBatch, Triplet, UpdateReport, baselines, step, traced_returns,
 };
 
 /// Answers from a script; one character is one token.
@@ -140,19 +140,21 @@ impl SentenceScorer for Attested {
         &mut self,
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
         let mut judge = |sentence: &Sentence| {
-            let Some(triplet) = sentence.triplets.first() else { return Ok(Verdict::default()) };
+            let Some(triplet) = sentence.triplets.first() else {
+                return Ok(SentenceVerdict::default());
+            };
             let query = Query::new([[&triplet.head], [&triplet.tail]]);
             let count = backends.count(std::slice::from_ref(&query))?[0];
             let reward = Some(if count.occurrences > Some(0) { 0.5 } else { -0.5 });
             let lookups = vec![Lookup { query, count }];
-            Ok(Verdict {
+            Ok(SentenceVerdict {
                 reward,
                 count: count.occurrences,
                 triplet: Some(0),
                 lookups,
-                ..Verdict::default()
+                ..SentenceVerdict::default()
             })
         };
         completions
@@ -169,7 +171,7 @@ impl SentenceScorer for Broken {
         &mut self,
         _: &[Completion<'_>],
         _: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
         Err("the rule trapped".into())
     }
 }
@@ -300,11 +302,11 @@ impl SentenceScorer for Labels {
         &mut self,
         completions: &[Completion<'_>],
         _: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
-        let label = |index: usize| Verdict {
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
+        let label = |index: usize| SentenceVerdict {
             reward: Some(if index == 0 { -1.0 } else { 1.0 }),
             credit: Credit::AdvantageSign,
-            ..Verdict::default()
+            ..SentenceVerdict::default()
         };
         Ok(completions.iter().map(|one| (0..one.sentences.len()).map(label).collect()).collect())
     }
@@ -480,7 +482,7 @@ impl SentenceScorer for Meeting<'_> {
         &mut self,
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
         self.0.wait();
         Attested.score(completions, backends)
     }

@@ -5,7 +5,7 @@ use std::fs;
 
 use corver_core::response::Grade;
 use corver_core::split::split;
-use corver_core::{ResponseGrades, SentenceTrace, TextSettings, Trace, Verdict};
+use corver_core::{ResponseGrades, SentenceTrace, SentenceVerdict, TextSettings, Trace};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -15,7 +15,11 @@ pub fn trace(question: &str, completion: &str, mean_return: f64) -> Trace {
         text: sentence.text,
         section: sentence.section,
         triplets: Vec::new(),
-        verdict: Some(Verdict { reward: Some(0.1), count: Some(34), ..Verdict::default() }),
+        verdict: Some(SentenceVerdict {
+            reward: Some(0.1),
+            count: Some(34),
+            ..SentenceVerdict::default()
+        }),
         tokens: sentence.span,
     };
     Trace {

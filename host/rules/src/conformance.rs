@@ -10,7 +10,7 @@ mod responses;
 pub use responses::ResponseConformance;
 
 use corver_core::template::{ANSWER, THINK, Tags};
-use corver_core::{Backends, Completion, Section, Sentence, Triplet, Verdict};
+use corver_core::{Backends, Completion, Section, Sentence, SentenceVerdict, Triplet};
 use serde::Serialize;
 
 use oracle::{Oracle, draw};
@@ -80,6 +80,9 @@ pub enum ConformanceError {
     Inconsistent(String),
 }
 
+/// Verdicts of each completion's sentences.
+type Verdicts = Result<Vec<Vec<SentenceVerdict>>, RuleError>;
+
 impl Rule {
     /// Scores a fixed batch of unusual completions: together, again, in the opposite order, one by
     /// one, and with a corpus that stops counting at the limit of a query. The verdicts must be
@@ -93,7 +96,7 @@ impl Rule {
 }
 
 fn conform(
-    score: impl Fn(&[Completion<'_>], &mut Backends<'_>) -> Result<Vec<Vec<Verdict>>, RuleError>,
+    score: impl Fn(&[Completion<'_>], &mut Backends<'_>) -> Verdicts,
 ) -> Result<Conformance, ConformanceError> {
     let sentences: Vec<Vec<Sentence>> = (0..COMPLETIONS).map(sentences).collect();
     let texts: Vec<String> =
@@ -162,7 +165,7 @@ fn conform(
     })
 }
 
-fn display(verdict: &Verdict) -> String {
+fn display(verdict: &SentenceVerdict) -> String {
     let reward = verdict.reward.map_or("an abstention".to_owned(), |reward| format!("{reward:+}"));
     match (verdict.triplet, &verdict.note) {
         (Some(triplet), Some(note)) => format!("{reward} for triplet {triplet} ({note})"),
@@ -222,11 +225,9 @@ mod tests {
 
     use super::*;
 
-    fn reward(reward: f32) -> Verdict {
-        Verdict { reward: Some(reward), ..Verdict::default() }
+    fn reward(reward: f32) -> SentenceVerdict {
+        SentenceVerdict { reward: Some(reward), ..SentenceVerdict::default() }
     }
-
-    type Verdicts = Result<Vec<Vec<Verdict>>, RuleError>;
 
     /// Scores each sentence with `reward_of`.
     fn each(

@@ -2,7 +2,7 @@
 
 use corver_core::{
     Backends, BoxError, Capability, Completion, CorpusInfo, Credit, CreditKind, Exchange, Lookup,
-    SentenceScorer, TokenReward, Verdict,
+    SentenceScorer, SentenceVerdict, TokenReward,
 };
 
 use crate::bindings::{sentence_scoring, types, wire_info, with_wire_completions};
@@ -29,7 +29,7 @@ impl Rule {
         &self,
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, RuleError> {
+    ) -> Result<Vec<Vec<SentenceVerdict>>, RuleError> {
         self.run(completions, backends)
     }
 }
@@ -51,19 +51,19 @@ impl SentenceScorer for Rule {
         &mut self,
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
         Ok(Self::score(self, completions, backends)?)
     }
 }
 
 impl Session for Instance<sentence_scoring::Guest> {
-    type Decision = Verdict;
+    type Decision = SentenceVerdict;
 
     fn start(
         &mut self,
         completions: &[Completion<'_>],
         info: CorpusInfo,
-    ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
+    ) -> Result<Vec<Vec<Outcome<SentenceVerdict>>>, Failure> {
         let outcomes = with_wire_completions(completions, |wire_completions| {
             self.call(|rule, store| rule.call_score(store, wire_completions, wire_info(info)))
         })?;
@@ -73,7 +73,7 @@ impl Session for Instance<sentence_scoring::Guest> {
     fn resume(
         &mut self,
         answered: &[AnsweredRequest],
-    ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
+    ) -> Result<Vec<Vec<Outcome<SentenceVerdict>>>, Failure> {
         let outcomes = with_wire_replies(answered, |replies| {
             self.call(|rule, store| rule.call_resume(store, replies))
         })?;
@@ -85,24 +85,24 @@ impl Session for Instance<sentence_scoring::Guest> {
     }
 }
 
-fn from_wire(outcomes: Vec<Vec<types::SentenceOutcome>>) -> Vec<Vec<Outcome<Verdict>>> {
+fn from_wire(outcomes: Vec<Vec<types::SentenceOutcome>>) -> Vec<Vec<Outcome<SentenceVerdict>>> {
     outcomes
         .into_iter()
         .map(|completion| completion.into_iter().map(outcome_from_wire).collect())
         .collect()
 }
 
-fn outcome_from_wire(outcome: types::SentenceOutcome) -> Outcome<Verdict> {
+fn outcome_from_wire(outcome: types::SentenceOutcome) -> Outcome<SentenceVerdict> {
     match outcome {
         types::SentenceOutcome::Done(verdict) => Outcome::Done(verdict_from_wire(verdict)),
         types::SentenceOutcome::Abstain(note) => {
-            Outcome::Done(Verdict { note, ..Verdict::default() })
+            Outcome::Done(SentenceVerdict { note, ..SentenceVerdict::default() })
         }
         types::SentenceOutcome::Pending(requests) => Outcome::Pending(requests),
     }
 }
 
-fn verdict_from_wire(verdict: types::Verdict) -> Verdict {
+fn verdict_from_wire(verdict: types::Verdict) -> SentenceVerdict {
     let types::Verdict { reward, credit: wire_credit, count, triplet, note } = verdict;
     let credit = match wire_credit {
         None => Credit::Sentence,
@@ -115,10 +115,17 @@ fn verdict_from_wire(verdict: types::Verdict) -> Verdict {
         }
         Some(types::Credit::AdvantageSign) => Credit::AdvantageSign,
     };
-    Verdict { reward: Some(reward), credit, count, triplet, note, ..Verdict::default() }
+    SentenceVerdict {
+        reward: Some(reward),
+        credit,
+        count,
+        triplet,
+        note,
+        ..SentenceVerdict::default()
+    }
 }
 
-impl Decision for Verdict {
+impl Decision for SentenceVerdict {
     fn num_subjects(completion: &Completion<'_>) -> usize {
         completion.sentences.len()
     }
@@ -244,10 +251,10 @@ mod tests {
                 .iter()
                 .map(|&(character, reward)| TokenReward { character, reward })
                 .collect();
-            let verdict = Verdict {
+            let verdict = SentenceVerdict {
                 reward: Some(reward),
                 credit: Credit::TokenRewards(token_rewards),
-                ..Verdict::default()
+                ..SentenceVerdict::default()
             };
             let permissions = Permissions {
                 limits: &Limits::default(),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use corver_core::{
     Backends, BoxError, ChatModel, ChatPrompt, ChatReply, ChatRole, Completion, CorpusInfo, Count,
     Counter, Credit, Entailment, Exchange, NliModel, NliPair, Passage, Query, Retriever, Search,
-    Section, Sentence, TokenReward, Triplet, Usage, Verdict,
+    Section, Sentence, SentenceVerdict, TokenReward, Triplet, Usage,
 };
 use corver_rules::{LoadOptions, ResponseRule, Rule};
 use serde_json::{Value, json};
@@ -254,7 +254,7 @@ fn assert_entailed(language: &str) {
     let rewards: Vec<Option<f32>> = verdicts.iter().map(|verdict| verdict.reward).collect();
     assert_eq!(rewards, [Some(1.0), None, Some(-1.0)]);
     assert_eq!(verdicts[1].note.as_deref(), Some("no passage was found"));
-    let kinds = |verdict: &Verdict| {
+    let kinds = |verdict: &SentenceVerdict| {
         let kind = |exchange: &Exchange| matches!(exchange, Exchange::Nli { .. });
         verdict.exchanges.iter().map(kind).collect::<Vec<_>>()
     };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use corver_core::{
     Backends, BoxError, Capability, Completion, CorpusInfo, Count, CountPrecision, Counter, Query,
-    Section, Sentence, Triplet, Verdict,
+    Section, Sentence, SentenceVerdict, Triplet,
 };
 use corver_rules::{Limits, LoadOptions, PluginKind, ResponseRule, Rule, RuleError};
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ fn film() -> Sentence {
 }
 
 /// The verdicts on completions of these sentences.
-fn judge(rule: &Rule, completions: &[&[Sentence]], index: &mut FakeIndex) -> Vec<Verdict> {
+fn judge(rule: &Rule, completions: &[&[Sentence]], index: &mut FakeIndex) -> Vec<SentenceVerdict> {
     let completion = |sentences| Completion {
         question: "Who?",
         text: "It is so.",

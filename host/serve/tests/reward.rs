@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use corver_core::{
     Backends, BoxError, Completion, Credit, Extractor, ExtractorInput, GivenTriplets, Graders,
-    Question, RewardSettings, Rollout, Scored, Scorers, SentenceScorer, StepError, Triplet,
-    Verdict,
+    Question, RewardSettings, Rollout, Scored, Scorers, SentenceScorer, SentenceVerdict, StepError,
+    Triplet,
 };
 use corver_serve::{
     Health, HttpError, HttpServer, Metrics, Queue, QueueLimits, ServerLimits, reward_route,
@@ -40,7 +40,7 @@ impl SentenceScorer for Words {
         &mut self,
         completions: &[Completion<'_>],
         _: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
         let of_sentence = |text: &str| {
             if text.contains("poison") {
                 return Err("a sentence is poisoned".into());
@@ -51,13 +51,16 @@ impl SentenceScorer for Words {
                 self.words.lock().unwrap().recv_timeout(Duration::from_secs(20)).unwrap();
             }
             if text.contains("right") {
-                return Ok(Verdict {
+                return Ok(SentenceVerdict {
                     reward: Some(1.0),
                     credit: Credit::AdvantageSign,
-                    ..Verdict::default()
+                    ..SentenceVerdict::default()
                 });
             }
-            Ok(Verdict { reward: text.contains("true").then_some(0.5), ..Verdict::default() })
+            Ok(SentenceVerdict {
+                reward: text.contains("true").then_some(0.5),
+                ..SentenceVerdict::default()
+            })
         };
         completions
             .iter()

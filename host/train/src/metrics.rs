@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use corver_core::stats::{mean, unbiased_std};
 use corver_core::{
-    Channel, QueryStats, SentenceTrace, StepReport, Trace, UpdateReport, Usage, Verdict,
+    Channel, QueryStats, SentenceTrace, SentenceVerdict, StepReport, Trace, UpdateReport, Usage,
 };
 use serde_json::{Map, Value, json};
 
@@ -277,7 +277,7 @@ impl<'a> StepMeasurements<'a> {
         Some(completions.flat_map(|completion| &completion.trace.sentences).collect())
     }
 
-    fn verdicts(&self) -> Option<Vec<&'a Verdict>> {
+    fn verdicts(&self) -> Option<Vec<&'a SentenceVerdict>> {
         let sentences = self.sentences()?.into_iter();
         Some(sentences.filter_map(|sentence| sentence.verdict.as_ref()).collect())
     }

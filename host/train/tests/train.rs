@@ -6,7 +6,7 @@ use std::path::Path;
 use corver_core::{
     Backends, BoxError, Completion, Demonstration, Entailment, Extractor, ExtractorInput, Graders,
     Learner, NliModel, NliPair, Question, Rollout, Sampler, Sampling, Scorers, SentenceScorer,
-    Signal, StepError, StepSettings, TrainingBatch, Triplet, UpdateReport, Verdict,
+    SentenceVerdict, Signal, StepError, StepSettings, TrainingBatch, Triplet, UpdateReport,
 };
 use corver_data::Curriculum;
 use corver_eval::Evaluation;
@@ -106,13 +106,14 @@ impl SentenceScorer for Nothing {
         &mut self,
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
         let pair = |completion: &Completion<'_>| NliPair {
             premise: String::new(),
             hypothesis: completion.text.to_owned(),
         };
         backends.entail(&completions.iter().map(pair).collect::<Vec<_>>())?;
-        let verdict = Verdict { reward: Some(0.1), count: Some(30), ..Verdict::default() };
+        let verdict =
+            SentenceVerdict { reward: Some(0.1), count: Some(30), ..SentenceVerdict::default() };
         Ok(completions
             .iter()
             .map(|completion| vec![verdict.clone(); completion.sentences.len()])

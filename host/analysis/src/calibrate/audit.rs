@@ -264,15 +264,17 @@ fn reward_point(bin: &[(f32, QuestionTruth)]) -> Option<ReliabilityPoint> {
 
 #[cfg(test)]
 mod tests {
-    use corver_core::Verdict;
+    use corver_core::SentenceVerdict;
 
     use super::super::bucket::tests::counted;
     use super::*;
 
     fn judged(all: &[(Option<f32>, u64, bool)]) -> Vec<ScoredSentence<'static>> {
         let one = |(question, &(reward, count, is_true)): (usize, &(Option<f32>, u64, bool))| {
-            let verdict =
-                reward.map_or_else(Verdict::default, |_| Verdict { reward, ..counted(count, 20) });
+            let verdict = reward.map_or_else(SentenceVerdict::default, |_| SentenceVerdict {
+                reward,
+                ..counted(count, 20)
+            });
             ScoredSentence { question, sentence: "", is_true, verdict }
         };
         all.iter().enumerate().map(one).collect()

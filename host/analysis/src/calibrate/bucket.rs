@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use corver_core::Verdict;
+use corver_core::SentenceVerdict;
 use serde::Serialize;
 
 /// Range of counts that are evaluated together.
@@ -106,7 +106,7 @@ impl CountBuckets {
 
     /// Finds the bucket of the count that decided a verdict.
     #[must_use]
-    pub fn classify(&self, verdict: &Verdict) -> Placement {
+    pub fn classify(&self, verdict: &SentenceVerdict) -> Placement {
         let Some(count) = verdict.count else { return Placement::Uncounted };
         let stopped = verdict.lookups.iter().any(|lookup| {
             !lookup.count.is_exact() && lookup.query.limit.is_some_and(|limit| count >= limit)
@@ -137,15 +137,15 @@ pub(super) mod tests {
     use super::*;
 
     /// Returns First's verdict for a `count` of a query with this limit.
-    pub fn counted(count: u64, limit: u64) -> Verdict {
+    pub fn counted(count: u64, limit: u64) -> SentenceVerdict {
         let precision = if count < limit { CountPrecision::Exact } else { CountPrecision::AtLeast };
         let found = Count { occurrences: Some(count), precision };
         let query = Query::new([["Rome"], ["Italy"]]).with_limit(Some(limit));
-        Verdict {
+        SentenceVerdict {
             count: Some(count),
             triplet: Some(0),
             lookups: vec![Lookup { query, count: found }],
-            ..Verdict::default()
+            ..SentenceVerdict::default()
         }
     }
 
@@ -170,7 +170,10 @@ pub(super) mod tests {
         let places = [0, 1, 4, 5, 19, 20, 500]
             .map(|count| CountBuckets::default().classify(&counted(count, 1000)));
         assert_eq!(places, [0, 1, 1, 2, 3, 4, 4].map(Placement::In));
-        assert_eq!(CountBuckets::default().classify(&Verdict::default()), Placement::Uncounted);
+        assert_eq!(
+            CountBuckets::default().classify(&SentenceVerdict::default()),
+            Placement::Uncounted
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
 
-use corver_core::{SentenceTrace, Verdict};
+use corver_core::{SentenceTrace, SentenceVerdict};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -221,7 +221,7 @@ impl SentencePool {
 }
 
 /// Returns the query whose count decided the verdict.
-fn query(verdict: &Verdict) -> String {
+fn query(verdict: &SentenceVerdict) -> String {
     let decided = verdict.lookups.iter().find(|lookup| lookup.count.occurrences == verdict.count);
     decided.map_or_else(String::new, |lookup| lookup.query.to_string())
 }
@@ -236,7 +236,7 @@ mod tests {
     use super::super::bucket::tests::counted;
     use super::*;
 
-    fn sentence(text: &str, verdict: Option<Verdict>) -> SentenceTrace {
+    fn sentence(text: &str, verdict: Option<SentenceVerdict>) -> SentenceTrace {
         let triplet =
             Triplet { head: "Rome".into(), relation: "is in".into(), tail: "Italy".into() };
         SentenceTrace {
@@ -306,7 +306,7 @@ mod tests {
     fn draw_reads_answers_and_score_traces() {
         let sentences = [
             sentence("a", Some(counted(5, 5))),
-            sentence("b", Some(Verdict::default())),
+            sentence("b", Some(SentenceVerdict::default())),
             sentence("c", None),
         ];
         let good = sentence("d", Some(counted(1, 5)));

@@ -7,7 +7,7 @@ use corver_core::language::bare_triplets;
 use corver_core::split::split;
 use corver_core::{
     Backends, BoxError, Completion, Extractor, ExtractorInput, Language, Question, Sampler,
-    Sampling, Section, Sentence, SentenceScorer, TextSettings, Verdict,
+    Sampling, Section, Sentence, SentenceScorer, SentenceVerdict, TextSettings,
 };
 
 use super::annotated::Annotated;
@@ -89,7 +89,7 @@ pub struct ScoredSentence<'a> {
     /// True if everything that the sentence states is true.
     pub is_true: bool,
     /// Verdict of the rule.
-    pub verdict: Verdict,
+    pub verdict: SentenceVerdict,
 }
 
 impl Sampled {

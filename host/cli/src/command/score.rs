@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use corver_core::{
     Backends, CountPrecision, Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts,
-    Scored, Scorers, SentenceScorer, Trace, Verdict, score,
+    Scored, Scorers, SentenceScorer, SentenceVerdict, Trace, score,
 };
 use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig};
@@ -99,7 +99,7 @@ pub fn show_return(trace: &Trace, parts: &ReturnParts) {
 }
 
 /// Prints a sentence's reward, and below it the counts, channels and note.
-pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
+pub fn show_sentence(text: &str, verdict: Option<&SentenceVerdict>) {
     let reward = verdict
         .and_then(|verdict| verdict.reward)
         .map_or("     ".to_owned(), |reward| format!("{reward:+.2}"));

@@ -12,7 +12,7 @@ use corver_core::language::bare_claim;
 use corver_core::split::split_text;
 use corver_core::{
     Claim, Completion, ExtractorInput, GivenTriplets, Lookup, Query, Section, Sentence,
-    SentenceScorer, Verdict,
+    SentenceScorer, SentenceVerdict,
 };
 use corver_corpus::MatchPassage;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub struct CheckedSentence {
     /// Claims of the sentence; empty if it was not tested.
     pub claims: Vec<CheckedClaim>,
     /// Verdict of the rule in the settings.
-    pub rule: Verdict,
+    pub rule: SentenceVerdict,
 }
 
 /// Result of the check of a sentence.
@@ -209,7 +209,7 @@ impl Scorer {
         &mut self,
         texts: &[Text],
         split_texts: &[SplitText],
-    ) -> Result<Vec<Vec<Verdict>>> {
+    ) -> Result<Vec<Vec<SentenceVerdict>>> {
         let sentences: Vec<Vec<Sentence>> =
             split_texts.iter().map(SplitText::to_sentences).collect();
         let mut completions = Vec::new();

@@ -1,7 +1,7 @@
 //! Queries for claims, and the meaning of their counts. The constants are those of QuCo-RAG's
 //! published settings.
 
-use corver_core::{Claim, Lookup, Query, Triplet, Verdict};
+use corver_core::{Claim, Lookup, Query, SentenceVerdict, Triplet};
 use corver_settings::{CheckSettings, DecidedBy};
 use serde::Serialize;
 
@@ -88,7 +88,7 @@ pub(super) fn decide(
     by: DecidedBy,
     is_tested: bool,
     claims: &[CheckedClaim],
-    rule: &Verdict,
+    rule: &SentenceVerdict,
 ) -> Status {
     let mut by_test = None;
     for claim in claims {
@@ -137,8 +137,8 @@ mod tests {
         check_claim(&CheckSettings::default(), claim, lookup)
     }
 
-    fn verdict(reward: Option<f32>) -> Verdict {
-        Verdict { reward, ..Verdict::default() }
+    fn verdict(reward: Option<f32>) -> SentenceVerdict {
+        SentenceVerdict { reward, ..SentenceVerdict::default() }
     }
 
     #[test]

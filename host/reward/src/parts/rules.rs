@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail, ensure};
 use corver_core::verdict::{Blend, Weighted};
 use corver_core::{
-    Backends, BoxError, Capability, Completion, CreditKind, Graders, SentenceScorer, Verdict,
+    Backends, BoxError, Capability, Completion, CreditKind, Graders, SentenceScorer,
+    SentenceVerdict,
 };
 use corver_rules::{
     Compiler, Manifest, PluginFile, PluginKind, Provenance, ResponseRule, Rule, Sandbox,
@@ -95,7 +96,7 @@ impl SentenceScorer for SentenceRules {
         &mut self,
         completions: &[Completion<'_>],
         backends: &mut Backends<'_>,
-    ) -> Result<Vec<Vec<Verdict>>, BoxError> {
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
         self.rules.score(completions, backends)
     }
 }

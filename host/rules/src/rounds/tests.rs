@@ -2,7 +2,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
-use corver_core::{Count, Counter, Query, Section, Sentence, Verdict};
+use corver_core::{Count, Counter, Query, Section, Sentence, SentenceVerdict};
 
 use super::*;
 use crate::bindings::types;
@@ -52,8 +52,8 @@ impl<F> Drop for Script<'_, F> {
     }
 }
 
-impl<F: Fn(Name, &[u64]) -> Outcome<Verdict>> Script<'_, F> {
-    fn outcomes(&mut self) -> Vec<Vec<Outcome<Verdict>>> {
+impl<F: Fn(Name, &[u64]) -> Outcome<SentenceVerdict>> Script<'_, F> {
+    fn outcomes(&mut self) -> Vec<Vec<Outcome<SentenceVerdict>>> {
         let seen =
             self.open.iter().flatten().map(|(name, _, counts)| (*name, counts.len())).collect();
         self.log.seen.lock().unwrap().push(seen);
@@ -72,14 +72,14 @@ impl<F: Fn(Name, &[u64]) -> Outcome<Verdict>> Script<'_, F> {
     }
 }
 
-impl<F: Fn(Name, &[u64]) -> Outcome<Verdict> + Send> Session for Script<'_, F> {
-    type Decision = Verdict;
+impl<F: Fn(Name, &[u64]) -> Outcome<SentenceVerdict> + Send> Session for Script<'_, F> {
+    type Decision = SentenceVerdict;
 
     fn start(
         &mut self,
         completions: &[Completion<'_>],
         info: CorpusInfo,
-    ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
+    ) -> Result<Vec<Vec<Outcome<SentenceVerdict>>>, Failure> {
         assert_eq!(info.tokens, Some(1_000));
         let open = |completion: &Completion<'_>| {
             let number = completion.text.parse().unwrap();
@@ -92,7 +92,7 @@ impl<F: Fn(Name, &[u64]) -> Outcome<Verdict> + Send> Session for Script<'_, F> {
     fn resume(
         &mut self,
         answered: &[AnsweredRequest],
-    ) -> Result<Vec<Vec<Outcome<Verdict>>>, Failure> {
+    ) -> Result<Vec<Vec<Outcome<SentenceVerdict>>>, Failure> {
         let mut counts = answered.iter().map(|answered| match answered {
             AnsweredRequest::Count(lookup) => lookup.count.occurrences.unwrap(),
             other => panic!("{other:?}"),
@@ -114,8 +114,8 @@ impl<F: Fn(Name, &[u64]) -> Outcome<Verdict> + Send> Session for Script<'_, F> {
 fn run(
     lengths: &[usize],
     counter: &mut dyn Counter,
-    answer: impl Fn(Name, &[u64]) -> Outcome<Verdict> + Send + Sync,
-) -> Result<(Vec<Vec<Verdict>>, Vec<Seen>), BatchError> {
+    answer: impl Fn(Name, &[u64]) -> Outcome<SentenceVerdict> + Send + Sync,
+) -> Result<(Vec<Vec<SentenceVerdict>>, Vec<Seen>), BatchError> {
     let sentence = Sentence {
         text: "Well.".into(),
         section: Section::Think,
@@ -144,22 +144,22 @@ fn run(
     Ok((verdicts, log.seen.into_inner().unwrap()))
 }
 
-fn pending(words: &[&str]) -> Outcome<Verdict> {
+fn pending(words: &[&str]) -> Outcome<SentenceVerdict> {
     let request = |word: &&str| {
         Request::Count(types::Query { all_of: vec![vec![(*word).into()]], limit: None })
     };
     Outcome::Pending(words.iter().map(request).collect())
 }
 
-fn done(reward: f32) -> Outcome<Verdict> {
-    Outcome::Done(Verdict { reward: Some(reward), ..Verdict::default() })
+fn done(reward: f32) -> Outcome<SentenceVerdict> {
+    Outcome::Done(SentenceVerdict { reward: Some(reward), ..SentenceVerdict::default() })
 }
 
-fn rewards(verdicts: &[Vec<Verdict>]) -> Vec<Option<f32>> {
+fn rewards(verdicts: &[Vec<SentenceVerdict>]) -> Vec<Option<f32>> {
     verdicts.iter().flatten().map(|verdict| verdict.reward).collect()
 }
 
-fn queries(verdict: &Verdict) -> Vec<String> {
+fn queries(verdict: &SentenceVerdict) -> Vec<String> {
     verdict.lookups.iter().map(|lookup| lookup.query.to_string()).collect()
 }
 
@@ -209,7 +209,7 @@ fn large_batches_are_split_between_completions() {
     let mut calls: Vec<usize> = seen.iter().map(Vec::len).collect();
     calls.sort_unstable();
     assert_eq!(calls, [260, 260, 1240, 1240], "twice, because every completion is pending once");
-    let is_its = |verdicts: &Vec<Verdict>| {
+    let is_its = |verdicts: &Vec<SentenceVerdict>| {
         (0..).zip(verdicts).all(|(i, verdict)| verdict.reward == Some(i as f32))
     };
     assert!(verdicts.iter().all(is_its));
@@ -235,7 +235,7 @@ fn waiting_instances_are_bounded_for_any_batch() {
 
 #[test]
 fn rule_faults_name_sentence_and_completion() {
-    let fault = |answer: &(dyn Fn(Name, &[u64]) -> Outcome<Verdict> + Send + Sync)| {
+    let fault = |answer: &(dyn Fn(Name, &[u64]) -> Outcome<SentenceVerdict> + Send + Sync)| {
         // The second call begins with completion 256.
         let lengths = [vec![1; 257], vec![4]].concat();
         match run(&lengths, &mut Clauses::default(), answer) {
@@ -245,7 +245,7 @@ fn rule_faults_name_sentence_and_completion() {
     };
     let words: Vec<String> = (0..30).map(|i| i.to_string()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let at = |wrong: Outcome<Verdict>| {
+    let at = |wrong: Outcome<SentenceVerdict>| {
         move |name: Name, _: &[u64]| if name == (257, 3) { wrong.clone() } else { done(0.0) }
     };
     let too_much = "made 90 requests about sentence 3 of completion 257; at most 64 are allowed \
@@ -266,9 +266,9 @@ fn later_abstention_replaces_verdict() {
     let again = AtomicBool::new(false);
     let (verdicts, _) =
         run(&[2], &mut Clauses::default(), |(_, index), counts| match (index, counts) {
-            (0, _) if again.swap(true, Relaxed) => Outcome::Done(Verdict {
+            (0, _) if again.swap(true, Relaxed) => Outcome::Done(SentenceVerdict {
                 note: Some("on second thoughts".into()),
-                ..Verdict::default()
+                ..SentenceVerdict::default()
             }),
             (1, []) => pending(&["a"]),
             _ => done(1.0),

@@ -1,14 +1,14 @@
 //! Everything that the host passes arrives where the contract says. These rules are not
 //! hostile: they read their memory.
 
-use corver_core::{Backends, Completion, Section, Sentence, Triplet, Verdict};
+use corver_core::{Backends, Completion, Section, Sentence, SentenceVerdict, Triplet};
 use corver_rules::Limits;
 
 use crate::guest::Guest;
 use crate::{Nothing, load};
 
 /// Judges two completions of one sentence each, by a rule that says the same about both.
-fn verdict(score: &str) -> Verdict {
+fn verdict(score: &str) -> SentenceVerdict {
     // At 320 there is a second list with the outcome at 256.
     let score = format!(
         "(i32.store (i32.const 328) (i32.const 256)) (i32.store (i32.const 332) (i32.const 1))

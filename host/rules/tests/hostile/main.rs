@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Backends, BoxError, Completion, CorpusInfo, Count, Counter, Query, Section, Sentence, Verdict,
+    Backends, BoxError, Completion, CorpusInfo, Count, Counter, Query, Section, Sentence,
+    SentenceVerdict,
 };
 use corver_rules::{Compiler, Limits, PluginFile, Rule, RuleError, Sandbox};
 use guest::Guest;
@@ -43,11 +44,11 @@ fn load(bytes: &[u8], limits: Limits) -> Result<Rule, RuleError> {
 }
 
 /// Scores one sentence.
-fn judge(rule: &Rule) -> Result<Verdict, RuleError> {
+fn judge(rule: &Rule) -> Result<SentenceVerdict, RuleError> {
     judge_text(rule, "Well.")
 }
 
-fn judge_text(rule: &Rule, text: &str) -> Result<Verdict, RuleError> {
+fn judge_text(rule: &Rule, text: &str) -> Result<SentenceVerdict, RuleError> {
     let sentences =
         [Sentence { text: text.into(), section: Section::Body, span: None, triplets: Vec::new() }];
     let completion = Completion {
