@@ -42,7 +42,7 @@ pub fn open_folder(
 ) -> Result<TextIndex> {
     let corpus = match tokenizer {
         Some(tokenizer) => {
-            TextIndex::new(Index::open_with(folder, options)?, Tokenizer::from_file(tokenizer)?)
+            TextIndex::new(Index::open_with(folder, options)?, Tokenizer::open(tokenizer)?)
         }
         None => TextIndex::open_with(folder, options),
     };

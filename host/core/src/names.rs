@@ -1,9 +1,9 @@
 //! Triplets without a model: the names of a sentence, each with the first. Not in the paper.
 //!
 //! A name is a run of capitalised words, a quoted title, or a number such as a year. The first one is
-//! the subject, or the entity of the question if the sentence begins with a pronoun. Pairs with all
-//! words of one name in the other are left out. For rules that need head and tail only: the relation
-//! is empty.
+//! the subject, or the entity of the question if the sentence begins with a pronoun. A pair is left
+//! out if all words of one name are in the other. The relation is empty, so these triplets suit rules
+//! that need head and tail only.
 
 use std::sync::LazyLock;
 

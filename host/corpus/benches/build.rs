@@ -59,7 +59,7 @@ fn tokenising(criterion: &mut Criterion) {
     let Some(shared) = std::env::var_os("CORVER_SHARED").map(PathBuf::from) else {
         return eprintln!("tokenising: skipped, CORVER_SHARED is not set");
     };
-    let tokenizer = Tokenizer::from_file(shared.join("tokenizers/llama2/tokenizer.json"))
+    let tokenizer = Tokenizer::open(shared.join("tokenizers/llama2/tokenizer.json"))
         .expect("it is a tokenizer");
     let input = [shared.join("corpora/enwiki-2021.jsonl.gz")];
     let folder = tempfile::tempdir().expect("there is a folder for temporary files");

@@ -76,7 +76,7 @@ struct MicroQuery {
 }
 
 fn tokenizer(shared: &Path) -> Tokenizer {
-    Tokenizer::from_file(shared.join("tokenizers/llama2/tokenizer.json")).unwrap()
+    Tokenizer::open(shared.join("tokenizers/llama2/tokenizer.json")).unwrap()
 }
 
 /// The four indexes of the golden queries: the two small ones as the official builder made them,

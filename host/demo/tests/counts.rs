@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 
 fn index(world: &World, folder: &std::path::Path) -> TextIndex {
     let policy = materialise(&folder.join("cache")).unwrap().policy;
-    let tokenizer = Tokenizer::from_file(policy.join("tokenizer.json")).unwrap();
+    let tokenizer = Tokenizer::open(policy.join("tokenizer.json")).unwrap();
     let articles: Vec<_> = world.articles().collect();
     let texts = articles.iter().map(|article| article.text.as_str());
     build_from_documents(texts, &tokenizer, &folder.join("index"), &BuildOptions::default())

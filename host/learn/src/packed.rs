@@ -53,8 +53,8 @@ pub(crate) enum PackedLayout {
 /// Adjacent segments of the flat list that continue the same tokens: the completions of a prompt; or
 /// alone, a prompt, or its rest after the prefix.
 struct Siblings<'a> {
-    /// Parts of the flat list that the segments continue: the prefix, and the prompt after it. Either may
-    /// be empty.
+    /// Parts of the flat list that the segments continue, empty or not: the prefix, and the prompt after
+    /// it.
     context: [Range<i64>; 2],
     segments: Vec<&'a [u32]>,
 }

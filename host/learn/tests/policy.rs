@@ -277,14 +277,14 @@ fn demonstrations() -> Vec<Demonstration> {
 
 #[test]
 fn imitation_memorises_demonstrations() {
-    let mut policy = policy(fast());
+    // At twice this rate the last loss depends on the processor's rounding.
+    let mut policy = policy(LearnSettings { learning_rate: 1e-2, ..fast() });
     let first = policy.imitate(&demonstrations()).unwrap();
     let mut last = first;
     for _ in 0..39 {
         last = policy.imitate(&demonstrations()).unwrap();
     }
-    // Processors round differently, and the rates are high: 0.21 and 0.23 nats were seen.
-    assert!(first.loss > 1.5 && last.loss < 0.4, "{first:?} {last:?}");
+    assert!(first.loss > 1.5 && last.loss < 0.2, "{first:?} {last:?}");
     assert_eq!((policy.steps(), last.kl, last.mismatch), (40, None, None));
     let question = Question { question: "Q a".into(), golds: Vec::new(), ..Question::default() };
     let answer =

@@ -1,6 +1,5 @@
 //! Arguments of `corver-host index`.
 
-use std::convert::Infallible;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -57,7 +56,7 @@ pub struct BuildArgs {
     #[arg(required = true)]
     pub inputs: Vec<PathBuf>,
     /// Tokenizer of the index, a Hugging Face tokenizer.json, or a folder with it.
-    #[arg(long, value_name = "FILE|DIR", value_parser = tokenizer_file)]
+    #[arg(long, value_name = "FILE|DIR")]
     pub tokenizer: PathBuf,
     /// Folder of the index; must not exist.
     #[arg(long, value_name = "DIR")]
@@ -101,7 +100,7 @@ pub struct AdoptArgs {
     pub index: PathBuf,
     /// Tokenizer that the index was built with, a Hugging Face tokenizer.json, or a folder with it. It
     /// replaces one that is in the index's folder.
-    #[arg(long, value_name = "FILE|DIR", value_parser = tokenizer_file)]
+    #[arg(long, value_name = "FILE|DIR")]
     pub tokenizer: PathBuf,
     /// Memory limit, such as 8G or 500M. Default: three quarters of free memory.
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
@@ -117,7 +116,7 @@ pub struct CountArgs {
     #[arg(long, value_name = "DIR|NAME|URL#NAME")]
     pub index: Vec<String>,
     /// Tokenizer (tokenizer.json, or a folder with it), for an index without one.
-    #[arg(long, value_name = "FILE|DIR", value_parser = tokenizer_file)]
+    #[arg(long, value_name = "FILE|DIR")]
     pub tokenizer: Option<PathBuf>,
     /// Counting mode. Default: exact; for the demo's index, the demo's mode, compatible.
     #[arg(long, value_enum)]
@@ -166,7 +165,7 @@ pub struct IndexServeArgs {
     #[arg(long, value_name = "DIR|NAME")]
     pub index: Option<PathBuf>,
     /// Tokenizer (tokenizer.json, or a folder with it), for an index without one.
-    #[arg(long, value_name = "FILE|DIR", value_parser = tokenizer_file)]
+    #[arg(long, value_name = "FILE|DIR")]
     pub tokenizer: Option<PathBuf>,
     /// Serve only these shards, such as 3 or 0-3, from 0. The others' files may be absent.
     #[arg(long, value_name = "N|FIRST-LAST", value_parser = parse_shards)]
@@ -233,12 +232,6 @@ pub struct VerifyArgs {
     pub full: bool,
 }
 
-/// Returns the path, or that of the `tokenizer.json` in it if it is a folder.
-fn tokenizer_file(text: &str) -> Result<PathBuf, Infallible> {
-    let path = PathBuf::from(text);
-    Ok(if path.is_dir() { path.join("tokenizer.json") } else { path })
-}
-
 /// Parses a shard number or an inclusive range of them.
 fn parse_shards(text: &str) -> Result<RangeInclusive<usize>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -283,15 +276,6 @@ mod tests {
         assert_eq!(ranges, [3..=3, 0..=3, 7..=7]);
         for text in ["", "-", "0-", "-1", "0-3-5", "all", "1..2"] {
             assert!(parse_shards(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn tokenizer_is_file_or_folder_with_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("tokenizer.json");
-        for path in [folder.path(), &file] {
-            assert_eq!(tokenizer_file(path.to_str().unwrap()), Ok(file.clone()));
         }
     }
 

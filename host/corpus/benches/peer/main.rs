@@ -154,7 +154,7 @@ fn prepare() -> (Index, Vec<Query>) {
         std::fs::remove_dir_all(&path).expect("the bench's own folder can be removed");
     }
     let start = Instant::now();
-    let tokenizer = Tokenizer::from_file(tokenizer).expect("the tokenizer can be read");
+    let tokenizer = Tokenizer::open(tokenizer).expect("the tokenizer can be read");
     build(&[text], &tokenizer, &path, &BuildOptions::default()).expect("the text can be indexed");
     let index = Index::open(&path).expect("it was just built");
     eprintln!("indexed {} tokens in {:.1} s", index.info().tokens, start.elapsed().as_secs_f64());

@@ -98,7 +98,7 @@ pub fn in_child_process<T: DeserializeOwned>(argument: &str) -> T {
 
 /// Builds the index in this process.
 pub fn build_here(folder: &Folder, text_tokens: u64, memory: u64) -> Built {
-    let tokenizer = Tokenizer::from_file(folder.tokenizer()).expect("it was written with the text");
+    let tokenizer = Tokenizer::open(folder.tokenizer()).expect("it was written with the text");
     let is_resumed = folder.unfinished_index().exists();
     let clock = Clock::new();
     let progress = |progress| clock.report(progress);

@@ -40,7 +40,7 @@ impl TextIndex {
                 index.path().display()
             )));
         }
-        Self::new(index, Tokenizer::from_file(path)?)
+        Self::new(index, Tokenizer::open(path)?)
     }
 
     /// Combines an index and a tokenizer. If the index does not record its tokenizer, some documents

@@ -47,14 +47,15 @@ struct UnknownToken {
 }
 
 impl Tokenizer {
-    /// Loads a `tokenizer.json`.
+    /// Reads a `tokenizer.json`, or that of a folder.
     ///
     /// # Errors
     /// Fails if the file cannot be read or the `tokenizers` library does not support it.
-    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
-        let file = path.as_ref();
-        let json = std::fs::read(file).map_err(Error::io("read", file))?;
-        Self::parse(json, file)
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let file = if path.is_dir() { path.join("tokenizer.json") } else { path.to_owned() };
+        let json = std::fs::read(&file).map_err(Error::io("read", &file))?;
+        Self::parse(json, &file)
     }
 
     /// Parses the content of a `tokenizer.json`.
@@ -332,6 +333,18 @@ mod tests {
         assert_eq!(words.encode_document("red fox red fox").unwrap(), [1, 2, 1, 2]);
         assert_eq!(words.encode_word("fox").unwrap(), [2]);
         assert_eq!((words.num_ids(), words.token_width()), (3, TokenWidth::U8));
+    }
+
+    #[test]
+    fn tokenizer_is_read_from_file_or_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("tokenizer.json");
+        assert!(Tokenizer::open(folder.path()).is_err());
+        std::fs::write(&file, format!(r#"{{"version":"1.0","added_tokens":[],"model":{BPE}}}"#))
+            .unwrap();
+        for path in [folder.path(), &file] {
+            assert_eq!(Tokenizer::open(path).unwrap().encode_document("ab").unwrap(), [1, 2]);
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub fn unpack_demo() -> Result<DemoPaths> {
 /// # Errors
 /// If the cache cannot be written.
 pub fn demo_index() -> Result<PathBuf> {
-    let tokenizer = Tokenizer::from_file(unpack_demo()?.policy.join("tokenizer.json"))?;
+    let tokenizer = Tokenizer::open(unpack_demo()?.policy.join("tokenizer.json"))?;
     let mut lines = Vec::new();
     for article in corver_demo::demo_corpus() {
         let line = serde_json::json!({"title": article.title, "text": article.text});

@@ -127,7 +127,7 @@ pub fn run(args: &CorpusCalibrationArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns the reason for suggesting no settings; `None` if facts and twins are told apart.
+/// Returns the reason for suggesting no settings; `None` if the AUC is large enough.
 fn reason_against_settings(auc: Option<Auc>) -> Option<String> {
     match auc.and_then(|auc| auc.interval) {
         None => Some("there are too few documents for an interval of the AUC".to_owned()),

@@ -11,7 +11,7 @@ use crate::output;
 
 pub fn run(args: &AdoptArgs, json: bool) -> Result<()> {
     let AdoptArgs { index, tokenizer, memory } = args;
-    let tokenizer = Tokenizer::from_file(tokenizer)?;
+    let tokenizer = Tokenizer::open(tokenizer)?;
     let bar = StageBar::new();
     let report = |progress: BuildProgress| bar.show(progress);
     let memory = memory.or_else(default_memory);

@@ -18,7 +18,7 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
     let BuildArgs { inputs, out, .. } = args;
     let inputs: Vec<PathBuf> = inputs.iter().map(|input| input_path(input)).collect();
     let start = Instant::now();
-    let tokenizer = Tokenizer::from_file(&args.tokenizer)?;
+    let tokenizer = Tokenizer::open(&args.tokenizer)?;
     let bar = StageBar::new();
     let report = |progress: BuildProgress| bar.show(progress);
     let options = BuildOptions {
