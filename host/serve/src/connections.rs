@@ -2,11 +2,13 @@
 //!
 //! A connection is idle while its client has the next move: to send a request, or to read an
 //! answer. If no slot is free, the connection that has been idle longest is closed, so that clients
-//! that never finish cannot lock others out.
+//! that never finish cannot lock others out. A client that sends requests without waiting for
+//! answers never makes its connection busy: else it could hold a slot without reading.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,8 +37,11 @@ struct LimiterState {
 
 struct OpenConnection {
     peer: Peer,
-    /// Start of the idle time; `None` while a request is answered.
+    /// Start of the idle time; `None` while a request is answered on a connection that is not
+    /// pipelined.
     idle_since: Option<Instant>,
+    /// Set by the first request that arrived before the answer to the one before.
+    is_pipelined: bool,
     /// Closes the connection when dropped.
     _closer: oneshot::Sender<()>,
 }
@@ -46,6 +51,8 @@ pub(super) struct ConnectionSlot {
     limiter: Arc<ConnectionLimiter>,
     number: u64,
     pub(super) peer: Peer,
+    /// Set when bytes arrive, cleared when an answer is complete.
+    received: Arc<AtomicBool>,
 }
 
 /// Guard of a request that is answered: its connection is not idle.
@@ -61,10 +68,12 @@ impl ConnectionLimiter {
     }
 
     /// Returns a slot for a new connection, and a receiver that completes when the connection must
-    /// close; `None` if every slot that it could have is busy.
+    /// close; `None` if every slot that it could have is busy. The connection sets `received`
+    /// whenever bytes arrive.
     pub(super) fn admit(
         self: &Arc<Self>,
         address: IpAddr,
+        received: Arc<AtomicBool>,
     ) -> Option<(ConnectionSlot, oneshot::Receiver<()>)> {
         let peer = peer(address);
         let mut state = self.lock();
@@ -80,9 +89,14 @@ impl ConnectionLimiter {
         let (closer, yields) = oneshot::channel();
         let number = state.next_number;
         state.next_number += 1;
-        let connection = OpenConnection { peer, idle_since: Some(Instant::now()), _closer: closer };
+        let connection = OpenConnection {
+            peer,
+            idle_since: Some(Instant::now()),
+            is_pipelined: false,
+            _closer: closer,
+        };
         state.open.insert(number, connection);
-        Some((ConnectionSlot { limiter: self.clone(), number, peer }, yields))
+        Some((ConnectionSlot { limiter: self.clone(), number, peer, received }, yields))
     }
 
     /// Closes the longest idle connection of the peer that has most.
@@ -132,22 +146,31 @@ impl LimiterState {
 }
 
 impl ConnectionSlot {
-    /// Marks the connection as busy until the guard is dropped.
+    /// Marks the connection as busy until the guard is dropped, unless it is pipelined.
     pub(super) fn start_request(&self) -> BusyGuard<'_> {
-        self.set_idle_since(None);
+        let has_waited = self.received.load(Ordering::Relaxed);
+        if let Some(connection) = self.limiter.lock().open.get_mut(&self.number) {
+            connection.is_pipelined |= !has_waited;
+            connection.set_idle_since(None);
+        }
         BusyGuard(self)
     }
+}
 
-    fn set_idle_since(&self, since: Option<Instant>) {
-        if let Some(connection) = self.limiter.lock().open.get_mut(&self.number) {
-            connection.idle_since = since;
+impl OpenConnection {
+    fn set_idle_since(&mut self, since: Option<Instant>) {
+        if !self.is_pipelined {
+            self.idle_since = since;
         }
     }
 }
 
 impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
-        self.0.set_idle_since(Some(Instant::now()));
+        self.0.received.store(false, Ordering::Relaxed);
+        if let Some(connection) = self.0.limiter.lock().open.get_mut(&self.0.number) {
+            connection.set_idle_since(Some(Instant::now()));
+        }
     }
 }
 
@@ -180,7 +203,7 @@ mod tests {
     }
 
     fn admit(limiter: &Arc<ConnectionLimiter>, address: &str) -> Option<Admitted> {
-        limiter.admit(address.parse().unwrap())
+        limiter.admit(address.parse().unwrap(), Arc::new(AtomicBool::new(true)))
     }
 
     fn is_closed((_, yields): &mut Admitted) -> bool {
@@ -200,9 +223,24 @@ mod tests {
             [false, false, true, false]
         );
 
+        first.0.received.store(true, Ordering::Relaxed);
         let (_first, _third) = (first.0.start_request(), third.0.start_request());
         assert!(admit(&limiter, "10.0.0.2").is_none(), "busy connections are not closed");
         assert!(admit(&limiter, "10.0.0.3").is_some());
+    }
+
+    #[test]
+    fn pipelined_requests_hold_no_slot() {
+        let limiter = limiter(2, 2);
+        let (pipelined, mut pipelined_yields) = admit(&limiter, "10.0.0.1").unwrap();
+        let (waiting, mut waiting_yields) = admit(&limiter, "10.0.0.1").unwrap();
+        drop(pipelined.start_request());
+        drop(waiting.start_request());
+        waiting.received.store(true, Ordering::Relaxed);
+        let _busy = (pipelined.start_request(), waiting.start_request());
+        assert!(admit(&limiter, "10.0.0.1").is_some());
+        assert_eq!(pipelined_yields.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+        assert_eq!(waiting_yields.try_recv(), Err(oneshot::error::TryRecvError::Empty));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use corver_http::Token;
@@ -252,9 +253,11 @@ fn connect(
     peer: SocketAddr,
 ) {
     let _ = socket.set_nodelay(true); // a failure only makes answers slower
-    let stream = TokioIo::new(ClientStream::new(socket, service.limits.write_time));
+    let received = Arc::new(AtomicBool::new(false));
+    let stream =
+        TokioIo::new(ClientStream::new(socket, service.limits.write_time, received.clone()));
     let service = service.clone();
-    let Some((slot, yields)) = service.connections.admit(peer.ip()) else {
+    let Some((slot, yields)) = service.connections.admit(peer.ip(), received) else {
         return turn_away(http, service, stream);
     };
     let slot = Arc::new(slot);

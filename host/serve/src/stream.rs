@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,11 +19,13 @@ pub(super) struct ClientStream {
     time: Duration,
     /// Deadline; `None` while nothing is unread.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Set when bytes arrive.
+    received: Arc<AtomicBool>,
 }
 
 impl ClientStream {
-    pub(super) fn new(socket: TcpStream, time: Duration) -> Self {
-        Self { socket, time, deadline: None }
+    pub(super) fn new(socket: TcpStream, time: Duration, received: Arc<AtomicBool>) -> Self {
+        Self { socket, time, deadline: None, received }
     }
 
     fn within_time<T>(
@@ -43,7 +47,12 @@ impl AsyncRead for ClientStream {
         context: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_read(context, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.socket).poll_read(context, buf);
+        if buf.filled().len() > before {
+            self.received.store(true, Ordering::Relaxed);
+        }
+        read
     }
 }
 
