@@ -72,20 +72,46 @@ fn print(text: &str) {
     }
 }
 
-/// Prints a table; columns after the first are numbers and are right-aligned.
+/// Columns of the terminal beyond which a table of few rows is transposed.
+const WIDE: usize = 100;
+
+/// Prints a table; columns after the first are numbers and are right-aligned. A table that is wide
+/// and has fewer rows than columns is transposed.
 pub fn table<'a>(
     header: impl AsRef<[&'a str]>,
     rows: impl IntoIterator<Item = impl AsRef<[String]>>,
 ) {
+    let mut all = vec![header.as_ref().iter().map(|&title| title.to_owned()).collect()];
+    for row in rows {
+        all.push(row.as_ref().to_vec());
+    }
+    lines(&table_text(&all));
+}
+
+/// Returns the text of a table of a header and rows of the same length.
+fn table_text(rows: &[Vec<String>]) -> String {
+    let text = formatted(rows);
+    let is_wide = text.lines().any(|line| line.chars().count() > WIDE);
+    if !is_wide || rows.len() >= rows[0].len() {
+        return text;
+    }
+    let mut transposed = Vec::new();
+    for column in 0..rows[0].len() {
+        transposed.push(rows.iter().map(|row| row[column].clone()).collect());
+    }
+    formatted(&transposed)
+}
+
+fn formatted(rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
     table.remove_style(TableComponent::HorizontalLines);
     table.remove_style(TableComponent::MiddleIntersections);
-    table.set_header(aligned_cells(header.as_ref()));
-    for row in rows {
-        table.add_row(aligned_cells(row.as_ref()));
+    table.set_header(aligned_cells(&rows[0]));
+    for row in &rows[1..] {
+        table.add_row(aligned_cells(row));
     }
-    lines(&table.to_string());
+    table.to_string()
 }
 
 fn aligned_cells(texts: &[impl AsRef<str>]) -> Vec<Cell> {
@@ -190,6 +216,19 @@ pub fn note(bar: &ProgressBar, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wide_table_of_few_rows_is_transposed() {
+        let titles: Vec<String> = (0..12).map(|n| format!("figure {n}")).collect();
+        let values: Vec<String> = (0..12).map(|n| format!("{n}.0 ± 0.1")).collect();
+        let rows = [titles, values];
+        let text = table_text(&rows);
+        assert!(text.lines().all(|line| line.chars().count() < 30), "{text}");
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(lines.contains(&vec!["figure", "11", "11.0", "±", "0.1"]), "{text}");
+        assert_eq!(table_text(&rows.map(|row| row[..3].to_vec())).lines().count(), 5);
+    }
 
     #[test]
     fn terminal_control_characters_are_escaped() {

@@ -9,8 +9,8 @@ use crate::error::Result;
 pub(crate) struct DrawnTokens {
     /// `[N]` i64, indices into the vocabulary.
     pub(crate) ids: Tensor,
-    /// `[N]` f32, nats, over the whole vocabulary.
-    pub(crate) log_probs: Tensor,
+    /// `[N]` f32, over the whole vocabulary.
+    pub(crate) probs: Tensor,
 }
 
 /// Draws a token for each row of `logits` `[N, V]` f32, with uniform `draws` `[N]` in [0, 1).
@@ -25,16 +25,16 @@ pub(crate) fn draw_tokens(
     } else {
         logits.f_div_scalar(sampling.temperature)?
     };
-    let vocab_log_probs = scaled.f_log_softmax(-1, Kind::Float)?;
+    let vocab_probs = scaled.f_softmax(-1, Kind::Float)?;
     let ids = if is_greedy {
         logits.f_argmax(-1, false)?
     } else if sampling.top_p < 1.0 || sampling.top_k.is_some() {
-        draw_truncated(&vocab_log_probs, sampling, draws)?
+        draw_truncated(&vocab_probs, sampling, draws)?
     } else {
-        draw_weighted(&vocab_log_probs.f_exp()?, draws)?
+        draw_weighted(&vocab_probs, draws)?
     };
-    let log_probs = vocab_log_probs.f_gather(1, &ids.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?;
-    Ok(DrawnTokens { ids, log_probs })
+    let probs = vocab_probs.f_gather(1, &ids.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?;
+    Ok(DrawnTokens { ids, probs })
 }
 
 /// Tokens that are sorted at first to find those within `top_p`. Most distributions need far fewer.
@@ -44,15 +44,16 @@ const CANDIDATES: i64 = 256;
 /// its last token is below `top_p`, as `transformers` does.
 ///
 /// Without a `top_k`, no more of the vocabulary is sorted than `top_p` needs.
-fn draw_truncated(log_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<Tensor> {
-    let vocab = log_probs.size()[1];
+fn draw_truncated(vocab_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<Tensor> {
+    let vocab = vocab_probs.size()[1];
     let top_k = sampling.top_k.map(|k| i64::try_from(k).unwrap_or(i64::MAX));
     let mut k = top_k.unwrap_or(CANDIDATES);
     loop {
         k = k.min(vocab);
-        let (values, ids) = log_probs.f_topk(k, -1, true, true)?; // [N, k], descending
-        let probs =
-            if top_k.is_none() { values.f_exp()? } else { values.f_softmax(-1, Kind::Float)? };
+        let (mut probs, ids) = vocab_probs.f_topk(k, -1, true, true)?; // [N, k], descending
+        if top_k.is_some() {
+            probs = probs.f_div(&probs.f_sum_dim_intlist(-1, true, Kind::Float)?)?;
+        }
         let sums = probs.f_cumsum(-1, Kind::Float)?;
         let covered = sums.f_narrow(1, k - 1, 1)?.f_min()?.f_double_value(&[])?;
         if top_k.is_none() && k < vocab && covered < sampling.top_p {
@@ -92,10 +93,9 @@ fn first_above(running: &Tensor, goal: &Tensor) -> Result<Tensor> {
     // Rounding may lift the goal to the last sum; the first index that reaches this sum is then
     // right. It is in range also where all weights are 0, as in a block that a GPU's rounding in
     // `cumsum` selects.
-    let none = None::<&Tensor>;
-    let above = goal.f_searchsorted(running, false, true, "right", none)?;
-    let total = last_column(running)?.f_contiguous()?;
-    Ok(above.f_minimum(&total.f_searchsorted(running, false, false, "left", none)?)?)
+    let below_total = last_column(running)?.f_nextafter(&Tensor::from(-1f32))?;
+    let reached = goal.f_minimum(&below_total)?;
+    Ok(reached.f_searchsorted(running, false, true, "right", None::<&Tensor>)?)
 }
 
 fn last_column(running: &Tensor) -> Result<Tensor> {
@@ -131,12 +131,12 @@ mod tests {
     }
 
     /// Returns the tokens that any draw can return.
-    fn drawable(log_probs: &Tensor, top_p: f64, top_k: Option<usize>) -> Vec<i64> {
+    fn drawable(probs: &Tensor, top_p: f64, top_k: Option<usize>) -> Vec<i64> {
         let sampling = Sampling { top_p, top_k, ..Sampling::default() };
         let mut tokens = Vec::new();
         for i in 0..100 {
             let draw = Tensor::from_slice(&[i as f32 / 100.0]);
-            let token = draw_truncated(log_probs, &sampling, &draw).unwrap();
+            let token = draw_truncated(probs, &sampling, &draw).unwrap();
             tokens.push(token.int64_value(&[0]));
         }
         tokens.sort_unstable();
@@ -146,11 +146,11 @@ mod tests {
 
     #[test]
     fn top_k_and_top_p_cut_the_tail() {
-        let log_probs = Tensor::from_slice(&[0.1f32, 0.4, 0.2, 0.3]).log().view([1, 4]);
-        assert_eq!(drawable(&log_probs, 1.0, Some(2)), [1, 3]);
-        assert_eq!(drawable(&log_probs, 0.5, None), [1, 3]);
-        assert_eq!(drawable(&log_probs, 0.75, None), [1, 2, 3]);
-        assert_eq!(drawable(&log_probs, 0.3, None), [1]);
-        assert_eq!(drawable(&log_probs, 1.0, None), [0, 1, 2, 3]);
+        let probs = Tensor::from_slice(&[0.1f32, 0.4, 0.2, 0.3]).view([1, 4]);
+        assert_eq!(drawable(&probs, 1.0, Some(2)), [1, 3]);
+        assert_eq!(drawable(&probs, 0.5, None), [1, 3]);
+        assert_eq!(drawable(&probs, 0.75, None), [1, 2, 3]);
+        assert_eq!(drawable(&probs, 0.3, None), [1]);
+        assert_eq!(drawable(&probs, 1.0, None), [0, 1, 2, 3]);
     }
 }

@@ -196,7 +196,7 @@ fn decode(
         let burst = burst_length(device).min(longest - tokens_done);
         let draws = upload_draws(rows, &open, burst, device)?;
         let mut ids = Vec::with_capacity(burst);
-        let mut log_probs = Vec::with_capacity(burst);
+        let mut probs = Vec::with_capacity(burst);
         for n in 0..burst {
             let drawn = draw_tokens(&logits, sampling, &draws.f_select(1, n as i64)?)?;
             // Nothing follows the last token.
@@ -204,9 +204,9 @@ fn decode(
                 logits = model.step(&drawn.ids, &mut cache)?;
             }
             ids.push(drawn.ids);
-            log_probs.push(drawn.log_probs);
+            probs.push(drawn.probs);
         }
-        collect(rows, &open, &ids, &log_probs, hooks)?;
+        collect(rows, &open, &ids, &probs, hooks)?;
         let still_open: Vec<usize> =
             (0..open.len()).filter(|&i| rows[open[i]].open.is_some()).collect();
         if still_open.is_empty() {
@@ -254,13 +254,14 @@ fn collect(
     rows: &mut [DecodingRow],
     open: &[usize],
     ids: &[Tensor],
-    log_probs: &[Tensor],
+    probs: &[Tensor],
     hooks: &mut SampleHooks<'_>,
 ) -> Result<()> {
     let burst = ids.len();
     let host_ids = Vec::<i64>::try_from(Tensor::f_stack(ids, 1)?.f_flatten(0, -1)?)?;
-    let host_log_probs = Vec::<f32>::try_from(Tensor::f_stack(log_probs, 1)?.f_flatten(0, -1)?)?;
-    for (i, (id, log_prob)) in host_ids.into_iter().zip(host_log_probs).enumerate() {
+    let host_probs = Vec::<f32>::try_from(Tensor::f_stack(probs, 1)?.f_flatten(0, -1)?)?;
+    for (i, (id, prob)) in host_ids.into_iter().zip(host_probs).enumerate() {
+        let log_prob = prob.clamp(f32::MIN_POSITIVE, 1.0).ln();
         // Ids are indices into the vocabulary, which fit 32 bits.
         rows[open[i / burst]].push(id as u32, log_prob, hooks)?;
     }
