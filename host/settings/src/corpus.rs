@@ -25,7 +25,7 @@ pub struct CorpusSection {
     /// Treatment of queries that the pack does not have.
     pub pack_misses: PackMisses,
     /// Definition of a match. The paper used `compatible`, as its configurations in `configs/` set;
-    /// on short documents it misses most matches.
+    /// it misses matches in short documents.
     pub mode: CountMode,
     /// Occurrences of a clause above which `compatible` sub-samples it.
     #[default = 500_000]
