@@ -73,10 +73,10 @@ fn print(text: &str) {
 }
 
 /// Columns of the terminal beyond which a table of few rows is transposed.
-const WIDE: usize = 100;
+const MAX_WIDTH: usize = 100;
 
-/// Prints a table; columns after the first are numbers and are right-aligned. A table that is wide
-/// and has fewer rows than columns is transposed.
+/// Prints a table; columns after the first are numbers and are right-aligned. All rows have the
+/// header's length.
 pub fn table<'a>(
     header: impl AsRef<[&'a str]>,
     rows: impl IntoIterator<Item = impl AsRef<[String]>>,
@@ -85,23 +85,31 @@ pub fn table<'a>(
     for row in rows {
         all.push(row.as_ref().to_vec());
     }
-    lines(&table_text(&all));
+    lines(&table_text(all));
 }
 
-/// Returns the text of a table of a header and rows of the same length.
-fn table_text(rows: &[Vec<String>]) -> String {
-    let text = formatted(rows);
-    let is_wide = text.lines().any(|line| line.chars().count() > WIDE);
-    if !is_wide || rows.len() >= rows[0].len() {
+/// Returns the text of a table whose first row is the header. A wide table that has fewer rows, with
+/// the header, than columns is transposed if that makes it narrower.
+fn table_text(rows: Vec<Vec<String>>) -> String {
+    let text = formatted(&rows);
+    if width(&text) <= MAX_WIDTH || rows.len() == 1 || rows.len() >= rows[0].len() {
         return text;
     }
-    let mut transposed = Vec::new();
-    for column in 0..rows[0].len() {
-        transposed.push(rows.iter().map(|row| row[column].clone()).collect());
+    let mut transposed = vec![Vec::new(); rows[0].len()];
+    for row in rows {
+        for (column, cell) in transposed.iter_mut().zip(row) {
+            column.push(cell);
+        }
     }
-    formatted(&transposed)
+    let transposed = formatted(&transposed);
+    if width(&transposed) < width(&text) { transposed } else { text }
 }
 
+fn width(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+}
+
+/// Returns the text of a table whose first row is the header.
 fn formatted(rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
@@ -219,15 +227,20 @@ mod tests {
 
     #[test]
     fn wide_table_of_few_rows_is_transposed() {
-        let titles: Vec<String> = (0..12).map(|n| format!("figure {n}")).collect();
-        let values: Vec<String> = (0..12).map(|n| format!("{n}.0 ± 0.1")).collect();
-        let rows = [titles, values];
-        let text = table_text(&rows);
-        assert!(text.lines().all(|line| line.chars().count() < 30), "{text}");
-        let lines: Vec<Vec<&str>> =
-            text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert!(lines.contains(&vec!["figure", "11", "11.0", "±", "0.1"]), "{text}");
-        assert_eq!(table_text(&rows.map(|row| row[..3].to_vec())).lines().count(), 5);
+        let row = |text: &str, columns: usize| -> Vec<String> {
+            (0..columns).map(|n| format!("{text} {n}")).collect()
+        };
+        let transposed = table_text(vec![row("figure", 12), row("value", 12)]);
+        assert!(width(&transposed) < 30, "{transposed}");
+        assert_eq!(transposed.lines().count(), 15, "{transposed}");
+        let num_lines = |rows| table_text(rows).lines().count();
+        assert_eq!(num_lines(vec![row("figure", 3), row("value", 3)]), 5, "narrow");
+        assert_eq!(num_lines(vec![row("figure", 12); 12]), 15, "as many rows");
+        let mut named = row("value", 12);
+        named[0] = "name ".repeat(9);
+        let rows = [vec![row("figure", 12)], vec![named; 4]].concat();
+        assert_eq!(num_lines(rows), 8, "wider if transposed");
+        assert_eq!(num_lines(vec![row("figure", 12)]), 4, "no rows");
     }
 
     #[test]

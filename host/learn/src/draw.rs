@@ -9,7 +9,7 @@ use crate::error::Result;
 pub(crate) struct DrawnTokens {
     /// `[N]` i64, indices into the vocabulary.
     pub(crate) ids: Tensor,
-    /// `[N]` f32, over the whole vocabulary.
+    /// `[N]` f32, probability of each: softmax over the whole vocabulary, before top-k and top-p.
     pub(crate) probs: Tensor,
 }
 
@@ -67,7 +67,8 @@ fn draw_truncated(vocab_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> 
 }
 
 /// Draws an index in proportion to `weights` `[N, V]` (≥ 0, not all 0): the first at which their
-/// running sum exceeds `draws` × total. An index of weight 0 is never drawn.
+/// running sum exceeds `draws` × total. An index of weight 0 is not drawn, unless a GPU rounds the
+/// sums of the blocks so that a block of zeros is.
 ///
 /// Sums run over blocks first and then within one block, which is faster than over the vocabulary.
 fn draw_weighted(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
@@ -77,7 +78,8 @@ fn draw_weighted(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
     let sums = blocks.f_sum_dim_intlist(-1, false, Kind::Float)?; // [N, V / width]
     let running = sums.f_cumsum(-1, Kind::Float)?;
     let goal = last_column(&running)?.f_mul(&draws.f_unsqueeze(1)?)?; // [N, 1]
-    let block = first_above(&running, &goal)?; // [N, 1]
+    // A draw is at most 1 − 2⁻²⁴, so the goal is below the last sum, also after rounding.
+    let block = goal.f_searchsorted(&running, false, true, "right", None::<&Tensor>)?; // [N, 1]
     let before = running.f_sub(&sums)?.f_gather(1, &block, false)?;
     let block_weights = blocks
         .f_gather(1, &block.f_unsqueeze(-1)?.f_expand([n, 1, width], false)?, false)?
@@ -88,14 +90,13 @@ fn draw_weighted(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
 }
 
 /// Returns the first index `[N, 1]` i64 at which `running` `[N, n]`, ascending, exceeds `goal`
-/// `[N, 1]`.
+/// `[N, 1]`, or else the first that reaches the last sum: rounding may lift the goal to this sum.
+/// The index is 0 where all weights are 0.
 fn first_above(running: &Tensor, goal: &Tensor) -> Result<Tensor> {
-    // Rounding may lift the goal to the last sum; the first index that reaches this sum is then
-    // right. It is in range also where all weights are 0, as in a block that a GPU's rounding in
-    // `cumsum` selects.
-    let below_total = last_column(running)?.f_nextafter(&Tensor::from(-1f32))?;
-    let reached = goal.f_minimum(&below_total)?;
-    Ok(reached.f_searchsorted(running, false, true, "right", None::<&Tensor>)?)
+    let none = None::<&Tensor>;
+    let above = goal.f_searchsorted(running, false, true, "right", none)?;
+    let total = last_column(running)?.f_contiguous()?;
+    Ok(above.f_minimum(&total.f_searchsorted(running, false, false, "left", none)?)?)
 }
 
 fn last_column(running: &Tensor) -> Result<Tensor> {
@@ -128,6 +129,14 @@ mod tests {
             let ids = draw_weighted(&weights, &draws).unwrap().unsqueeze(1);
             assert!(weights.gather(1, &ids, false).min().double_value(&[]) > 0.0, "{vocab}");
         }
+    }
+
+    #[test]
+    fn goal_at_last_sum_returns_an_index_in_range() {
+        let running = Tensor::from_slice(&[0.25f32, 0.5, 0.5, 0.0, 0.0, 0.0]).view([2, 3]);
+        let goal = Tensor::from_slice(&[0.5f32, 0.0]).view([2, 1]);
+        let index = Vec::<i64>::try_from(first_above(&running, &goal).unwrap().view(-1)).unwrap();
+        assert_eq!(index, [1, 0]);
     }
 
     /// Returns the tokens that any draw can return.

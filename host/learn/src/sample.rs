@@ -24,8 +24,8 @@ pub struct SampledCompletion {
     /// `[T]` token ids, including the stop token.
     pub tokens: Vec<u32>,
     /// `[T]` nats: log-softmax of the logits divided by the temperature (1 if decoding is greedy),
-    /// over the whole vocabulary, before top-k and top-p. This is the policy that the loss
-    /// differentiates.
+    /// over the whole vocabulary, before top-k and top-p; at least −87.4. This is the policy that the
+    /// loss differentiates.
     pub log_probs: Vec<f32>,
     /// True if a stop token or text ended it; false at the length limit.
     pub finished: bool,
@@ -261,6 +261,7 @@ fn collect(
     let host_ids = Vec::<i64>::try_from(Tensor::f_stack(ids, 1)?.f_flatten(0, -1)?)?;
     let host_probs = Vec::<f32>::try_from(Tensor::f_stack(probs, 1)?.f_flatten(0, -1)?)?;
     for (i, (id, prob)) in host_ids.into_iter().zip(host_probs).enumerate() {
+        // Softmax rounds to 0 below about 1e-38; `clamp` leaves a NaN, which ends the run later.
         let log_prob = prob.clamp(f32::MIN_POSITIVE, 1.0).ln();
         // Ids are indices into the vocabulary, which fit 32 bits.
         rows[open[i / burst]].push(id as u32, log_prob, hooks)?;

@@ -74,6 +74,35 @@ fn excess_connection_gets_retry_after() {
 }
 
 #[test]
+fn pipelining_client_gives_way() {
+    let (server, begun, word) = slow(ServerLimits { connections: 2, ..ServerLimits::default() });
+    let mut waits = server.connect();
+    waits.write_all(post("/slow", "{}").as_bytes()).unwrap();
+    begun.recv().unwrap();
+    word.send(()).unwrap();
+    assert_eq!(read_answer(&mut waits).status, 200);
+    let mut pipelines = server.connect();
+    pipelines.write_all(post("/slow", "{}").repeat(2).as_bytes()).unwrap();
+    begun.recv().unwrap();
+    word.send(()).unwrap();
+    begun.recv().unwrap(); // the second of its requests is being answered
+    waits.write_all(post("/slow", "{}").as_bytes()).unwrap();
+    begun.recv().unwrap();
+
+    let mut newcomer = server.connect();
+    newcomer.write_all(post("/slow", "{}").as_bytes()).unwrap();
+    begun.recv_timeout(Duration::from_secs(20)).expect("a slot is free");
+    for _ in 0..3 {
+        word.send(()).unwrap();
+    }
+    assert_eq!(read_answer(&mut waits).status, 200);
+    assert_eq!(read_answer(&mut newcomer).status, 200);
+    let mut rest = Vec::new();
+    let _ = pipelines.read_to_end(&mut rest); // it ends, perhaps by a reset
+    assert_eq!(String::from_utf8(rest).unwrap().matches("200 OK").count(), 1);
+}
+
+#[test]
 fn total_request_memory_is_limited() {
     let (server, begun, word) =
         slow(ServerLimits { request_bytes: 1_500, ..ServerLimits::default() });
