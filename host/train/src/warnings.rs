@@ -10,6 +10,9 @@ const STEPS: usize = 3;
 /// steps.
 const STEPS_WITHOUT_VARIETY: usize = 10;
 
+/// Rise of the abstention rate above that of the first steps. The demo's rises by 0.07 in 60 steps.
+const ABSTENTION_RISE: f64 = 0.15;
+
 /// Largest mean distance between the sampler's log-probability of a token and the policy's, nats. A
 /// server in bf16 and a trainer in float32 differ by 0.03 to 0.04 (docs/integrations.md).
 const MISMATCH: f64 = 0.1;
@@ -21,6 +24,8 @@ pub struct Warnings {
     streaks: BTreeMap<String, usize>,
     /// Symptoms whose warnings were returned.
     reported: BTreeSet<String>,
+    /// Abstention rates of the first steps, [`STEPS`] at most.
+    first_abstentions: Vec<f64>,
 }
 
 /// A sign in the metrics that something is wrong with the run.
@@ -40,6 +45,7 @@ impl Warnings {
     pub fn after(&mut self, metrics: &Map<String, Value>) -> Vec<String> {
         let mut symptoms = symptoms(metrics);
         symptoms.extend(constant_rewards(metrics));
+        symptoms.push(self.avoided_facts(metrics));
         let mut warnings = Vec::new();
         for symptom in symptoms {
             let streak = self.streaks.entry(symptom.name.to_owned()).or_default();
@@ -49,6 +55,29 @@ impl Warnings {
             }
         }
         warnings
+    }
+
+    /// Returns the symptom that the rule abstains from more sentences than at first.
+    fn avoided_facts(&mut self, metrics: &Map<String, Value>) -> Symptom<'static> {
+        let rate = value(metrics, "corver/abstention_rate");
+        let first = self.first_abstentions.iter().sum::<f64>() / STEPS as f64;
+        let is_known = self.first_abstentions.len() == STEPS;
+        if !is_known && rate.is_finite() {
+            self.first_abstentions.push(rate);
+        }
+        Symptom {
+            name: "avoided facts",
+            is_present: is_known && rate > first + ABSTENTION_RISE,
+            steps: STEPS,
+            warning: format!(
+                "the rule abstained from {:.0} % of the sentences at first, and in {STEPS} steps \
+                 from over {:.0} %: the policy avoids facts, since a sentence without a fact has the \
+                 reward 0; raise the rewards of the other sentences (rule.settings) until their \
+                 mean is not below 0",
+                100.0 * first,
+                100.0 * (first + ABSTENTION_RISE)
+            ),
+        }
     }
 }
 
@@ -198,6 +227,19 @@ mod tests {
             assert_eq!(reported.concat().len(), 1, "{name}: {reported:?}");
             assert!(reported[steps - 1].concat().contains(expected), "{name}: {reported:?}");
         }
+    }
+
+    #[test]
+    fn policy_that_avoids_facts_gets_a_warning() {
+        let after = |rates: &[f64]| {
+            let mut warnings = Warnings::default();
+            let abstained = |&rate| warnings.after(&step(&[("corver/abstention_rate", rate)]));
+            rates.iter().flat_map(abstained).collect::<Vec<String>>()
+        };
+        assert!(after(&[0.3, 0.4, 0.5, 0.5, 0.56, 0.56, 0.54, 0.56, 0.56, 0.3]).is_empty());
+        let warnings = after(&[0.3, 0.4, 0.5, 0.5, 0.56, 0.6, 0.7, 0.7, 0.7, 0.7]);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("40 % of the sentences at first"), "{warnings:?}");
     }
 
     #[test]
