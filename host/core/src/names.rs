@@ -3,7 +3,7 @@
 //! A name is a run of capitalised words, a quoted title, or a number such as a year. The first one is
 //! the subject, or the entity of the question if the sentence begins with a pronoun. A pair is left
 //! out if all words of one name are in the other. The relation is empty, so these triplets suit rules
-//! that need head and tail only.
+//! that need head and tail only. A question states nothing, so it has no triplets.
 
 use std::sync::LazyLock;
 
@@ -44,7 +44,12 @@ pub struct NameExtractor {
 
 impl Extractor for NameExtractor {
     fn extract(&mut self, inputs: &[ExtractorInput<'_>]) -> Result<Vec<Vec<Triplet>>, BoxError> {
-        Ok(inputs.iter().map(|input| self.triplets(*input)).collect())
+        let mut triplets = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            let is_question = is_question(input.sentence);
+            triplets.push(if is_question { Vec::new() } else { self.triplets(*input) });
+        }
+        Ok(triplets)
     }
 }
 
@@ -150,6 +155,10 @@ impl NameExtractor {
     }
 }
 
+fn is_question(sentence: &str) -> bool {
+    sentence.trim_end_matches(|c: char| c.is_whitespace() || "\"'”’)".contains(c)).ends_with('?')
+}
+
 /// Returns true if every word of `part` is in `whole`. Each text with “New York City” has “New York”, so
 /// their count is no evidence. Words are compared without punctuation and possessive endings.
 fn within(part: &str, whole: &str) -> bool {
@@ -202,6 +211,16 @@ mod tests {
         assert_eq!(pairs("“New York's Broadway” is in New York, as the Met is.", "").len(), 1);
         assert_eq!(pairs("The film is Italian.", ""), [""; 0]);
         assert_eq!(pairs("it rains. so what?", ""), [""; 0]);
+    }
+
+    #[test]
+    fn questions_state_nothing() {
+        let mut extractor = NameExtractor::new(Language::English).unwrap();
+        let sentences =
+            ["Was Bach in Rome?", "(“Was Bach in Rome?”) ", "Bach wrote “Who?” in Rome."];
+        let inputs = sentences.map(ExtractorInput::of_sentence);
+        let found: Vec<usize> = extractor.extract(&inputs).unwrap().iter().map(Vec::len).collect();
+        assert_eq!(found, [0, 0, 2]);
     }
 
     #[test]
