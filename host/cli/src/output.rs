@@ -75,8 +75,7 @@ fn print(text: &str) {
 /// Columns of the terminal beyond which a table of few rows is transposed.
 const MAX_WIDTH: usize = 100;
 
-/// Prints a table; columns after the first are numbers and are right-aligned. All rows have the
-/// header's length.
+/// Prints a table whose rows have the header's length. Columns after the first are right-aligned.
 pub fn table<'a>(
     header: impl AsRef<[&'a str]>,
     rows: impl IntoIterator<Item = impl AsRef<[String]>>,

@@ -67,8 +67,8 @@ fn draw_truncated(vocab_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> 
 }
 
 /// Draws an index in proportion to `weights` `[N, V]` (≥ 0, not all 0): the first at which their
-/// running sum exceeds `draws` × total. An index of weight 0 is not drawn, unless a GPU rounds the
-/// sums of the blocks so that a block of zeros is.
+/// running sum exceeds `draws` × total. An index of weight 0 is drawn only if a GPU's rounding of
+/// the running sums selects a block of zeros.
 ///
 /// Sums run over blocks first and then within one block, which is faster than over the vocabulary.
 fn draw_weighted(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {

@@ -23,9 +23,9 @@ use crate::random::RandomStream;
 pub struct SampledCompletion {
     /// `[T]` token ids, including the stop token.
     pub tokens: Vec<u32>,
-    /// `[T]` nats: log-softmax of the logits divided by the temperature (1 if decoding is greedy),
-    /// over the whole vocabulary, before top-k and top-p; at least −87.4. This is the policy that the
-    /// loss differentiates.
+    /// `[T]` nats, at least −87.4: log-softmax of the logits divided by the temperature (1 if
+    /// decoding is greedy), over the whole vocabulary, before top-k and top-p. The loss
+    /// differentiates the same log-probabilities.
     pub log_probs: Vec<f32>,
     /// True if a stop token or text ended it; false at the length limit.
     pub finished: bool,

@@ -41,8 +41,7 @@ struct LimiterState {
 
 struct OpenConnection {
     peer: Peer,
-    /// Start of the idle time; `None` while a request is answered on a connection that is not
-    /// pipelined.
+    /// Start of the idle time; `None` while a request is answered, unless pipelined.
     idle_since: Option<Instant>,
     /// True once a whole request had arrived before the answer to the one before was ready.
     is_pipelined: bool,
@@ -72,8 +71,7 @@ impl ConnectionLimiter {
     }
 
     /// Returns a slot for a new connection, and a receiver that completes when the connection must
-    /// close; `None` if every slot that it could have is busy. The connection sets `received`
-    /// whenever bytes arrive.
+    /// close; `None` if every slot that it could have is busy. `received` is set when bytes arrive.
     pub(super) fn admit(
         self: &Arc<Self>,
         address: IpAddr,

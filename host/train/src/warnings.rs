@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use corver_core::stats::mean;
 use serde_json::{Map, Value};
 
 /// Consecutive steps with a symptom before the warning.
@@ -10,7 +11,10 @@ const STEPS: usize = 3;
 /// steps.
 const STEPS_WITHOUT_VARIETY: usize = 10;
 
-/// Rise of the abstention rate above that of the first steps. The demo's rises by 0.07 in 60 steps.
+/// Steps over which the abstention rate is averaged: the rate of one step varies.
+const ABSTENTION_STEPS: usize = 5;
+/// Rise of the mean abstention rate before the warning. In docs/reproduction.md four runs with a rule
+/// learn to repeat the question; three of them rise by 0.15 to 0.21, all other runs by at most 0.1.
 const ABSTENTION_RISE: f64 = 0.15;
 
 /// Largest mean distance between the sampler's log-probability of a token and the policy's, nats. A
@@ -24,8 +28,8 @@ pub struct Warnings {
     streaks: BTreeMap<String, usize>,
     /// Symptoms whose warnings were returned.
     reported: BTreeSet<String>,
-    /// Abstention rates of the first steps, [`STEPS`] at most.
-    first_abstentions: Vec<f64>,
+    /// Abstention rates of the steps since the process started.
+    abstentions: Vec<f64>,
 }
 
 /// A sign in the metrics that something is wrong with the run.
@@ -45,7 +49,7 @@ impl Warnings {
     pub fn after(&mut self, metrics: &Map<String, Value>) -> Vec<String> {
         let mut symptoms = symptoms(metrics);
         symptoms.extend(constant_rewards(metrics));
-        symptoms.push(self.avoided_facts(metrics));
+        symptoms.extend(self.avoided_facts(metrics));
         let mut warnings = Vec::new();
         for symptom in symptoms {
             let streak = self.streaks.entry(symptom.name.to_owned()).or_default();
@@ -57,27 +61,30 @@ impl Warnings {
         warnings
     }
 
-    /// Returns the symptom that the rule abstains from more sentences than at first.
-    fn avoided_facts(&mut self, metrics: &Map<String, Value>) -> Symptom<'static> {
-        let rate = value(metrics, "corver/abstention_rate");
-        let first = self.first_abstentions.iter().sum::<f64>() / STEPS as f64;
-        let is_known = self.first_abstentions.len() == STEPS;
-        if !is_known && rate.is_finite() {
-            self.first_abstentions.push(rate);
+    /// Returns the symptom of a rule that abstains from more sentences than at first; `None` before
+    /// there are steps to compare.
+    fn avoided_facts(&mut self, metrics: &Map<String, Value>) -> Option<Symptom<'static>> {
+        let rate = metrics.get("corver/abstention_rate")?.as_f64()?;
+        self.abstentions.push(rate);
+        let num_later = self.abstentions.len().checked_sub(ABSTENTION_STEPS)?;
+        if num_later < ABSTENTION_STEPS {
+            return None;
         }
-        Symptom {
+        let first = mean(&self.abstentions[..ABSTENTION_STEPS]);
+        let last = mean(&self.abstentions[num_later..]);
+        Some(Symptom {
             name: "avoided facts",
-            is_present: is_known && rate > first + ABSTENTION_RISE,
-            steps: STEPS,
+            is_present: last > first + ABSTENTION_RISE,
+            steps: 1,
             warning: format!(
-                "the rule abstained from {:.0} % of the sentences at first, and in {STEPS} steps \
-                 from over {:.0} %: the policy avoids facts, since a sentence without a fact has the \
-                 reward 0; raise the rewards of the other sentences (rule.settings) until their \
-                 mean is not below 0",
+                "the rule abstained from {:.0} % of the sentences in the first {ABSTENTION_STEPS} \
+                 steps, and from {:.0} % in the last: the policy avoids facts, since a sentence \
+                 without a fact has the reward 0; raise the rewards of the other sentences \
+                 (rule.settings) until their mean is not below 0",
                 100.0 * first,
-                100.0 * (first + ABSTENTION_RISE)
+                100.0 * last
             ),
-        }
+        })
     }
 }
 
@@ -236,10 +243,18 @@ mod tests {
             let abstained = |&rate| warnings.after(&step(&[("corver/abstention_rate", rate)]));
             rates.iter().flat_map(abstained).collect::<Vec<String>>()
         };
-        assert!(after(&[0.3, 0.4, 0.5, 0.5, 0.56, 0.56, 0.54, 0.56, 0.56, 0.3]).is_empty());
-        let warnings = after(&[0.3, 0.4, 0.5, 0.5, 0.56, 0.6, 0.7, 0.7, 0.7, 0.7]);
+        // Rates of two runs of docs/reproduction.md: judge and rule (seed 1), and its higher rewards.
+        let warnings = after(&[
+            0.46, 0.52, 0.51, 0.50, 0.50, 0.73, 0.63, 0.55, 0.64, 0.56, 0.75, 0.63, 0.64, 0.72,
+            0.81,
+        ]);
         assert_eq!(warnings.len(), 1, "{warnings:?}");
-        assert!(warnings[0].contains("40 % of the sentences at first"), "{warnings:?}");
+        assert!(warnings[0].contains("from 50 % of the sentences"), "{warnings:?}");
+        let warnings = after(&[
+            0.46, 0.52, 0.51, 0.48, 0.48, 0.77, 0.58, 0.48, 0.60, 0.50, 0.54, 0.55, 0.61, 0.56,
+            0.54,
+        ]);
+        assert!(warnings.is_empty(), "{warnings:?}");
     }
 
     #[test]
