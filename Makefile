@@ -17,7 +17,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance test-cuda-stub fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers test-harnesses test-prime-rl bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
+.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance test-cuda-stub fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers test-harnesses test-prime-rl bench bench-build bench-corpus bench-curves bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
 
 help: ## list targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -241,6 +241,11 @@ bench-serve: build ## benchmark the reward server with 1, 8, 64 and too many cli
 	@host/setup/wrk.sh
 	@mkdir -p target/bench
 	python3 host/serve/benches/load.py $(HOST) target/bench/serve.json
+
+bench-curves: build ## measure how time and memory grow with the input, up to LARGEST=1e8; target/bench/curves.json, curves.svg
+	@host/setup/plots.sh
+	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example decode
+	.deps/plots/bin/python host/cli/benches/curves.py $(HOST) target/release/examples/decode target/bench $(LARGEST)
 
 lint: setup ## check formatting, clippy and documentation links; warnings are errors
 	$(CARGO) fmt --all --check

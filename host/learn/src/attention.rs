@@ -1,7 +1,7 @@
 //! Grouped-query attention: over full sequences, over prompts with their completions, and for one
 //! decoding step over a cache.
 
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use crate::cache::KvCache;
 use crate::error::Result;
@@ -98,6 +98,12 @@ impl SelfAttention {
         let (b, t, _) = x.size3()?;
         let ([q, k, v], joint) = self.qkv.forward_joint(x)?;
         let v = v.f_reshape([b, t, self.num_kv_heads, self.head_dim])?;
+        if let Pass::Step(cache) = pass
+            && x.device() == Device::Cpu
+        {
+            let (q, k) = self.normed_heads(q, k, b, t)?;
+            return cache.attend_on_cpu(layer, [&q, &k, &v], angles);
+        }
         let next_keys = match pass {
             Pass::Step(cache) => Some(cache.next_keys(layer)?),
             Pass::Full | Pass::Packed(_) | Pass::Prefill(..) => None,
@@ -206,7 +212,7 @@ impl SelfAttention {
     }
 
     fn rms_norm(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-        Ok(x.f_rms_norm(weight.size(), Some(weight), self.eps)?)
+        libtorch::rms_norm(x, weight, self.eps)
     }
 
     /// Returns the weights of the norms, with the ends of their Hugging Face names.

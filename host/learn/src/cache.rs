@@ -9,6 +9,7 @@ use tch::{Kind, Tensor};
 
 use crate::device::upload;
 use crate::error::Result;
+use crate::libtorch::{self, StepTables};
 use crate::prompts::{PromptKeys, Prompts, attend};
 use crate::rope::{Angles, RotaryEmbedding};
 
@@ -137,6 +138,26 @@ impl KvCache {
         Ok(mixed.f_reshape([n, 1, heads * width])?)
     }
 
+    /// Stores keys `k` and values `v` `[N, 1, Hkv, Dh]` of one token per row, and attends with its queries
+    /// `q` `[N, 1, H, Dh]` to all tokens of the row → `[N, 1, H · Dh]`. `q` and `k` are not rotated yet.
+    /// This is for the CPU, where [`KvCache::attend`] takes longer to start its operations than to
+    /// compute them.
+    pub(crate) fn attend_on_cpu(
+        &mut self,
+        layer: usize,
+        [q, k, v]: [&Tensor; 3],
+        angles: &Angles,
+    ) -> Result<Tensor> {
+        let (keys, values) = &self.completions[layer];
+        let Some(slots) = self.prompts.slots() else {
+            unreachable!("prompts on the CPU have slots")
+        };
+        let tables = StepTables { keys, values, column: self.filled, slots };
+        let slot_q = libtorch::rotate_step([q, k, v], angles.cos_sin(), &tables)?;
+        let prompt_attention = self.prompts.attend_slots(layer, &slot_q)?;
+        libtorch::attend_step(&slot_q, &tables, &prompt_attention)
+    }
+
     /// Moves to the next column, when every layer has stored its token.
     pub(crate) fn advance(&mut self) {
         self.filled += 1;
@@ -168,6 +189,9 @@ impl KvCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::tiny_config;
+    use corver_pretrained::ModelConfig;
+    use tch::Device;
 
     /// Returns a tensor whose last dimension is not contiguous, like a product with the weight as
     /// its left factor.
@@ -204,6 +228,31 @@ mod tests {
 
     #[test]
     fn kv_cache_attention_matches_plain_attention() {
+        check_attention(Kind::Float, 1e-5, |cache, [q, k, v]| {
+            cache.next_keys(0).unwrap().copy_(k);
+            cache.attend(0, q, v).unwrap()
+        });
+    }
+
+    #[test]
+    fn attention_on_cpu_matches_plain_attention() {
+        let config = ModelConfig { head_dim: 4, ..tiny_config("llama") };
+        for (kind, tolerance) in [(Kind::Float, 1e-5), (Kind::BFloat16, 0.05)] {
+            let rope = RotaryEmbedding::new(&config, kind, Device::Cpu).unwrap();
+            check_attention(kind, tolerance, |cache, heads| {
+                let positions = Tensor::zeros([heads[0].size()[0], 1], (Kind::Int64, Device::Cpu));
+                cache.attend_on_cpu(0, heads, &rope.angles(&positions).unwrap()).unwrap()
+            });
+        }
+    }
+
+    /// Decodes six tokens, of fewer rows after three. `attend` stores keys and values, and attends.
+    fn check_attention(
+        kind: Kind,
+        tolerance: f64,
+        mut attend: impl FnMut(&mut KvCache, [&Tensor; 3]) -> Tensor,
+    ) {
+        let noise = |shape: &[i64]| noise(shape).to_kind(kind);
         let lengths = [2usize, 5, 3];
         let rows = [4usize, 5, 4]; // one row, and enough for the fused kernel
         let (n, kv_heads, group, width) = (13i64, 2i64, 2i64, 4i64);
@@ -234,8 +283,7 @@ mod tests {
             let q = noise(&[n, 1, kv_heads * group, width]);
             let (k, v) =
                 (noise(&[n, 1, kv_heads, width]) + step, noise(&[n, 1, kv_heads, width]) - step);
-            cache.next_keys(0).unwrap().copy_(&k);
-            let got = cache.attend(0, &q, &v).unwrap();
+            let got = attend(&mut cache, [&q, &k, &v]);
             cache.advance();
             for (row, (keys, values)) in history.iter_mut().enumerate() {
                 let row = row as i64;
@@ -243,7 +291,7 @@ mod tests {
                 *values = Tensor::cat(&[&*values, &v.get(row)], 0);
                 let difference =
                     (got.get(row) - plain(&q.get(row), keys, values)).abs().max().double_value(&[]);
-                assert!(difference < 1e-5, "step {step}, row {row}: {difference}");
+                assert!(difference < tolerance, "step {step}, row {row}: {difference}");
             }
         }
     }

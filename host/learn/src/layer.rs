@@ -4,7 +4,7 @@ use tch::Tensor;
 
 use crate::attention::SelfAttention;
 use crate::error::Result;
-use crate::libtorch;
+use crate::libtorch::{self, rms_norm};
 use crate::linear::{LinearGroup, LinearLayer};
 use crate::weights::{WeightRole, Weights};
 use corver_pretrained::{ModelConfig, ModelFamily};
@@ -155,8 +155,4 @@ fn norm_names(is_post_norm: bool) -> [&'static str; 2] {
         true => ["post_attention_layernorm.weight", "post_feedforward_layernorm.weight"],
         false => ["input_layernorm.weight", "post_attention_layernorm.weight"],
     }
-}
-
-pub(crate) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    Ok(x.f_rms_norm(weight.size(), Some(weight), eps)?)
 }

@@ -1,5 +1,6 @@
-//! Functions of libtorch that tch does not expose: SwiGLU with its own backward pass, and for a GPU
-//! flash attention with its normalisers, memory figures and switches.
+//! Functions of libtorch that tch does not expose: SwiGLU and RMS norm with their own backward pass,
+//! steps of decoding on the CPU, and for a GPU flash attention with its normalisers, memory figures
+//! and switches.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char};
@@ -9,13 +10,47 @@ use tch::{Device, Kind, Tensor};
 use torch_sys::C_tensor;
 
 use crate::error::{LearnError, Result};
+use crate::prompts::{PartialAttention, Slots};
 
-// SAFETY (of every call): `libtorch.cpp` has these signatures. A tensor argument is read and not
-// retained. `q_starts` and `k_starts` may be null. A returned text is from `strdup`.
+// SAFETY (of every call): the files in `cpp` have these signatures. A tensor argument is not retained,
+// and is read except for the tables of `corver_rotate_step`. `q_starts`, `k_starts` and `slot_of_row` may be null. A
+// returned text is from `strdup`.
 unsafe extern "C" {
     fn corver_swiglu(
         gate: *const C_tensor,
         up: *const C_tensor,
+        out: *mut *mut C_tensor,
+    ) -> *mut c_char;
+    fn corver_rms_norm(
+        x: *const C_tensor,
+        weight: *const C_tensor,
+        eps: f64,
+        out: *mut *mut C_tensor,
+    ) -> *mut c_char;
+    fn corver_rotate_step(
+        q: *const C_tensor,
+        k: *const C_tensor,
+        v: *const C_tensor,
+        cos: *const C_tensor,
+        sin: *const C_tensor,
+        keys: *const C_tensor,
+        values: *const C_tensor,
+        column: i64,
+        prompts: i64,
+        slots_per_prompt: i64,
+        slot_of_row: *const C_tensor,
+        out: *mut *mut C_tensor,
+    ) -> *mut c_char;
+    fn corver_attend_step(
+        q: *const C_tensor,
+        keys: *const C_tensor,
+        values: *const C_tensor,
+        length: i64,
+        prompts: i64,
+        slots_per_prompt: i64,
+        slot_of_row: *const C_tensor,
+        prompt_mixed: *const C_tensor,
+        prompt_normaliser: *const C_tensor,
         out: *mut *mut C_tensor,
     ) -> *mut c_char;
     fn corver_flash_attention(
@@ -42,6 +77,85 @@ pub(crate) fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     // SAFETY: see the declarations. Without a message, `out` is a new tensor that we own.
     unsafe {
         checked(corver_swiglu(gate.as_ptr(), up.as_ptr(), &raw mut out))?;
+        Ok(Tensor::from_ptr(out))
+    }
+}
+
+/// Returns `weight` × x / rms(x) over the last dimension of `x`, which has the size of `weight`.
+pub(crate) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+    let mut out = null_mut();
+    // SAFETY: see the declarations. Without a message, `out` is a new tensor that we own.
+    unsafe {
+        checked(corver_rms_norm(x.as_ptr(), weight.as_ptr(), eps, &raw mut out))?;
+        Ok(Tensor::from_ptr(out))
+    }
+}
+
+/// Keys and values of the rows that are decoded, on the CPU.
+pub(crate) struct StepTables<'a> {
+    /// `[N · Hkv, capacity, Dh]`, contiguous.
+    pub(crate) keys: &'a Tensor,
+    /// `[N · Hkv, capacity, Dh]`, contiguous.
+    pub(crate) values: &'a Tensor,
+    /// Column of the token that is decoded.
+    pub(crate) column: i64,
+    pub(crate) slots: Slots<'a>,
+}
+
+/// Rotates the queries `q` `[N, 1, H, Dh]` and keys `k` `[N, 1, Hkv, Dh]` of one token per row by the
+/// angles `cos` and `sin` `[N, 1, 1, Dh]`. Stores the keys and the values `v` `[N, 1, Hkv, Dh]` in the
+/// tables. Returns the queries in the rows' slots, `[P · Hkv, R · H / Hkv, Dh]`.
+pub(crate) fn rotate_step(
+    [q, k, v]: [&Tensor; 3],
+    [cos, sin]: [&Tensor; 2],
+    tables: &StepTables<'_>,
+) -> Result<Tensor> {
+    let mut out = null_mut();
+    // SAFETY: see the declarations. The function checks sizes, types and strides before it writes into
+    // the tables, of which no other thread has a part. Without a message, `out` is a new tensor that we
+    // own.
+    unsafe {
+        checked(corver_rotate_step(
+            q.as_ptr(),
+            k.as_ptr(),
+            v.as_ptr(),
+            cos.as_ptr(),
+            sin.as_ptr(),
+            tables.keys.as_ptr(),
+            tables.values.as_ptr(),
+            tables.column,
+            tables.slots.prompts,
+            tables.slots.per_prompt,
+            tables.slots.of_row.map_or(null(), Tensor::as_ptr),
+            &raw mut out,
+        ))?;
+        Ok(Tensor::from_ptr(out))
+    }
+}
+
+/// Attends with the queries `q` of [`rotate_step`] to the tables up to the column, and merges the result
+/// with the attention over the prompts, which has the layout of `q`. Returns `[N, 1, H · Dh]`.
+pub(crate) fn attend_step(
+    q: &Tensor,
+    tables: &StepTables<'_>,
+    (prompt_mixed, prompt_normaliser): &PartialAttention,
+) -> Result<Tensor> {
+    let mut out = null_mut();
+    // SAFETY: see the declarations. The function checks sizes and types. Without a message, `out` is a
+    // new tensor that we own.
+    unsafe {
+        checked(corver_attend_step(
+            q.as_ptr(),
+            tables.keys.as_ptr(),
+            tables.values.as_ptr(),
+            tables.column + 1,
+            tables.slots.prompts,
+            tables.slots.per_prompt,
+            tables.slots.of_row.map_or(null(), Tensor::as_ptr),
+            prompt_mixed.as_ptr(),
+            prompt_normaliser.as_ptr(),
+            &raw mut out,
+        ))?;
         Ok(Tensor::from_ptr(out))
     }
 }
@@ -226,7 +340,7 @@ pub(crate) fn reset_peak(device: usize) -> Result<()> {
     unsafe { checked(corver_reset_peak(device as i8)) }
 }
 
-/// Turns a message of `libtorch.cpp` into an error.
+/// Turns a message of `cpp` into an error.
 ///
 /// # Safety
 /// `message` is null, or a text from `strdup` that the caller owns.
@@ -278,6 +392,52 @@ mod tests {
             assert!((fused - plain).abs().max().double_value(&[]) < 1e-14);
         }
         assert!(swiglu(&noise(1.0), &Tensor::zeros([5], (Kind::Double, Device::Cpu))).is_err());
+    }
+
+    /// Compares with libtorch's own operation, also for rows that are not contiguous.
+    #[test]
+    fn fused_rms_norm_matches_plain_gradients() {
+        let noise = |n: f64, kind| {
+            (Tensor::arange(120, (Kind::Float, Device::Cpu)) * n).sin().to_kind(kind)
+        };
+        for (kind, tolerance) in [(Kind::Float, 1e-6), (Kind::BFloat16, 0.02)] {
+            let weight = noise(0.9, kind).narrow(0, 7, 20) + 1.0;
+            let gradients_by = |norm: fn(&Tensor, &Tensor) -> Tensor| {
+                let x = (noise(0.7, kind).view([20, 6]) * 3.0).set_requires_grad(true);
+                let out = norm(&x.transpose(0, 1), &weight);
+                let loss = (&out * noise(0.3, kind).view([6, 20])).sum(Kind::Float);
+                let gradient = Tensor::run_backward(&[loss], &[&x], false, false).remove(0);
+                [out.detach(), gradient]
+            };
+            let fused = gradients_by(|x, weight| rms_norm(x, weight, 1e-5).unwrap());
+            let plain = gradients_by(|x, weight| x.rms_norm(weight.size(), Some(weight), 1e-5));
+            for (fused, plain) in fused.iter().zip(&plain) {
+                let difference = (fused - plain).abs().max().double_value(&[]);
+                assert!(difference < tolerance, "{kind:?}: {difference}");
+            }
+        }
+        let weight = Tensor::ones([20], (Kind::Float, Device::Cpu)).set_requires_grad(true);
+        let out = rms_norm(&noise(0.7, Kind::Float).view([6, 20]), &weight, 1e-5).unwrap();
+        let loss = out.square().sum(Kind::Float);
+        assert!(Tensor::run_backward(&[loss], &[weight], false, false)[0].numel() == 20);
+    }
+
+    #[test]
+    fn step_outside_its_tables_is_refused() {
+        let zeros = |shape: &[i64]| Tensor::zeros(shape, (Kind::Float, Device::Cpu));
+        let heads = zeros(&[2, 1, 1, 4]);
+        let table = zeros(&[2, 3, 4]);
+        let rotate = |column, prompts, of_row: Option<&Tensor>| {
+            let slots = Slots { prompts, per_prompt: 2, of_row };
+            let tables = StepTables { keys: &table, values: &table, column, slots };
+            rotate_step([&heads; 3], [&heads; 2], &tables).map(|q| q.size())
+        };
+        assert_eq!(rotate(2, 1, None).unwrap(), [1, 2, 4]);
+        assert!(rotate(3, 1, None).unwrap_err().to_string().contains("the column"));
+        assert!(rotate(-1, 1, None).is_err());
+        assert!(rotate(0, 2, None).unwrap_err().to_string().contains("a slot per row"));
+        let outside = Tensor::from_slice(&[0i64, 2]);
+        assert!(rotate(0, 1, Some(&outside)).unwrap_err().to_string().contains("the slots"));
     }
 
     #[test]

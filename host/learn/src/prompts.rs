@@ -44,6 +44,14 @@ struct RaggedRows {
     slot_of_row: Tensor,
 }
 
+/// Slots for the rows of the prompts, each of which has as many as the prompt with the most rows.
+pub(crate) struct Slots<'a> {
+    pub(crate) prompts: i64,
+    pub(crate) per_prompt: i64,
+    /// `[N]` i64, slot of each row; `None`: slot n has row n.
+    pub(crate) of_row: Option<&'a Tensor>,
+}
+
 impl Prompts {
     /// Splits the tokens of `layers` into prompts: prompt p has `lengths[p]` of them, and
     /// `rows[p]` rows continue it.
@@ -134,7 +142,7 @@ impl Prompts {
                     normaliser.f_view([heads, n, group])?.f_transpose(0, 1)?,
                 ))
             }
-            PromptLayout::Padded { mask, ragged } => {
+            PromptLayout::Padded { ragged, .. } => {
                 let p = self.rows.len() as i64;
                 let slots = match ragged {
                     Some(ragged) => q.f_index_select(0, &ragged.row_of_slot)?,
@@ -142,7 +150,7 @@ impl Prompts {
                 };
                 let by_prompt = slots.f_view([p, -1, heads, group, width])?.f_transpose(1, 2)?;
                 let flat_q = by_prompt.f_reshape([p * heads, -1, width])?;
-                let (mixed, normaliser) = attend(&flat_q, keys, values, Some(mask))?;
+                let (mixed, normaliser) = self.attend_slots(layer, &flat_q)?;
                 let slot_mixed = mixed
                     .f_view([p, heads, -1, group, width])?
                     .f_transpose(1, 2)?
@@ -160,6 +168,26 @@ impl Prompts {
                 }
             }
         }
+    }
+
+    /// Returns the slots of the rows; `None` if the prompts have no slots.
+    pub(crate) fn slots(&self) -> Option<Slots<'_>> {
+        let PromptLayout::Padded { ragged, .. } = &self.layout else { return None };
+        Some(Slots {
+            prompts: self.rows.len() as i64,
+            per_prompt: self.rows.iter().copied().max().unwrap_or(0),
+            of_row: ragged.as_ref().map(|ragged| &ragged.slot_of_row),
+        })
+    }
+
+    /// Attends with the queries `q` `[P · Hkv, R · group, Dh]` of all slots → the same shape, and
+    /// `[P · Hkv, R · group]` f32.
+    pub(crate) fn attend_slots(&self, layer: usize, q: &Tensor) -> Result<PartialAttention> {
+        let PromptLayout::Padded { mask, .. } = &self.layout else {
+            unreachable!("the prompts have slots")
+        };
+        let (keys, values) = &self.layers[layer];
+        attend(q, keys, values, Some(mask))
     }
 }
 

@@ -47,6 +47,11 @@ impl Angles {
         Ok(Self { cos: self.cos.f_narrow(1, n, 1)?, sin: self.sin.f_narrow(1, n, 1)? })
     }
 
+    /// Returns cosines and sines; the sines are negated in the first half of the dimensions.
+    pub(crate) fn cos_sin(&self) -> [&Tensor; 2] {
+        [&self.cos, &self.sin]
+    }
+
     /// Rotates `x` `[B, T, heads, head_dim]`; dimension i is paired with i + head_dim / 2.
     pub(crate) fn rotate(&self, x: &Tensor) -> Result<Tensor> {
         let width = x.size().last().copied().unwrap_or(0);

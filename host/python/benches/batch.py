@@ -22,7 +22,7 @@ def main():
     host, example, out = (Path(argument).resolve() for argument in sys.argv[1:])
     run = out.parent / "wheel-run"
     shutil.rmtree(run, ignore_errors=True)
-    train = ["train", "--steps", "1", "--set", "question.prompts_per_step=24", "--set", "question.eval=", "--out", run]
+    train = ["train", "--steps", "1", "--set", "question.prompts_per_step=24", "--set", "question.eval_limit=1", "--out", run]
     subprocess.run([host, *train], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     step = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
     questions = [json.loads(line)["trace"]["question"] for line in (run / "traces.jsonl").read_text().splitlines()]

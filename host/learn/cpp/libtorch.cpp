@@ -2,9 +2,6 @@
 // dispatcher, so this links against a libtorch without CUDA too. Each function returns null, or a
 // message that the caller frees.
 
-#include <cstdlib>
-#include <cstring>
-#include <exception>
 #include <optional>
 #include <string>
 
@@ -16,25 +13,13 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-namespace {
+#include "guarded.h"
 
-template <typename F>
-char* guarded(F body) {
-  try {
-    body();
-    return nullptr;
-  } catch (const std::exception& error) {
-    return strdup(error.what());
-  } catch (...) {
-    return strdup("an exception of an unknown kind");
-  }
-}
+namespace {
 
 std::optional<at::Tensor> optional(const at::Tensor* tensor) {
   return tensor ? std::optional<at::Tensor>(*tensor) : std::nullopt;
 }
-
-at::Tensor* owned(const at::Tensor& tensor) { return new at::Tensor(tensor); }
 
 // SiLU(gate) * up. As two operations, the graph would save SiLU(gate) too, which is a tenth of a
 // model's graph. Here the backward pass computes it again.

@@ -1,0 +1,237 @@
+"""Time and memory against the size of the input: curves.py CORVER_HOST DECODE_EXAMPLE OUT_FOLDER [LARGEST].
+
+A point is one process on generated input; the points of `count` are requests to one server. A size above LARGEST (default 1e8; 1e9 needs
+two hours and 25 GB of disk) is left out. `growth` is the exponent between the last two points: 1 is linear. It leaves out the seconds that
+a process takes to start.
+"""
+
+import http.client
+import itertools
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+RELATIONS = ("is the birthplace of", "lies in", "was founded by", "was the spouse of", "is the capital of")
+RULES = ("first", "min", "mean", "log")
+SMALL_STEPS = (
+    "question.prompts_per_step=1",
+    "question.eval_limit=1",
+    "rollout.num_generations=2",
+    "rollout.max_completion_length=16",
+    "update.learning_rate=1e-9",
+    "checkpoint.every=1000",
+)
+
+
+def main(host, decode, out, largest):
+    out.mkdir(parents=True, exist_ok=True)
+    run(host, "index", "count", "word")  # unpacks the demo
+    start_up = run(host, "index", "count", "word")["seconds"]
+    points = []
+    with tempfile.TemporaryDirectory(dir=out) as folder:
+        for curve in (index, passages, count, questions, sentences, rules, steps, decoding):
+            for point in curve(Bench(host, decode, Path(folder), largest)):
+                print(point, file=sys.stderr)
+                points.append(point)
+    result = {"start_up_seconds": start_up, "processors": os.cpu_count(), "points": points}
+    (out / "curves.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(table(points, start_up))
+    plot(points, out / "curves.svg")
+
+
+class Bench:
+    def __init__(self, host, decode, folder, largest):
+        self.host = host
+        self.decode = decode
+        self.folder = folder
+        self.largest = largest
+        self.text = Text()
+
+    def sizes(self, *sizes):
+        return [size for size in sizes if size <= self.largest]
+
+    def built_index(self, documents, words):
+        """Writes documents and builds their index. Returns its folder, and the seconds and MiB of the build."""
+        text, folder = self.folder / "text.jsonl", self.folder / "index"
+        shutil.rmtree(folder, ignore_errors=True)
+        self.text.write_documents(text, documents, words)
+        return folder, run(self.host, "index", "build", text, "--tokenizer", demo_policy(), "--out", folder)
+
+
+class Text:
+    """Words with the frequencies of natural text (Zipf's law)."""
+
+    def __init__(self):
+        self.rng = random.Random(1)
+        syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
+        self.words = ["".join(self.rng.choices(syllables, k=self.rng.randint(2, 4))) for _ in range(50_000)]
+        self.weights = list(itertools.accumulate(1 / (rank + 2.7) for rank in range(len(self.words))))
+
+    def write_documents(self, file, documents, words):
+        with file.open("w") as out:
+            for _ in range(documents):
+                text = " ".join(self.rng.choices(self.words, cum_weights=self.weights, k=words))
+                out.write(json.dumps({"text": text}) + "\n")
+
+    def name(self):
+        return " ".join(word.capitalize() for word in self.rng.choices(self.words, k=2))
+
+    def write_completion(self, file, sentences):
+        thought = " ".join(f"{self.name()} {self.rng.choice(RELATIONS)} {self.name()}." for _ in range(sentences))
+        file.write_text(json.dumps({"question": "Who?", "answers": ["x"], "completion": f"<think>{thought}</think><answer>x</answer>"}))
+
+
+def run(*command):
+    """Returns the seconds and the MiB of one process."""
+    start = time.monotonic()
+    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    errors = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        sys.exit(f"{command} ended with status {process.returncode}:\n{errors}")
+    return {"seconds": time.monotonic() - start, "mib": usage.ru_maxrss / 1024}
+
+
+def demo_policy():
+    """Returns the folder of the demo's policy and tokenizer in the cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "corver"
+    return max(cache.glob("demo-[0-9a-f]*/policy"), key=lambda folder: folder.stat().st_mtime)
+
+
+def point(curve, unit, size, measured):
+    return {"curve": curve, "unit": unit, "size": size} | measured
+
+
+def index(bench):
+    for tokens in bench.sizes(10**6, 10**7, 10**8, 10**9):
+        folder, measured = bench.built_index(documents=tokens // 900, words=300)
+        info = json.loads(subprocess.check_output([bench.host, "index", "info", folder, "--json"]))
+        yield point("index build", "tokens", info["tokens"], measured)
+
+
+def passages(bench):
+    for documents in bench.sizes(1_000, 10_000, 100_000):
+        folder, _ = bench.built_index(documents, words=100)
+        yield point("index passages", "documents", documents, run(bench.host, "index", "passages", "--index", folder))
+
+
+def count(bench):
+    folder, _ = bench.built_index(documents=10_000, words=300)
+    command = [bench.host, "index", "serve", "--index", folder, "--listen", "127.0.0.1:0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        url = urlsplit(json.loads(server.stdout.readline())["url"])
+        connection = http.client.HTTPConnection("127.0.0.1", url.port)
+        for clauses in (1, 2, 4, 8, 16):
+            words = [bench.text.rng.sample(bench.text.words[20:2_000], clauses) for _ in range(2_000)]
+            requests = [json.dumps({"index": url.fragment, "query_type": "count", "query": " AND ".join(w)}) for w in words]
+            start = time.monotonic()
+            for request in requests:
+                connection.request("POST", "/", request)
+                if "count" not in (reply := json.loads(connection.getresponse().read())):
+                    sys.exit(f"{request}: {reply}")
+            seconds = (time.monotonic() - start) / len(requests)
+            status = Path(f"/proc/{server.pid}/status").read_text()
+            mib = int(status.split("VmHWM:")[1].split()[0]) / 1024
+            yield point("count, over HTTP", "clauses", clauses, {"seconds": seconds, "mib": mib})
+        server.terminate()
+
+
+def questions(bench):
+    for number in bench.sizes(1_000, 10_000, 100_000, 1_000_000):
+        file, pool = bench.folder / "questions.jsonl", bench.folder / f"pool-{number}"
+        with file.open("w") as out:
+            for _ in range(number):
+                subject = f"{bench.text.rng.choice(bench.text.words[:200])} {bench.text.rng.choice(RELATIONS)} {bench.text.name()}"
+                out.write(json.dumps({"question": f"Which {subject}?", "answers": [bench.text.name()]}) + "\n")
+        measured = run(bench.host, "data", "pool", file, "--no-grounding", "--out", pool)
+        yield point("data pool", "questions", number, measured)
+
+
+def sentences(bench):
+    file = bench.folder / "completion.jsonl"
+    for number in (1_000, 10_000, 30_000):
+        bench.text.write_completion(file, number)
+        measured = run(bench.host, "score", file, "--config", "demo", "--set", "extract.kind=names")
+        yield point("score", "sentences of a completion", number, measured)
+
+
+def rules(bench):
+    file = bench.folder / "completion.jsonl"
+    bench.text.write_completion(file, 10_000)
+    for number in (1, 2, 4):
+        plugins = [flag for rule in RULES[:number] for flag in ("--plugin", f"{rule}.wasm:{1 / number}")]
+        command = [bench.host, "score", file, "--config", "demo", "--set", "extract.kind=names", *plugins]
+        run(*command)  # compiles the rules
+        yield point("score, 10,000 sentences", "rules", number, run(*command))
+
+
+def steps(bench):
+    settings = [flag for setting in SMALL_STEPS for flag in ("--set", setting)]
+    for number in bench.sizes(100, 1_000, 10_000):
+        folder = bench.folder / f"run-{number}"
+        trained = run(bench.host, "train", *settings, "--steps", number, "--out", folder)
+        yield point("train", "steps", number, trained)
+        yield point("report", "steps", number, run(bench.host, "report", folder))
+
+
+def decoding(bench):
+    policy = bench.folder / "policy"
+    shutil.copytree(demo_policy(), policy)
+    config = json.loads((policy / "config.json").read_text())
+    (policy / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 16_384}))
+    for rows in (16, 64, 256):
+        yield point("decode 64 tokens", "rows", rows, run(bench.decode, policy, rows, 64, 1, "cpu", "f32"))
+    for tokens in (512, 2_048, 8_192):
+        yield point("decode 4 rows", "tokens", tokens, run(bench.decode, policy, 4, tokens, 1, "cpu", "f32"))
+
+
+def by_curve(points):
+    """Returns each curve's points. Curves may be interleaved."""
+    points = sorted(points, key=lambda point: (point["curve"], point["size"]))
+    return [(name, list(own)) for name, own in itertools.groupby(points, key=lambda point: point["curve"])]
+
+
+def growth(before, after, start_up):
+    """Returns the exponent of the growth from one point to the next. Requests to a server have no start-up."""
+    seconds = [point["seconds"] - (start_up if point["seconds"] > start_up else 0) for point in (before, after)]
+    return math.log(seconds[1] / seconds[0]) / math.log(after["size"] / before["size"])
+
+
+def table(points, start_up):
+    """Returns a line per curve, with its largest point."""
+    lines = ["| | sizes | growth | seconds of the largest | its memory |", "| --- | --- | --- | --- | --- |"]
+    for name, own in by_curve(points):
+        sizes = ", ".join(f"{point['size']:,}" for point in own)
+        exponent = growth(own[-2], own[-1], start_up)
+        last = own[-1]
+        lines.append(f"| `{name}` | {sizes} {last['unit']} | {exponent:.2f} | {last['seconds']:.3g} | {last['mib']:.0f} MiB |")
+    return "\n".join(lines)
+
+
+def plot(points, file):
+    curves = by_curve(points)
+    figure, axes = plt.subplots(2, math.ceil(len(curves) / 2), figsize=(15, 6), layout="constrained")
+    for axis, (name, own) in zip(axes.flat, curves):
+        sizes = [point["size"] for point in own]
+        axis.loglog(sizes, [point["seconds"] for point in own], "o-", label="seconds")
+        axis.loglog(sizes, [point["mib"] / 1024 for point in own], "s--", label="GiB")
+        axis.set(title=name, xlabel=own[0]["unit"])
+        axis.legend()
+    figure.savefig(file)
+
+
+main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), float(sys.argv[4]) if len(sys.argv) > 4 else 1e8)

@@ -1,0 +1,22 @@
+// Results and errors across the border to Rust.
+#pragma once
+
+#include <cstring>
+#include <exception>
+
+#include <ATen/core/Tensor.h>
+
+// Returns null, or the message of an exception, which the caller frees.
+template <typename F>
+char* guarded(F body) {
+  try {
+    body();
+    return nullptr;
+  } catch (const std::exception& error) {
+    return strdup(error.what());
+  } catch (...) {
+    return strdup("an exception of an unknown kind");
+  }
+}
+
+inline at::Tensor* owned(const at::Tensor& tensor) { return new at::Tensor(tensor); }
