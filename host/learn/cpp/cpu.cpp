@@ -2,6 +2,7 @@
 // longer to start than to compute when few rows are decoded. Sums are in f32, and results are rounded
 // once.
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -327,8 +328,9 @@ char* corver_rotate_step(
     TORCH_CHECK(cos->stride(-1) == 1 && sin->stride(-1) == 1, "angles of a head are contiguous");
     check_tables(*keys, *values, all, width, column + 1);
     const Slots slots(prompts, slots_per_prompt, slot_of_row, rows);
+    const std::array<int64_t, 3> size = {prompts * kv_heads, slots_per_prompt * group, width};
     // An empty slot attends too, so it has to be finite.
-    auto rotated = at::zeros({prompts * kv_heads, slots_per_prompt * group, width}, q->options());
+    auto rotated = slot_of_row ? at::zeros(size, q->options()) : at::empty(size, q->options());
     by_kind(*q, [&](auto zero) {
       using T = decltype(zero);
       const auto head = [](const at::Tensor& x, int64_t row, int64_t n) {

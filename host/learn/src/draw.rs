@@ -27,7 +27,7 @@ pub(crate) fn draw_tokens(
     };
     let vocab_probs = scaled.f_softmax(-1, Kind::Float)?;
     let ids = if is_greedy {
-        logits.f_argmax(-1, false)?
+        logits.f_max_dim(-1, false)?.1 // faster than `argmax` on the CPU
     } else if sampling.top_p < 1.0 || sampling.top_k.is_some() {
         draw_truncated(&vocab_probs, sampling, draws)?
     } else {

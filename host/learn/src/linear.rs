@@ -271,10 +271,6 @@ fn add_adapters(
 /// Most rows for which a weight is the left factor of a product on the CPU.
 const FEW_ROWS: i64 = 256;
 
-/// Outputs of a large weight that are computed together for few rows on the CPU. A matrix product in
-/// f32 copies its factors first; a block of this size is read from the cache again.
-const BLOCK: i64 = 2048;
-
 /// The input of products with weights, as a matrix.
 ///
 /// Few rows on the CPU are computed as (W xᵀ)ᵀ. A matrix product first copies its right factor into
@@ -307,22 +303,6 @@ impl Factor {
         })
     }
 
-    /// Returns the product with `weight` `[out, in]`, without a graph, for [`BLOCK`] outputs at a time.
-    /// The input has columns.
-    fn product_in_blocks(&self, weight: &Tensor) -> Result<Tensor> {
-        let out = weight.size()[0];
-        let columns = self.matrix.size()[1];
-        let product = Tensor::f_empty([out, columns], (weight.f_kind()?, weight.device()))?;
-        let mut first = 0;
-        while first < out {
-            let width = BLOCK.min(out - first);
-            let block = product.f_narrow(0, first, width)?;
-            let _ = weight.f_narrow(0, first, width)?.f_mm_out(&block, &self.matrix)?;
-            first += width;
-        }
-        Ok(product)
-    }
-
     /// Adds to the product `y` the product of another one, `x`, with `weight` `[out, in]`.
     fn add_product(&self, y: &mut Tensor, x: &Tensor, weight: &Tensor) -> Result<()> {
         let _ = match self.has_columns {
@@ -347,18 +327,6 @@ impl Factor {
         }
         Ok(rows.f_view(size.as_slice())?)
     }
-}
-
-/// Returns x Wᵀ: `x` `[…, in]`, `weight` `[out, in]` → `[…, out]`.
-pub(crate) fn project(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    let input = Factor::new(x)?;
-    let is_large = weight.size()[0] > BLOCK && weight.f_kind()? == Kind::Float;
-    let has_graph = x.requires_grad() || weight.requires_grad();
-    let product = match input.has_columns && is_large && !has_graph {
-        true => input.product_in_blocks(weight)?,
-        false => input.product(weight, None)?,
-    };
-    input.shaped(&product)
 }
 
 #[cfg(test)]
@@ -439,15 +407,6 @@ mod tests {
             assert_eq!(few.size(), [9, 4]);
             assert!((many.narrow(0, 0, 9) - few).abs().max().double_value(&[]) < 1e-5);
         }
-    }
-
-    #[test]
-    fn blocks_of_large_weight_are_joined() {
-        let (x, weight) = (noise(9, 24), noise(2 * BLOCK + 700, 24));
-        let y = project(&x, &weight).unwrap();
-        assert!((y - x.linear(&weight, None::<&Tensor>)).abs().max().double_value(&[]) < 1e-4);
-        let with_graph = project(&x.set_requires_grad(true), &weight).unwrap();
-        assert!(with_graph.requires_grad(), "a gradient reaches x");
     }
 
     /// Returns layers of different widths of which the second one has no adapter.

@@ -14,7 +14,6 @@ use crate::error::{LearnError, Result};
 use crate::files;
 use crate::layer::Layer;
 use crate::libtorch::rms_norm;
-use crate::linear::project;
 use crate::packed::{Packed, check_sequence};
 use crate::prompts::PromptKeys;
 use crate::rope::RotaryEmbedding;
@@ -192,7 +191,8 @@ impl Model {
     /// # Errors
     /// Fails if the device fails.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
-        Ok(project(hidden, self.head_weight())?.f_to_kind(Kind::Float)?.f_contiguous()?)
+        let logits = hidden.f_linear(self.head_weight(), None::<&Tensor>)?;
+        Ok(logits.f_to_kind(Kind::Float)?)
     }
 
     /// Returns the weight `[V, D]` of the output layer.
