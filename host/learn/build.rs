@@ -14,11 +14,10 @@ fn main() {
             .std("c++17")
             .warnings(false) // of libtorch's headers
             .include(std::path::Path::new(&lib).with_file_name("include"))
-            .flag("-fopenmp") // of libtorch's own threads
+            .flag("-fopenmp") // at::parallel_for; torch-sys links GCC's library of it
             .opt_level(3)
             .file("cpp/libtorch.cpp")
             .file("cpp/cpu.cpp")
             .compile("corver_libtorch");
-        println!("cargo::rustc-link-lib=gomp");
     }
 }

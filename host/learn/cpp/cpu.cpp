@@ -1,10 +1,11 @@
-// Steps of a model on the CPU, each in one pass over its numbers. As operations of libtorch they take
-// longer to start than to compute when few rows are decoded. Sums are in f32, and results are rounded
-// once.
+// Parts of a model on the CPU, each in one call. As operations of libtorch they take longer to start
+// than to compute when few rows are decoded. Sums are in f32.
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -18,8 +19,8 @@
 
 #include "guarded.h"
 
-// A version of the function per instruction set; the processor selects one when the program starts.
-#if defined(__x86_64__) && defined(__linux__)
+// Compiles a version of the function per instruction set, of which the loader selects one.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
 #define CORVER_SIMD __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define CORVER_SIMD
@@ -47,7 +48,7 @@ CORVER_INLINE void store(BFloat16& to, float value) {
 
 // ---- RMS norm
 
-// out = weight * x / rms(x), and 1 / rms(x).
+// Computes out = weight * x / rms(x). Returns 1 / rms(x).
 template <typename T>
 CORVER_INLINE float norm_row(const T* x, const T* weight, int64_t width, float eps, T* out) {
   float squares = 0;
@@ -63,7 +64,7 @@ CORVER_INLINE float norm_row(const T* x, const T* weight, int64_t width, float e
   return inverse;
 }
 
-// With n = x / rms(x): the gradient by x is (weight * grad - n * mean(n * weight * grad)) / rms(x).
+// Computes the gradient by x: with n = x / rms(x), (weight * grad - n * mean(n * weight * grad)) / rms(x).
 template <typename T>
 CORVER_INLINE void norm_row_gradient(
     const T* x, const T* weight, const T* grad, float inverse, int64_t width, T* out) {
@@ -108,8 +109,8 @@ void by_kind(const at::Tensor& x, F body) {
   }
 }
 
-// Rows that a thread computes at least, so that starting threads pays.
-int64_t rows_per_thread(int64_t width) { return 1 + 32768 / (width + 1); }
+// Returns the smallest number of items for one thread, if an item is `work` operations.
+int64_t items_per_thread(int64_t work) { return 1 + 32768 / (work + 1); }
 
 // The weight has no gradient: it is fixed while adapters learn.
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
@@ -128,10 +129,10 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
       const T* factor = w.const_data_ptr<T>();
       T* to = out.mutable_data_ptr<T>();
       float* scale = inverse.mutable_data_ptr<float>();
-      at::parallel_for(0, rows, rows_per_thread(width), [&](int64_t first, int64_t end) {
+      at::parallel_for(0, rows, items_per_thread(width), [&](int64_t first, int64_t end) {
         for (int64_t row = first; row < end; ++row) {
-          const int64_t at = row * width;
-          scale[row] = norm(from + at, factor, width, static_cast<float>(eps), to + at);
+          const int64_t start = row * width;
+          scale[row] = norm(from + start, factor, width, static_cast<float>(eps), to + start);
         }
       });
     });
@@ -141,6 +142,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list grads) {
+    TORCH_CHECK(!at::GradMode::is_enabled(), "the fused RMS norm has no second derivative");
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
     const auto grad = grads[0].contiguous();
@@ -154,10 +156,10 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
       const T* gradient = grad.const_data_ptr<T>();
       T* to = out.mutable_data_ptr<T>();
       const int64_t rows = x.numel() / width;
-      at::parallel_for(0, rows, rows_per_thread(width), [&](int64_t first, int64_t end) {
+      at::parallel_for(0, rows, items_per_thread(width), [&](int64_t first, int64_t end) {
         for (int64_t row = first; row < end; ++row) {
-          const int64_t at = row * width;
-          norm_gradient(from + at, factor, gradient + at, scale[row], width, to + at);
+          const int64_t start = row * width;
+          norm_gradient(from + start, factor, gradient + start, scale[row], width, to + start);
         }
       });
     });
@@ -186,63 +188,67 @@ CORVER_INLINE void rotate_head(Head<T> x, const T* cos, const T* sin, int64_t wi
   }
 }
 
-// Softmax attention of `group` queries over `length` keys of their head, merged with their attention
-// over the prompt.
+// Computes softmax attention of `group` queries over `length` keys of their head, and merges it with
+// their attention over the prompt.
 template <typename T>
 CORVER_INLINE void attend_head(
     const T* q, const T* keys, const T* values, int64_t group, int64_t length, int64_t width,
     const T* prompt, int64_t prompt_step, const float* prompt_normaliser, float* buffer, T* out) {
   float* query = buffer;                  // [group, width]
-  float* number = query + group * width;  // [width]
-  float* scores = number + width;         // [group, length]
+  float* mixed = query + group * width;   // [group, width]
+  float* vector = mixed + group * width;  // [width], one key or value
+  float* weights = vector + width;        // [group, length]
   const float scale = 1 / std::sqrt(static_cast<float>(width));
   for (int64_t i = 0; i < group * width; ++i) {
     query[i] = load(q[i]) * scale;
+    mixed[i] = 0;
   }
   for (int64_t key = 0; key < length; ++key) {
     for (int64_t i = 0; i < width; ++i) {
-      number[i] = load(keys[key * width + i]);
+      vector[i] = load(keys[key * width + i]);
     }
     for (int64_t g = 0; g < group; ++g) {
       float product = 0;
 #pragma omp simd reduction(+ : product)
       for (int64_t i = 0; i < width; ++i) {
-        product += query[g * width + i] * number[i];
+        product += query[g * width + i] * vector[i];
       }
-      scores[g * length + key] = product;
+      weights[g * length + key] = product;
     }
   }
-  float* mixed = query;  // the queries are not needed any more
+  float* sums = query;  // [group]; the queries are not needed any more
+  float* largest = query + group;
   for (int64_t g = 0; g < group; ++g) {
-    float* weights = scores + g * length;
-    float largest = -std::numeric_limits<float>::infinity();
-    for (int64_t key = 0; key < length; ++key) {
-      largest = std::max(largest, weights[key]);
-    }
+    float* own = weights + g * length;
+    const float top = *std::max_element(own, own + length);
     float sum = 0;
     for (int64_t key = 0; key < length; ++key) {
-      weights[key] = std::exp(weights[key] - largest);
-      sum += weights[key];
+      own[key] = std::exp(own[key] - top);
+      sum += own[key];
     }
+    sums[g] = sum;
+    largest[g] = top;
+  }
+  for (int64_t key = 0; key < length; ++key) {
     for (int64_t i = 0; i < width; ++i) {
-      number[i] = 0;
+      vector[i] = load(values[key * width + i]);
     }
-    for (int64_t key = 0; key < length; ++key) {
+    for (int64_t g = 0; g < group; ++g) {
+      const float weight = weights[g * length + key];
 #pragma omp simd
       for (int64_t i = 0; i < width; ++i) {
-        number[i] += weights[key] * load(values[key * width + i]);
+        mixed[g * width + i] += weight * vector[i];
       }
     }
+  }
+  for (int64_t g = 0; g < group; ++g) {
     // exp(a) / (exp(a) + exp(b)) = sigmoid(a - b): the prompt's part of the softmax.
-    const float normaliser = largest + std::log(sum);
+    const float normaliser = largest[g] + std::log(sums[g]);
     const float share = 1 / (1 + std::exp(normaliser - prompt_normaliser[g]));
     for (int64_t i = 0; i < width; ++i) {
-      mixed[g * width + i] =
-          number[i] / sum * (1 - share) + load(prompt[g * prompt_step + i]) * share;
+      const float own = mixed[g * width + i] / sums[g];
+      store(out[g * width + i], own * (1 - share) + load(prompt[g * prompt_step + i]) * share);
     }
-  }
-  for (int64_t i = 0; i < group * width; ++i) {
-    store(out[i], mixed[i]);
   }
 }
 
@@ -261,40 +267,54 @@ CORVER_SIMD void attend(
       q, keys, values, group, length, width, prompt, prompt_step, prompt_normaliser, buffer, out);
 }
 
-// Slots for the rows of the prompts, each of which has as many as the prompt with the most rows.
+// Slots for the rows of the prompts. Every prompt has `per_prompt` slots, the most rows of any prompt.
 struct Slots {
-  int64_t prompts;
   int64_t per_prompt;
-  const int64_t* of_row;  // null: slot n has row n
+  const int64_t* of_row = nullptr;  // null: slot n has row n
 
-  Slots(int64_t prompts, int64_t per_prompt, const at::Tensor* of_row, int64_t rows)
-      : prompts(prompts),
-        per_prompt(per_prompt),
-        of_row(of_row ? of_row->const_data_ptr<int64_t>() : nullptr) {
-    if (of_row) {
-      TORCH_CHECK(of_row->is_contiguous() && of_row->numel() == rows, "a slot per row");
-      for (int64_t row = 0; row < rows; ++row) {
-        const int64_t slot = this->of_row[row];
-        TORCH_CHECK(0 <= slot && slot < prompts * per_prompt, "the slots are of the prompts");
-      }
-    } else {
-      TORCH_CHECK(rows == prompts * per_prompt, "a slot per row");
+  Slots(int64_t prompts, int64_t per_prompt, const at::Tensor* slot_of_row, int64_t rows)
+      : per_prompt(per_prompt) {
+    const int64_t slots = prompts * per_prompt;
+    if (!slot_of_row) {
+      TORCH_CHECK(rows == slots, slots, " slots for ", rows, " rows");
+      return;
+    }
+    TORCH_CHECK(slot_of_row->is_cpu() && slot_of_row->is_contiguous(), "slots are not contiguous");
+    TORCH_CHECK(slot_of_row->numel() == rows, "slots of ", slot_of_row->numel(), " of ", rows, " rows");
+    of_row = slot_of_row->const_data_ptr<int64_t>();
+    std::vector<bool> has_row(slots);
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t slot = of_row[row];
+      TORCH_CHECK(0 <= slot && slot < slots, "slot ", slot, " of ", slots);
+      TORCH_CHECK(!has_row[slot], "slot ", slot, " has two rows");
+      has_row[slot] = true;
     }
   }
 
-  // Place of a row's key head in [prompts * key heads, slots per prompt].
+  // Returns the place of a row's key head in [prompts * key heads, slots per prompt].
   std::pair<int64_t, int64_t> place(int64_t row, int64_t kv_head, int64_t kv_heads) const {
     const int64_t slot = of_row ? of_row[row] : row;
     return {slot / per_prompt * kv_heads + kv_head, slot % per_prompt};
   }
 };
 
+// Throws unless all tensors have the type of the first one, and are on the CPU.
+void check_kinds(std::initializer_list<const at::Tensor*> tensors) {
+  const auto kind = (*tensors.begin())->scalar_type();
+  for (const auto* tensor : tensors) {
+    TORCH_CHECK(tensor->is_cpu(), "a tensor is not on the CPU");
+    TORCH_CHECK(tensor->scalar_type() == kind, tensor->scalar_type(), " beside ", kind);
+  }
+}
+
 void check_tables(
     const at::Tensor& keys, const at::Tensor& values, int64_t all, int64_t width, int64_t length) {
-  TORCH_CHECK(keys.is_contiguous() && values.is_contiguous(), "tables are contiguous");
-  TORCH_CHECK(keys.sizes() == values.sizes() && keys.dim() == 3, "tables have one shape");
-  TORCH_CHECK(keys.size(0) == all && keys.size(2) == width, "tables have the rows of the queries");
-  TORCH_CHECK(0 < length && length <= keys.size(1), "the column is in the tables");
+  TORCH_CHECK(keys.is_contiguous() && values.is_contiguous(), "tables are not contiguous");
+  TORCH_CHECK(keys.sizes() == values.sizes(), "tables of ", keys.sizes(), " and ", values.sizes());
+  const bool is_fitting = keys.dim() == 3 && keys.size(0) == all && keys.size(2) == width;
+  TORCH_CHECK(is_fitting, "tables of ", keys.sizes(), " for ", all, " heads of ", width);
+  TORCH_CHECK(
+      0 < length && length <= keys.size(1), "column ", length - 1, " of tables ", keys.sizes());
 }
 
 }  // namespace
@@ -305,9 +325,9 @@ char* corver_rms_norm(
     const at::Tensor* x, const at::Tensor* weight, double eps, at::Tensor** out) {
   return guarded([&] {
     const auto kind = x->scalar_type();
-    const bool is_fused = x->is_cpu() && kind == weight->scalar_type() &&
-        (kind == at::kFloat || kind == at::kBFloat16) && x->size(-1) == weight->numel() &&
-        !weight->requires_grad();
+    const bool is_fused = x->is_cpu() && weight->is_cpu() && kind == weight->scalar_type() &&
+        (kind == at::kFloat || kind == at::kBFloat16) && weight->numel() > 0 &&
+        x->size(-1) == weight->numel() && !weight->requires_grad();
     *out = owned(
         is_fused ? RmsNorm::apply(*x, *weight, eps)
                  : at::rms_norm(*x, weight->sizes(), *weight, eps));
@@ -319,17 +339,26 @@ char* corver_rotate_step(
     const at::Tensor* sin, const at::Tensor* keys, const at::Tensor* values, int64_t column,
     int64_t prompts, int64_t slots_per_prompt, const at::Tensor* slot_of_row, at::Tensor** out) {
   return guarded([&] {
+    check_kinds({q, k, v, cos, sin, keys, values});
+    TORCH_CHECK(q->dim() == 4 && k->dim() == 4, "queries ", q->sizes(), ", keys ", k->sizes());
     const int64_t rows = q->size(0), heads = q->size(2), width = q->size(3);
-    const int64_t kv_heads = k->size(2), group = heads / kv_heads, capacity = keys->size(1);
-    const int64_t all = rows * kv_heads;
-    TORCH_CHECK(width % 2 == 0 && heads == group * kv_heads, "heads of the queries");
-    TORCH_CHECK(k->sizes() == v->sizes() && k->size(0) == rows && k->size(3) == width, "keys");
-    TORCH_CHECK(cos->sizes() == sin->sizes() && cos->numel() == rows * width, "angles");
-    TORCH_CHECK(cos->stride(-1) == 1 && sin->stride(-1) == 1, "angles of a head are contiguous");
+    const int64_t kv_heads = k->size(2), capacity = keys->size(1), all = rows * kv_heads;
+    TORCH_CHECK(kv_heads > 0 && heads % kv_heads == 0 && width % 2 == 0, "queries ", q->sizes());
+    const int64_t group = heads / kv_heads;
+    const at::IntArrayRef one_key = k->sizes();
+    TORCH_CHECK(one_key == v->sizes(), "keys ", one_key, ", values ", v->sizes());
+    TORCH_CHECK(
+        q->size(1) == 1 && one_key[0] == rows && one_key[1] == 1 && one_key[3] == width,
+        "queries ", q->sizes(), ", keys ", one_key);
+    for (const auto* angles : {cos, sin}) {
+      const bool is_fitting = angles->dim() > 1 && angles->size(0) == rows &&
+          angles->size(-1) == width && angles->numel() == rows * width && angles->stride(-1) == 1;
+      TORCH_CHECK(is_fitting, "angles ", angles->sizes(), " for ", rows, " rows of ", width);
+    }
     check_tables(*keys, *values, all, width, column + 1);
     const Slots slots(prompts, slots_per_prompt, slot_of_row, rows);
     const std::array<int64_t, 3> size = {prompts * kv_heads, slots_per_prompt * group, width};
-    // An empty slot attends too, so it has to be finite.
+    // Empty slots attend too; nothing reads their results.
     auto rotated = slot_of_row ? at::zeros(size, q->options()) : at::empty(size, q->options());
     by_kind(*q, [&](auto zero) {
       using T = decltype(zero);
@@ -343,17 +372,17 @@ char* corver_rotate_step(
       T* key_table = keys->mutable_data_ptr<T>();
       T* value_table = values->mutable_data_ptr<T>();
       T* to = rotated.template mutable_data_ptr<T>();
-      const int64_t grain = rows_per_thread(8 * (group + 2) * width);
+      const int64_t grain = items_per_thread(8 * (group + 2) * width);
       at::parallel_for(0, all, grain, [&](int64_t first, int64_t end) {
         for (int64_t n = first; n < end; ++n) {
           const int64_t row = n / kv_heads, kv_head = n % kv_heads;
-          const int64_t at = (n * capacity + column) * width;
+          const int64_t place = (n * capacity + column) * width;
           const T* c = angle(*cos, row);
           const T* s = angle(*sin, row);
-          rotate_head(head(*k, row, kv_head), c, s, width, key_table + at);
+          rotate_head(head(*k, row, kv_head), c, s, width, key_table + place);
           const auto value = head(*v, row, kv_head);
           for (int64_t i = 0; i < width; ++i) {
-            value_table[at + i] = value.data[i * value.step];
+            value_table[place + i] = value.data[i * value.step];
           }
           const auto [prompt_head, slot] = slots.place(row, kv_head, kv_heads);
           T* queries = to + (prompt_head * slots_per_prompt + slot) * group * width;
@@ -372,18 +401,23 @@ char* corver_attend_step(
     int64_t prompts, int64_t slots_per_prompt, const at::Tensor* slot_of_row,
     const at::Tensor* prompt_mixed, const at::Tensor* prompt_normaliser, at::Tensor** out) {
   return guarded([&] {
-    TORCH_CHECK(prompts > 0 && slots_per_prompt > 0, "a prompt has a slot");
-    const int64_t width = q->size(2), capacity = keys->size(1), all = keys->size(0);
+    check_kinds({q, keys, values, prompt_mixed});
+    TORCH_CHECK(q->dim() == 3 && q->is_contiguous(), "queries ", q->sizes());
+    TORCH_CHECK(prompts > 0 && slots_per_prompt > 0, prompts, " prompts of ", slots_per_prompt);
     const int64_t kv_heads = q->size(0) / prompts, group = q->size(1) / slots_per_prompt;
+    const bool is_fitting = kv_heads > 0 && group > 0 && q->size(0) == prompts * kv_heads &&
+        q->size(1) == slots_per_prompt * group;
+    TORCH_CHECK(is_fitting, "queries ", q->sizes(), " for ", prompts, " x ", slots_per_prompt);
+    const int64_t width = q->size(2), capacity = keys->size(1), all = keys->size(0);
     const int64_t rows = all / kv_heads;
-    TORCH_CHECK(q->size(0) == prompts * kv_heads, "key heads of the slots");
-    TORCH_CHECK(q->size(1) == slots_per_prompt * group, "queries of the slots");
-    TORCH_CHECK(q->is_contiguous(), "queries are contiguous");
-    TORCH_CHECK(prompt_mixed->sizes() == q->sizes(), "attention over the prompts");
-    TORCH_CHECK(prompt_normaliser->numel() * width == q->numel(), "normalisers of the prompts");
     check_tables(*keys, *values, rows * kv_heads, width, length);
     const Slots slots(prompts, slots_per_prompt, slot_of_row, rows);
-    TORCH_CHECK(prompt_mixed->stride(2) == 1, "values of a query are contiguous");
+    TORCH_CHECK(
+        prompt_mixed->sizes() == q->sizes() && prompt_mixed->stride(2) == 1,
+        "attention over the prompts ", prompt_mixed->sizes(), " for queries ", q->sizes());
+    TORCH_CHECK(
+        prompt_normaliser->is_cpu() && prompt_normaliser->numel() * width == q->numel(),
+        "normalisers of the prompts ", prompt_normaliser->sizes());
     const auto normaliser = prompt_normaliser->contiguous();
     auto mixed = at::empty({rows, 1, kv_heads * group * width}, q->options());
     by_kind(*q, [&](auto zero) {
@@ -395,9 +429,9 @@ char* corver_attend_step(
       const int64_t head_step = prompt_mixed->stride(0), query_step = prompt_mixed->stride(1);
       const float* prompt_sums = normaliser.const_data_ptr<float>();
       T* to = mixed.template mutable_data_ptr<T>();
-      const int64_t grain = rows_per_thread(2 * group * length * width);
+      const int64_t grain = items_per_thread(2 * group * length * width);
       at::parallel_for(0, all, grain, [&](int64_t first, int64_t end) {
-        std::vector<float> buffer((group + 1) * width + group * length);
+        std::vector<float> buffer((2 * group + 1) * width + group * length);
         for (int64_t n = first; n < end; ++n) {
           const auto [head, slot] = slots.place(n / kv_heads, n % kv_heads, kv_heads);
           const int64_t query = (head * slots_per_prompt + slot) * group;

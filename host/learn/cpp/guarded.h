@@ -1,4 +1,4 @@
-// Results and errors across the border to Rust.
+// Results and errors of functions that Rust calls.
 #pragma once
 
 #include <cstring>

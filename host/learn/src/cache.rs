@@ -189,6 +189,7 @@ impl KvCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::libtorch::Slots;
     use crate::testing::tiny_config;
     use corver_pretrained::ModelConfig;
     use tch::Device;
@@ -243,6 +244,42 @@ mod tests {
                 let positions = Tensor::zeros([heads[0].size()[0], 1], (Kind::Int64, Device::Cpu));
                 cache.attend_on_cpu(0, heads, &rope.angles(&positions).unwrap()).unwrap()
             });
+        }
+    }
+
+    /// Compares queries and stored keys of rows at different positions with [`Angles::rotate`].
+    #[test]
+    fn step_on_cpu_rotates_each_row_by_its_position() {
+        let config = ModelConfig { head_dim: 4, ..tiny_config("llama") };
+        let (n, kv_heads, group, width) = (3i64, 2i64, 2i64, 4i64);
+        for (kind, tolerance) in [(Kind::Float, 1e-6), (Kind::BFloat16, 0.02)] {
+            let positions = Tensor::from_slice(&[7i64, 8, 0, 1, 100, 101]).view([n, 2]);
+            let rope = RotaryEmbedding::new(&config, kind, Device::Cpu).unwrap();
+            let angles = rope.angles(&positions).unwrap().column(1).unwrap();
+            let q = noise(&[n, 1, kv_heads * group, width]).to_kind(kind);
+            let k = noise(&[n, 1, kv_heads, width]).to_kind(kind) * 0.5;
+            let [keys, values] =
+                [0, 1].map(|_| Tensor::zeros([n * kv_heads, 5, width], (kind, Device::Cpu)));
+            let slots = Slots { prompts: 1, per_prompt: n, of_row: None };
+            let tables = StepTables { keys: &keys, values: &values, column: 3, slots };
+            let slot_q =
+                libtorch::rotate_step([&q, &k, &q.narrow(2, 0, 2)], angles.cos_sin(), &tables);
+            let got_q = slot_q.unwrap().view([kv_heads, n, group, width]).transpose(0, 1);
+            let expected_q = angles.rotate(&q).unwrap().view([n, kv_heads, group, width]);
+            let got_k = keys.select(1, 3).view([n, 1, kv_heads, width]);
+            let got_v = values.select(1, 3).view([n, 1, kv_heads, width]);
+            for (got, expected) in [
+                (got_q, expected_q),
+                (got_k, angles.rotate(&k).unwrap()),
+                (got_v, q.narrow(2, 0, 2)),
+            ] {
+                let difference = (got - expected).abs().max().double_value(&[]);
+                assert!(difference <= tolerance, "{kind:?}: {difference}");
+            }
+            assert_eq!(
+                keys.abs().sum(kind).double_value(&[]),
+                keys.select(1, 3).abs().sum(kind).double_value(&[])
+            );
         }
     }
 

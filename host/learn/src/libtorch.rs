@@ -10,11 +10,10 @@ use tch::{Device, Kind, Tensor};
 use torch_sys::C_tensor;
 
 use crate::error::{LearnError, Result};
-use crate::prompts::{PartialAttention, Slots};
 
-// SAFETY (of every call): the files in `cpp` have these signatures. A tensor argument is not retained,
-// and is read except for the tables of `corver_rotate_step`. `q_starts`, `k_starts` and `slot_of_row` may be null. A
-// returned text is from `strdup`.
+// SAFETY (of every call): the files in `cpp` have these signatures. No tensor argument is retained, and
+// only the tables of `corver_rotate_step` are written. `q_starts`, `k_starts` and `slot_of_row` may be
+// null. A returned text is from `strdup`.
 unsafe extern "C" {
     fn corver_swiglu(
         gate: *const C_tensor,
@@ -91,6 +90,18 @@ pub(crate) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> 
     }
 }
 
+/// Softmax attention over a part of the keys: the mixed values, and the logarithms of the
+/// normalisers.
+pub(crate) type PartialAttention = (Tensor, Tensor);
+
+/// Slots for the rows of the prompts. Every prompt has `per_prompt` slots, the most rows of any prompt.
+pub(crate) struct Slots<'a> {
+    pub(crate) prompts: i64,
+    pub(crate) per_prompt: i64,
+    /// `[N]` i64, slot of each row; `None`: slot n has row n.
+    pub(crate) of_row: Option<&'a Tensor>,
+}
+
 /// Keys and values of the rows that are decoded, on the CPU.
 pub(crate) struct StepTables<'a> {
     /// `[N · Hkv, capacity, Dh]`, contiguous.
@@ -111,9 +122,9 @@ pub(crate) fn rotate_step(
     tables: &StepTables<'_>,
 ) -> Result<Tensor> {
     let mut out = null_mut();
-    // SAFETY: see the declarations. The function checks sizes, types and strides before it writes into
-    // the tables, of which no other thread has a part. Without a message, `out` is a new tensor that we
-    // own.
+    // SAFETY: see the declarations. The function checks devices, types, sizes and strides before it
+    // writes into the tables, which no other thread uses. Without a message, `out` is a new tensor
+    // that we own.
     unsafe {
         checked(corver_rotate_step(
             q.as_ptr(),
@@ -141,8 +152,8 @@ pub(crate) fn attend_step(
     (prompt_mixed, prompt_normaliser): &PartialAttention,
 ) -> Result<Tensor> {
     let mut out = null_mut();
-    // SAFETY: see the declarations. The function checks sizes and types. Without a message, `out` is a
-    // new tensor that we own.
+    // SAFETY: see the declarations. The function checks devices, types, sizes and strides. Without a
+    // message, `out` is a new tensor that we own.
     unsafe {
         checked(corver_attend_step(
             q.as_ptr(),
@@ -340,7 +351,7 @@ pub(crate) fn reset_peak(device: usize) -> Result<()> {
     unsafe { checked(corver_reset_peak(device as i8)) }
 }
 
-/// Turns a message of `cpp` into an error.
+/// Turns a message of a function in `cpp` into an error.
 ///
 /// # Safety
 /// `message` is null, or a text from `strdup` that the caller owns.
@@ -433,11 +444,29 @@ mod tests {
             rotate_step([&heads; 3], [&heads; 2], &tables).map(|q| q.size())
         };
         assert_eq!(rotate(2, 1, None).unwrap(), [1, 2, 4]);
-        assert!(rotate(3, 1, None).unwrap_err().to_string().contains("the column"));
+        assert!(rotate(3, 1, None).unwrap_err().to_string().contains("column 3 of tables"));
         assert!(rotate(-1, 1, None).is_err());
-        assert!(rotate(0, 2, None).unwrap_err().to_string().contains("a slot per row"));
-        let outside = Tensor::from_slice(&[0i64, 2]);
-        assert!(rotate(0, 1, Some(&outside)).unwrap_err().to_string().contains("the slots"));
+        assert!(rotate(0, 2, None).unwrap_err().to_string().contains("4 slots for 2 rows"));
+        for (slots, problem) in [([0i64, 2], "slot 2 of 2"), ([1, 1], "slot 1 has two rows")] {
+            let of_row = Tensor::from_slice(&slots);
+            assert!(rotate(0, 1, Some(&of_row)).unwrap_err().to_string().contains(problem));
+        }
+        let attend = |q: &[i64], prompts, normalisers: &[i64]| {
+            let q = zeros(q);
+            let slots = Slots { prompts, per_prompt: 2, of_row: None };
+            let tables = StepTables { keys: &table, values: &table, column: 2, slots };
+            attend_step(&q, &tables, &(q.shallow_clone(), zeros(normalisers))).map(|out| out.size())
+        };
+        assert_eq!(attend(&[1, 2, 4], 1, &[1, 2]).unwrap(), [2, 1, 4]);
+        assert!(attend(&[1, 2, 4], 1, &[1, 3]).is_err());
+        assert!(attend(&[1, 2, 4], 0, &[1, 2]).is_err());
+        assert!(attend(&[1, 2, 8], 1, &[1, 2]).is_err());
+        let angles = zeros(&[1, 2, 1, 4]);
+        let slots = Slots { prompts: 1, per_prompt: 2, of_row: None };
+        let tables = StepTables { keys: &table, values: &table, column: 0, slots };
+        assert!(rotate_step([&heads; 3], [&angles; 2], &tables).is_err());
+        let bf16 = heads.to_kind(Kind::BFloat16);
+        assert!(rotate_step([&heads, &heads, &bf16], [&heads; 2], &tables).is_err());
     }
 
     #[test]

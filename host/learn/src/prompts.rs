@@ -4,14 +4,10 @@ use tch::{Device, Kind, Tensor};
 
 use crate::device::upload;
 use crate::error::Result;
-use crate::libtorch::{self, SequenceStarts};
+use crate::libtorch::{self, PartialAttention, SequenceStarts, Slots};
 
 /// Keys and values of concatenated prompts: per layer `[ΣP, Hkv, Dh]`.
 pub(crate) type PromptKeys = Vec<(Tensor, Tensor)>;
-
-/// Softmax attention over a part of the keys: the mixed values, and the logarithms of the
-/// normalisers.
-pub(crate) type PartialAttention = (Tensor, Tensor);
 
 /// The prompts of the rows that are decoded.
 pub(crate) struct Prompts {
@@ -42,14 +38,6 @@ struct RaggedRows {
     row_of_slot: Tensor,
     /// `[N]` i64, slot of each row.
     slot_of_row: Tensor,
-}
-
-/// Slots for the rows of the prompts, each of which has as many as the prompt with the most rows.
-pub(crate) struct Slots<'a> {
-    pub(crate) prompts: i64,
-    pub(crate) per_prompt: i64,
-    /// `[N]` i64, slot of each row; `None`: slot n has row n.
-    pub(crate) of_row: Option<&'a Tensor>,
 }
 
 impl Prompts {
