@@ -46,6 +46,16 @@ CORVER_INLINE void store(BFloat16& to, float value) {
   to.x = c10::detail::round_to_nearest_even(value);
 }
 
+// Returns a key or value as f32; `buffer` has room for it.
+CORVER_INLINE const float* as_floats(const float* x, int64_t, float*) { return x; }
+
+CORVER_INLINE const float* as_floats(const BFloat16* x, int64_t width, float* buffer) {
+  for (int64_t i = 0; i < width; ++i) {
+    buffer[i] = load(x[i]);
+  }
+  return buffer;
+}
+
 // ---- RMS norm
 
 // Computes out = weight * x / rms(x). Returns 1 / rms(x).
@@ -188,51 +198,47 @@ CORVER_INLINE void rotate_head(Head<T> x, const T* cos, const T* sin, int64_t wi
   }
 }
 
-// Computes softmax attention of `group` queries over `length` keys of their head, and merges it with
-// their attention over the prompt.
+// Computes the scores [group, length] of queries and keys of one head, less the largest of each query.
 template <typename T>
-CORVER_INLINE void attend_head(
-    const T* q, const T* keys, const T* values, int64_t group, int64_t length, int64_t width,
-    const T* prompt, int64_t prompt_step, const float* prompt_normaliser, float* buffer, T* out) {
-  float* query = buffer;                  // [group, width]
-  float* mixed = query + group * width;   // [group, width]
-  float* vector = mixed + group * width;  // [width], one key or value
-  float* weights = vector + width;        // [group, length]
+CORVER_INLINE void score_head(
+    const T* q, const T* keys, int64_t group, int64_t length, int64_t width, float* buffer,
+    float* scores, float* largest) {
+  float* query = buffer;  // [group, width]
   const float scale = 1 / std::sqrt(static_cast<float>(width));
   for (int64_t i = 0; i < group * width; ++i) {
     query[i] = load(q[i]) * scale;
-    mixed[i] = 0;
   }
   for (int64_t key = 0; key < length; ++key) {
-    for (int64_t i = 0; i < width; ++i) {
-      vector[i] = load(keys[key * width + i]);
-    }
+    const float* vector = as_floats(keys + key * width, width, buffer + group * width);
     for (int64_t g = 0; g < group; ++g) {
       float product = 0;
 #pragma omp simd reduction(+ : product)
       for (int64_t i = 0; i < width; ++i) {
         product += query[g * width + i] * vector[i];
       }
-      weights[g * length + key] = product;
+      scores[g * length + key] = product;
     }
   }
-  float* sums = query;  // [group]; the queries are not needed any more
-  float* largest = query + group;
   for (int64_t g = 0; g < group; ++g) {
-    float* own = weights + g * length;
-    const float top = *std::max_element(own, own + length);
-    float sum = 0;
+    float* own = scores + g * length;
+    largest[g] = *std::max_element(own, own + length);
     for (int64_t key = 0; key < length; ++key) {
-      own[key] = std::exp(own[key] - top);
-      sum += own[key];
+      own[key] -= largest[g];
     }
-    sums[g] = sum;
-    largest[g] = top;
   }
+}
+
+// Mixes the values of one head with `weights` [group, length], the exponentials of the scores, and merges
+// the result with the attention over the prompt.
+template <typename T>
+CORVER_INLINE void mix_head(
+    const float* weights, const float* largest, const T* values, int64_t group, int64_t length,
+    int64_t width, const T* prompt, int64_t prompt_step, const float* prompt_normaliser,
+    float* buffer, T* out) {
+  float* mixed = buffer;  // [group, width]
+  std::fill(mixed, mixed + group * width, 0.0f);
   for (int64_t key = 0; key < length; ++key) {
-    for (int64_t i = 0; i < width; ++i) {
-      vector[i] = load(values[key * width + i]);
-    }
+    const float* vector = as_floats(values + key * width, width, buffer + group * width);
     for (int64_t g = 0; g < group; ++g) {
       const float weight = weights[g * length + key];
 #pragma omp simd
@@ -242,29 +248,46 @@ CORVER_INLINE void attend_head(
     }
   }
   for (int64_t g = 0; g < group; ++g) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t key = 0; key < length; ++key) {
+      sum += weights[g * length + key];
+    }
     // exp(a) / (exp(a) + exp(b)) = sigmoid(a - b): the prompt's part of the softmax.
-    const float normaliser = largest[g] + std::log(sums[g]);
+    const float normaliser = largest[g] + std::log(sum);
     const float share = 1 / (1 + std::exp(normaliser - prompt_normaliser[g]));
     for (int64_t i = 0; i < width; ++i) {
-      const float own = mixed[g * width + i] / sums[g];
+      const float own = mixed[g * width + i] / sum;
       store(out[g * width + i], own * (1 - share) + load(prompt[g * prompt_step + i]) * share);
     }
   }
 }
 
-CORVER_SIMD void attend(
-    const float* q, const float* keys, const float* values, int64_t group, int64_t length,
+CORVER_SIMD void score(
+    const float* q, const float* keys, int64_t group, int64_t length, int64_t width, float* buffer,
+    float* scores, float* largest) {
+  score_head(q, keys, group, length, width, buffer, scores, largest);
+}
+CORVER_SIMD void score(
+    const BFloat16* q, const BFloat16* keys, int64_t group, int64_t length, int64_t width,
+    float* buffer, float* scores, float* largest) {
+  score_head(q, keys, group, length, width, buffer, scores, largest);
+}
+CORVER_SIMD void mix(
+    const float* weights, const float* largest, const float* values, int64_t group, int64_t length,
     int64_t width, const float* prompt, int64_t prompt_step, const float* prompt_normaliser,
     float* buffer, float* out) {
-  attend_head(
-      q, keys, values, group, length, width, prompt, prompt_step, prompt_normaliser, buffer, out);
+  mix_head(
+      weights, largest, values, group, length, width, prompt, prompt_step, prompt_normaliser,
+      buffer, out);
 }
-CORVER_SIMD void attend(
-    const BFloat16* q, const BFloat16* keys, const BFloat16* values, int64_t group, int64_t length,
-    int64_t width, const BFloat16* prompt, int64_t prompt_step, const float* prompt_normaliser,
-    float* buffer, BFloat16* out) {
-  attend_head(
-      q, keys, values, group, length, width, prompt, prompt_step, prompt_normaliser, buffer, out);
+CORVER_SIMD void mix(
+    const float* weights, const float* largest, const BFloat16* values, int64_t group,
+    int64_t length, int64_t width, const BFloat16* prompt, int64_t prompt_step,
+    const float* prompt_normaliser, float* buffer, BFloat16* out) {
+  mix_head(
+      weights, largest, values, group, length, width, prompt, prompt_step, prompt_normaliser,
+      buffer, out);
 }
 
 // Slots for the rows of the prompts. Every prompt has `per_prompt` slots, the most rows of any prompt.
@@ -419,6 +442,9 @@ char* corver_attend_step(
         prompt_normaliser->is_cpu() && prompt_normaliser->numel() * width == q->numel(),
         "normalisers of the prompts ", prompt_normaliser->sizes());
     const auto normaliser = prompt_normaliser->contiguous();
+    const auto numbers = q->options().dtype(at::kFloat);
+    auto scores = at::empty({all, group, length}, numbers);
+    auto largest = at::empty({all, group}, numbers);
     auto mixed = at::empty({rows, 1, kv_heads * group * width}, q->options());
     by_kind(*q, [&](auto zero) {
       using T = decltype(zero);
@@ -429,17 +455,30 @@ char* corver_attend_step(
       const int64_t head_step = prompt_mixed->stride(0), query_step = prompt_mixed->stride(1);
       const float* prompt_sums = normaliser.const_data_ptr<float>();
       T* to = mixed.template mutable_data_ptr<T>();
-      const int64_t grain = items_per_thread(2 * group * length * width);
+      float* weights = scores.mutable_data_ptr<float>();
+      float* tops = largest.mutable_data_ptr<float>();
+      const int64_t grain = items_per_thread(group * length * width);
       at::parallel_for(0, all, grain, [&](int64_t first, int64_t end) {
-        std::vector<float> buffer((2 * group + 1) * width + group * length);
+        std::vector<float> buffer((group + 1) * width);
         for (int64_t n = first; n < end; ++n) {
           const auto [head, slot] = slots.place(n / kv_heads, n % kv_heads, kv_heads);
-          const int64_t query = (head * slots_per_prompt + slot) * group;
-          const int64_t table = n * capacity * width;
-          attend(
-              queries + query * width, key_table + table, value_table + table, group, length, width,
+          score(
+              queries + (head * slots_per_prompt + slot) * group * width,
+              key_table + n * capacity * width, group, length, width, buffer.data(),
+              weights + n * group * length, tops + n * group);
+        }
+      });
+      scores.exp_();
+      at::parallel_for(0, all, grain, [&](int64_t first, int64_t end) {
+        std::vector<float> buffer((group + 1) * width);
+        for (int64_t n = first; n < end; ++n) {
+          const auto [head, slot] = slots.place(n / kv_heads, n % kv_heads, kv_heads);
+          mix(
+              weights + n * group * length, tops + n * group, value_table + n * capacity * width,
+              group, length, width,
               prompt_values + head * head_step + slot * group * query_step, query_step,
-              prompt_sums + query, buffer.data(), to + n * group * width);
+              prompt_sums + (head * slots_per_prompt + slot) * group, buffer.data(),
+              to + n * group * width);
         }
       });
     });

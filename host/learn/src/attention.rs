@@ -1,7 +1,7 @@
 //! Grouped-query attention: over full sequences, over prompts with their completions, and for one
 //! decoding step over a cache.
 
-use tch::{Device, Tensor};
+use tch::Tensor;
 
 use crate::cache::KvCache;
 use crate::error::Result;
@@ -99,10 +99,10 @@ impl SelfAttention {
         let ([q, k, v], joint) = self.qkv.forward_joint(x)?;
         let v = v.f_reshape([b, t, self.num_kv_heads, self.head_dim])?;
         if let Pass::Step(cache) = pass
-            && x.device() == Device::Cpu
+            && cache.is_fused()
         {
             let (q, k) = self.normed_heads(q, k, b, t)?;
-            return cache.attend_on_cpu(layer, [&q, &k, &v], angles);
+            return cache.attend_fused(layer, [&q, &k, &v], angles);
         }
         let next_keys = match pass {
             Pass::Step(cache) => Some(cache.next_keys(layer)?),

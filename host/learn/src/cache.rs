@@ -5,7 +5,7 @@
 //! fill the same columns, without padding, masks or gathering. A query attends to its prompt and to
 //! its completion separately, and the two results are combined by their normalisers.
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use crate::device::upload;
 use crate::error::Result;
@@ -30,6 +30,10 @@ pub(crate) struct KvCache {
 
 /// Number of tokens whose angles are computed together: far fewer operations per token on a GPU.
 const ANGLE_BLOCK: i64 = 16;
+
+/// Number of a completion's tokens from which libtorch's products in f32 are faster than the fused
+/// attention on the CPU. In bf16 they are slower at any length.
+const FUSED_TOKENS: i64 = 512;
 
 /// Angles of the next [`ANGLE_BLOCK`] tokens of each row.
 struct NextAngles {
@@ -138,11 +142,18 @@ impl KvCache {
         Ok(mixed.f_reshape([n, 1, heads * width])?)
     }
 
+    /// Returns true if [`KvCache::attend_fused`] is faster than [`KvCache::attend`].
+    pub(crate) fn is_fused(&self) -> bool {
+        let Some((keys, _)) = self.completions.first() else { return false };
+        let is_short = self.filled < FUSED_TOKENS || keys.kind() == Kind::BFloat16;
+        keys.device() == Device::Cpu && is_short
+    }
+
     /// Stores keys `k` and values `v` `[N, 1, Hkv, Dh]` of one token per row, and attends with its queries
     /// `q` `[N, 1, H, Dh]` to all tokens of the row → `[N, 1, H · Dh]`. `q` and `k` are not rotated yet.
     /// This is for the CPU, where [`KvCache::attend`] takes longer to start its operations than to
     /// compute them.
-    pub(crate) fn attend_on_cpu(
+    pub(crate) fn attend_fused(
         &mut self,
         layer: usize,
         [q, k, v]: [&Tensor; 3],
@@ -192,7 +203,6 @@ mod tests {
     use crate::libtorch::Slots;
     use crate::testing::tiny_config;
     use corver_pretrained::ModelConfig;
-    use tch::Device;
 
     /// Returns a tensor whose last dimension is not contiguous, like a product with the weight as
     /// its left factor.
@@ -236,20 +246,20 @@ mod tests {
     }
 
     #[test]
-    fn attention_on_cpu_matches_plain_attention() {
+    fn fused_attention_matches_plain_attention() {
         let config = ModelConfig { head_dim: 4, ..tiny_config("llama") };
         for (kind, tolerance) in [(Kind::Float, 1e-5), (Kind::BFloat16, 0.05)] {
             let rope = RotaryEmbedding::new(&config, kind, Device::Cpu).unwrap();
             check_attention(kind, tolerance, |cache, heads| {
                 let positions = Tensor::zeros([heads[0].size()[0], 1], (Kind::Int64, Device::Cpu));
-                cache.attend_on_cpu(0, heads, &rope.angles(&positions).unwrap()).unwrap()
+                cache.attend_fused(0, heads, &rope.angles(&positions).unwrap()).unwrap()
             });
         }
     }
 
     /// Compares queries and stored keys of rows at different positions with [`Angles::rotate`].
     #[test]
-    fn step_on_cpu_rotates_each_row_by_its_position() {
+    fn fused_step_rotates_each_row_by_its_position() {
         let config = ModelConfig { head_dim: 4, ..tiny_config("llama") };
         let (n, kv_heads, group, width) = (3i64, 2i64, 2i64, 4i64);
         for (kind, tolerance) in [(Kind::Float, 1e-6), (Kind::BFloat16, 0.02)] {
