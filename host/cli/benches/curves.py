@@ -1,8 +1,8 @@
 """Time and memory against the size of the input: curves.py CORVER_HOST DECODE_EXAMPLE OUT_FOLDER [LARGEST].
 
-A point is one process on generated input; the points of `count` are requests to one server. A size above LARGEST (default 1e8; 1e9 needs
-two hours and 25 GB of disk) is left out. `growth` is the exponent between the last two points: 1 is linear. It leaves out the seconds that
-a process takes to start.
+A point is one process on generated input, a request to a server, or a call of the decode example. Indexes, document sets and question sets
+above LARGEST (default 1e8) are left out; an index of 1e9 tokens takes 12 bytes of disk per token. `growth` is the exponent between the last
+two points: 1 is linear. It leaves out the seconds in which a process starts, and is empty where these are a third or more.
 """
 
 import http.client
@@ -19,11 +19,6 @@ import time
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import matplotlib
-
-matplotlib.use("svg")
-import matplotlib.pyplot as plt
-
 RELATIONS = ("is the birthplace of", "lies in", "was founded by", "was the spouse of", "is the capital of")
 RULES = ("first", "min", "mean", "log")
 SMALL_STEPS = (
@@ -38,15 +33,16 @@ SMALL_STEPS = (
 
 def main(host, decode, out, largest):
     out.mkdir(parents=True, exist_ok=True)
-    run(host, "index", "count", "word")  # unpacks the demo
-    start_up = run(host, "index", "count", "word")["seconds"]
     points = []
     with tempfile.TemporaryDirectory(dir=out) as folder:
+        os.environ["XDG_CACHE_HOME"] = folder  # the demo of this host alone
+        run(host, "index", "count", "word")  # unpacks it
+        start_up = run(host, "index", "count", "word")["seconds"]
         for curve in (index, passages, count, questions, sentences, rules, steps, decoding):
             for point in curve(Bench(host, decode, Path(folder), largest)):
                 print(point, file=sys.stderr)
                 points.append(point)
-    result = {"start_up_seconds": start_up, "processors": os.cpu_count(), "points": points}
+    result = {"start_up_s": start_up, "processors": os.cpu_count(), "points": points}
     (out / "curves.json").write_text(json.dumps(result, indent=1) + "\n")
     print(table(points, start_up))
     plot(points, out / "curves.svg")
@@ -94,10 +90,10 @@ class Text:
         file.write_text(json.dumps({"question": "Who?", "answers": ["x"], "completion": f"<think>{thought}</think><answer>x</answer>"}))
 
 
-def run(*command):
-    """Returns the seconds and the MiB of one process."""
+def run(*command, output=subprocess.DEVNULL):
+    """Returns the seconds and the MiB of one process. Linux counts at least the MiB of this process."""
     start = time.monotonic()
-    process = subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=subprocess.PIPE, text=True)
     errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -108,12 +104,12 @@ def run(*command):
 
 def demo_policy():
     """Returns the folder of the demo's policy and tokenizer in the cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "corver"
-    return max(cache.glob("demo-[0-9a-f]*/policy"), key=lambda folder: folder.stat().st_mtime)
+    [policy] = Path(os.environ["XDG_CACHE_HOME"]).glob("corver/demo-*/policy")
+    return policy
 
 
-def point(curve, unit, size, measured):
-    return {"curve": curve, "unit": unit, "size": size} | measured
+def point(curve, unit, size, measured, has_start_up=True):
+    return {"curve": curve, "unit": unit, "size": size, "has_start_up": has_start_up} | measured
 
 
 def index(bench):
@@ -132,7 +128,8 @@ def passages(bench):
 def count(bench):
     folder, _ = bench.built_index(documents=10_000, words=300)
     command = [bench.host, "index", "serve", "--index", folder, "--listen", "127.0.0.1:0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
         url = urlsplit(json.loads(server.stdout.readline())["url"])
         connection = http.client.HTTPConnection("127.0.0.1", url.port)
         for clauses in (1, 2, 4, 8, 16):
@@ -146,8 +143,10 @@ def count(bench):
             seconds = (time.monotonic() - start) / len(requests)
             status = Path(f"/proc/{server.pid}/status").read_text()
             mib = int(status.split("VmHWM:")[1].split()[0]) / 1024
-            yield point("count, over HTTP", "clauses", clauses, {"seconds": seconds, "mib": mib})
+            yield point("count, over HTTP", "clauses", clauses, {"seconds": seconds, "mib": mib}, has_start_up=False)
+    finally:
         server.terminate()
+        server.wait()
 
 
 def questions(bench):
@@ -193,10 +192,14 @@ def decoding(bench):
     shutil.copytree(demo_policy(), policy)
     config = json.loads((policy / "config.json").read_text())
     (policy / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 16_384}))
-    for rows in (16, 64, 256):
-        yield point("decode 64 tokens", "rows", rows, run(bench.decode, policy, rows, 64, 1, "cpu", "f32"))
-    for tokens in (512, 2_048, 8_192):
-        yield point("decode 4 rows", "tokens", tokens, run(bench.decode, policy, 4, tokens, 1, "cpu", "f32"))
+    sizes = [("decode 64 tokens", "rows", rows, 64) for rows in (16, 64, 256)]
+    sizes += [("decode 4 rows", "tokens", 4, tokens) for tokens in (512, 2_048, 8_192)]
+    for curve, unit, rows, tokens in sizes:
+        with (bench.folder / "decoded.json").open("w+") as output:
+            measured = run(bench.decode, policy, rows, tokens, 1, "cpu", "f32", output=output)
+            output.seek(0)
+            measured["seconds"] = json.load(output)["seconds"][0]
+        yield point(curve, unit, rows if unit == "rows" else tokens, measured, has_start_up=False)
 
 
 def by_curve(points):
@@ -205,10 +208,16 @@ def by_curve(points):
     return [(name, list(own)) for name, own in itertools.groupby(points, key=lambda point: point["curve"])]
 
 
-def growth(before, after, start_up):
-    """Returns the exponent of the growth from one point to the next. Requests to a server have no start-up."""
-    seconds = [point["seconds"] - (start_up if point["seconds"] > start_up else 0) for point in (before, after)]
-    return math.log(seconds[1] / seconds[0]) / math.log(after["size"] / before["size"])
+def growth(own, start_up):
+    """Returns the exponent of the growth between the last two points, as text."""
+    if len(own) < 2:
+        return ""
+    before, after = own[-2:]
+    floor = start_up if after["has_start_up"] else 0
+    if before["seconds"] < 3 * floor:
+        return ""
+    seconds = (after["seconds"] - floor) / (before["seconds"] - floor)
+    return f"{math.log(seconds) / math.log(after['size'] / before['size']):.2f}"
 
 
 def table(points, start_up):
@@ -216,13 +225,20 @@ def table(points, start_up):
     lines = ["| | sizes | growth | seconds of the largest | its memory |", "| --- | --- | --- | --- | --- |"]
     for name, own in by_curve(points):
         sizes = ", ".join(f"{point['size']:,}" for point in own)
-        exponent = growth(own[-2], own[-1], start_up)
         last = own[-1]
-        lines.append(f"| `{name}` | {sizes} {last['unit']} | {exponent:.2f} | {last['seconds']:.3g} | {last['mib']:.0f} MiB |")
+        lines.append(
+            f"| `{name}` | {sizes} {last['unit']} | {growth(own, start_up)} | {last['seconds']:.3g} | {last['mib']:.0f} MiB |"
+        )
     return "\n".join(lines)
 
 
 def plot(points, file):
+    # Imported late: its memory would be the least that `run` can measure.
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
     curves = by_curve(points)
     figure, axes = plt.subplots(2, math.ceil(len(curves) / 2), figsize=(15, 6), layout="constrained")
     for axis, (name, own) in zip(axes.flat, curves):
