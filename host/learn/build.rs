@@ -9,15 +9,21 @@ fn main() {
     if let Ok(lib) = std::env::var("DEP_TCH_LIBTORCH_LIB") {
         println!("cargo::rustc-link-arg=-Wl,-rpath,{lib}");
         println!("cargo::rustc-link-arg=-Wl,--no-as-needed,-ltorch,--as-needed");
-        cc::Build::new()
+        let mut build = cc::Build::new();
+        build
             .cpp(true)
             .std("c++17")
             .warnings(false) // of libtorch's headers
-            .include(std::path::Path::new(&lib).with_file_name("include"))
-            .flag("-fopenmp") // at::parallel_for; torch-sys links GCC's library of it
             .opt_level(3)
+            .include(std::path::Path::new(&lib).with_file_name("include"))
             .file("cpp/libtorch.cpp")
-            .file("cpp/cpu.cpp")
-            .compile("corver_libtorch");
+            .file("cpp/cpu.cpp");
+        // at::parallel_for. torch-sys links GCC's library of it; with Clang, which has another one, the
+        // functions of cpu.cpp use one thread.
+        let openmp = match build.get_compiler().is_like_clang() {
+            true => "-fopenmp-simd",
+            false => "-fopenmp",
+        };
+        build.flag(openmp).compile("corver_libtorch");
     }
 }
