@@ -115,7 +115,7 @@ def point(curve, unit, size, measured, has_start_up=True):
 def index(bench):
     for tokens in bench.sizes(10**6, 10**7, 10**8, 10**9):
         folder, measured = bench.built_index(documents=tokens // 900, words=300)
-        info = json.loads(subprocess.check_output([bench.host, "index", "info", folder, "--json"]))
+        info = json.loads(subprocess.check_output([bench.host, "index", "info", "--index", folder, "--json"]))
         yield point("index build", "tokens", info["tokens"], measured)
 
 
@@ -180,7 +180,7 @@ def rules(bench):
 
 def steps(bench):
     settings = [flag for setting in SMALL_STEPS for flag in ("--set", setting)]
-    for number in (100, 1_000, 3_000):
+    for number in (100, 300, 1_000):
         folder = bench.folder / f"run-{number}"
         trained = run(bench.host, "train", *settings, "--steps", number, "--out", folder)
         yield point("train", "steps", number, trained)
