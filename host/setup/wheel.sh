@@ -3,19 +3,6 @@
 # .deps/wheel. Does nothing when it is already there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. host/setup/venv.sh
 
-packages="build==1.6.1 hatchling==1.33.0 mypy==2.4.1"
-folder=.deps/wheel
-[ "$(cat $folder/version 2>/dev/null || true)" = "$packages" ] && exit 0
-. host/setup/pip.sh
-echo "setup: $packages" >&2
-rm -rf $folder
-python3 -m venv $folder || {
-  . host/setup/apt.sh python3-venv
-  python3 -m venv $folder
-}
-$folder/bin/python -m pip install --quiet --only-binary=:all: $packages || {
-  echo "error: pip could not install $packages; check the network or pip's index settings and run again" >&2
-  exit 1
-}
-echo "$packages" >$folder/version
+install_packages .deps/wheel "build==1.6.1 hatchling==1.33.0 mypy==2.4.1" "; check the network or pip's index settings and run again"

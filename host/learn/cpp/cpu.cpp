@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -60,7 +60,7 @@ CORVER_INLINE const float* as_floats(const BFloat16* x, int64_t width, float* bu
 
 // Computes out = weight * x / rms(x). Returns 1 / rms(x).
 template <typename T>
-CORVER_INLINE float norm_row(const T* x, const T* weight, int64_t width, float eps, T* out) {
+CORVER_SIMD float norm_row(const T* x, const T* weight, int64_t width, float eps, T* out) {
   float squares = 0;
 #pragma omp simd reduction(+ : squares)
   for (int64_t i = 0; i < width; ++i) {
@@ -76,7 +76,7 @@ CORVER_INLINE float norm_row(const T* x, const T* weight, int64_t width, float e
 
 // Computes the gradient by x: with n = x / rms(x), (weight * grad - n * mean(n * weight * grad)) / rms(x).
 template <typename T>
-CORVER_INLINE void norm_row_gradient(
+CORVER_SIMD void norm_row_gradient(
     const T* x, const T* weight, const T* grad, float inverse, int64_t width, T* out) {
   float product = 0;
 #pragma omp simd reduction(+ : product)
@@ -88,24 +88,6 @@ CORVER_INLINE void norm_row_gradient(
   for (int64_t i = 0; i < width; ++i) {
     store(out[i], inverse * (load(weight[i]) * load(grad[i]) - load(x[i]) * share));
   }
-}
-
-CORVER_SIMD float norm(const float* x, const float* weight, int64_t width, float eps, float* out) {
-  return norm_row(x, weight, width, eps, out);
-}
-CORVER_SIMD float norm(
-    const BFloat16* x, const BFloat16* weight, int64_t width, float eps, BFloat16* out) {
-  return norm_row(x, weight, width, eps, out);
-}
-CORVER_SIMD void norm_gradient(
-    const float* x, const float* weight, const float* grad, float inverse, int64_t width,
-    float* out) {
-  norm_row_gradient(x, weight, grad, inverse, width, out);
-}
-CORVER_SIMD void norm_gradient(
-    const BFloat16* x, const BFloat16* weight, const BFloat16* grad, float inverse, int64_t width,
-    BFloat16* out) {
-  norm_row_gradient(x, weight, grad, inverse, width, out);
 }
 
 // Calls `body` with a value of the tensor's type.
@@ -142,7 +124,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
       at::parallel_for(0, rows, items_per_thread(width), [&](int64_t first, int64_t end) {
         for (int64_t row = first; row < end; ++row) {
           const int64_t start = row * width;
-          scale[row] = norm(from + start, factor, width, static_cast<float>(eps), to + start);
+          scale[row] = norm_row(from + start, factor, width, static_cast<float>(eps), to + start);
         }
       });
     });
@@ -169,7 +151,7 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
       at::parallel_for(0, rows, items_per_thread(width), [&](int64_t first, int64_t end) {
         for (int64_t row = first; row < end; ++row) {
           const int64_t start = row * width;
-          norm_gradient(from + start, factor, gradient + start, scale[row], width, to + start);
+          norm_row_gradient(from + start, factor, gradient + start, scale[row], width, to + start);
         }
       });
     });
@@ -200,7 +182,7 @@ CORVER_INLINE void rotate_head(Head<T> x, const T* cos, const T* sin, int64_t wi
 
 // Computes the scores [group, length] of queries and keys of one head, less the largest of each query.
 template <typename T>
-CORVER_INLINE void score_head(
+CORVER_SIMD void score_head(
     const T* q, const T* keys, int64_t group, int64_t length, int64_t width, float* buffer,
     float* scores, float* largest) {
   float* query = buffer;  // [group, width]
@@ -231,7 +213,7 @@ CORVER_INLINE void score_head(
 // Mixes the values of one head with `weights` [group, length], the exponentials of the scores, and merges
 // the result with the attention over the prompt.
 template <typename T>
-CORVER_INLINE void mix_head(
+CORVER_SIMD void mix_head(
     const float* weights, const float* largest, const T* values, int64_t group, int64_t length,
     int64_t width, const T* prompt, int64_t prompt_step, const float* prompt_normaliser,
     float* buffer, T* out) {
@@ -261,33 +243,6 @@ CORVER_INLINE void mix_head(
       store(out[g * width + i], own * (1 - share) + load(prompt[g * prompt_step + i]) * share);
     }
   }
-}
-
-CORVER_SIMD void score(
-    const float* q, const float* keys, int64_t group, int64_t length, int64_t width, float* buffer,
-    float* scores, float* largest) {
-  score_head(q, keys, group, length, width, buffer, scores, largest);
-}
-CORVER_SIMD void score(
-    const BFloat16* q, const BFloat16* keys, int64_t group, int64_t length, int64_t width,
-    float* buffer, float* scores, float* largest) {
-  score_head(q, keys, group, length, width, buffer, scores, largest);
-}
-CORVER_SIMD void mix(
-    const float* weights, const float* largest, const float* values, int64_t group, int64_t length,
-    int64_t width, const float* prompt, int64_t prompt_step, const float* prompt_normaliser,
-    float* buffer, float* out) {
-  mix_head(
-      weights, largest, values, group, length, width, prompt, prompt_step, prompt_normaliser,
-      buffer, out);
-}
-CORVER_SIMD void mix(
-    const float* weights, const float* largest, const BFloat16* values, int64_t group,
-    int64_t length, int64_t width, const BFloat16* prompt, int64_t prompt_step,
-    const float* prompt_normaliser, float* buffer, BFloat16* out) {
-  mix_head(
-      weights, largest, values, group, length, width, prompt, prompt_step, prompt_normaliser,
-      buffer, out);
 }
 
 // Slots for the rows of the prompts. Every prompt has `per_prompt` slots, the most rows of any prompt.
@@ -462,7 +417,7 @@ char* corver_attend_step(
         std::vector<float> buffer((group + 1) * width);
         for (int64_t n = first; n < end; ++n) {
           const auto [head, slot] = slots.place(n / kv_heads, n % kv_heads, kv_heads);
-          score(
+          score_head(
               queries + (head * slots_per_prompt + slot) * group * width,
               key_table + n * capacity * width, group, length, width, buffer.data(),
               weights + n * group * length, tops + n * group);
@@ -473,7 +428,7 @@ char* corver_attend_step(
         std::vector<float> buffer((group + 1) * width);
         for (int64_t n = first; n < end; ++n) {
           const auto [head, slot] = slots.place(n / kv_heads, n % kv_heads, kv_heads);
-          mix(
+          mix_head(
               weights + n * group * length, tops + n * group, value_table + n * capacity * width,
               group, length, width,
               prompt_values + head * head_step + slot * group * query_step, query_step,

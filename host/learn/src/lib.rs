@@ -7,7 +7,7 @@
 //! plan, memory                memory of a run: estimate and measurement
 //! model, layer, attention     ids ─▶ hidden states;    rope, weights, files: Hugging Face folders
 //! linear, lora                projections of one input, with their adapters
-//! libtorch                    functions of libtorch that tch does not expose
+//! libtorch                    fused functions in C++, and what tch does not expose of libtorch
 //! sample, draw,
 //! cache, prompts              prompts ─▶ completions, each prompt run once for all its samples
 //! update, micro_batch,

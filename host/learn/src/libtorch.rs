@@ -1,6 +1,5 @@
-//! Functions of libtorch that tch does not expose: SwiGLU and RMS norm with their own backward pass,
-//! steps of decoding on the CPU, and for a GPU flash attention with its normalisers, memory figures
-//! and switches.
+//! C++ functions: SwiGLU and RMS norm with their own backward pass, attention of a decoding step on the
+//! CPU, and functions of libtorch for a GPU that tch does not expose.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char};
@@ -90,8 +89,7 @@ pub(crate) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> 
     }
 }
 
-/// Softmax attention over a part of the keys: the mixed values, and the logarithms of the
-/// normalisers.
+/// Softmax attention over a part of the keys: mixed values, and logarithms of the normalisers.
 pub(crate) type PartialAttention = (Tensor, Tensor);
 
 /// Slots for the rows of the prompts. Every prompt has `per_prompt` slots, the most rows of any prompt.

@@ -191,6 +191,7 @@ impl Model {
     /// # Errors
     /// Fails if the device fails.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
+        // Rows of this product are contiguous, as a draw needs them; those of (W xᵀ)ᵀ are not.
         let logits = hidden.f_linear(self.head_weight(), None::<&Tensor>)?;
         Ok(logits.f_to_kind(Kind::Float)?)
     }
