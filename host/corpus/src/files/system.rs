@@ -41,3 +41,17 @@ pub(crate) fn use_large_pages<T>(array: &Vec<T>) {
         unsafe { libc::madvise(start.add(skipped).cast_mut().cast(), length, libc::MADV_HUGEPAGE) };
     }
 }
+
+/// Requests that the processor loads the cache line with the start of a value, and does not wait for
+/// it. Other processors than x86-64 load it when it is read.
+pub(crate) fn prefetch<T>(value: &T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: every x86-64 processor has the instruction, and it changes nothing that a program
+        // can read.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(value).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = value;
+}

@@ -2,7 +2,8 @@
 //!
 //! The text after the block is walked from its end to its begin; every step yields the rank of one
 //! more suffix (`ranks.rs`). The walk is divided into parts, each of which starts with a search.
-//! A thread interleaves several walks: while one waits for memory, the others continue.
+//! A thread takes several walks through each part of a step together, because a walk by itself would
+//! mostly wait for memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,12 +18,13 @@ use rayon::prelude::*;
 use crate::build::output::HashedFile;
 use crate::build::sort::bits::{self, Bits};
 use crate::build::sort::large;
-use crate::build::sort::ranks::Ranks;
+use crate::build::sort::ranks::{NUM_LEVELS, Ranks, Search};
 use crate::build::sort::symbols::SymbolFile;
 use crate::error::{Error, Result};
+use crate::files::system;
 
 /// Number of walks that a thread interleaves.
-const WALKS_PER_THREAD: usize = 8;
+const WALKS_PER_THREAD: usize = 16;
 /// Number of symbols in a read of a walk.
 const CHUNK: u64 = 1 << 13;
 /// Length of the shortest walk, words of 64 positions.
@@ -40,6 +42,10 @@ impl Gaps {
         let mut low = large::with_capacity(num_suffixes + 1);
         low.resize_with(num_suffixes + 1, AtomicU8::default);
         Self { low, high: Mutex::default() }
+    }
+
+    fn prefetch(&self, rank: u32) {
+        system::prefetch(&self.low[rank as usize]);
     }
 
     fn add(&self, rank: u32) {
@@ -115,6 +121,7 @@ pub(super) fn count_gaps(
             symbols: Vec::new(),
             rank: start.rank,
             greater_than_tail: start.greater_than_tail,
+            search: Search::default(),
         });
     }
 
@@ -132,7 +139,19 @@ pub(super) fn count_gaps(
             };
             for _ in 0..steps {
                 for walk in &mut active {
-                    walk.step(ranks, &gaps);
+                    walk.start_step(ranks);
+                }
+                for level in 0..NUM_LEVELS {
+                    for walk in &mut active {
+                        ranks.narrow(level, &mut walk.search);
+                    }
+                }
+                for walk in &mut active {
+                    walk.finish_step(ranks);
+                    gaps.prefetch(walk.rank);
+                }
+                for walk in &active {
+                    gaps.add(walk.rank);
                 }
             }
             let num_new = (steps * active.len()) as u64;
@@ -161,6 +180,8 @@ struct Walk<'g> {
     rank: u32,
     /// True if that suffix is greater than the text after the block.
     greater_than_tail: bool,
+    /// Search for the rank of the suffix at the current position.
+    search: Search,
 }
 
 impl Walk<'_> {
@@ -172,15 +193,18 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn step(&mut self, ranks: &Ranks, gaps: &Gaps) {
+    fn start_step(&mut self, ranks: &Ranks) {
         let Some(symbol) = self.symbols.pop() else { return };
-        self.rank = ranks.rank_of(symbol as u32, self.rank, self.greater_than_tail);
+        self.search = ranks.search(symbol as u32, self.rank, self.greater_than_tail);
+    }
+
+    fn finish_step(&mut self, ranks: &Ranks) {
+        self.rank = self.search.result();
         self.remaining -= 1;
         let word = &mut self.words[(self.remaining / 64) as usize];
         let bit = self.remaining % 64;
         self.greater_than_tail = *word >> bit & 1 == 1;
         bits::set(word, bit, self.rank > ranks.rank_of_begin);
-        gaps.add(self.rank);
     }
 }
 

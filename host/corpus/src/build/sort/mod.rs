@@ -35,7 +35,7 @@ mod tail;
 mod tests;
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 
@@ -365,8 +365,11 @@ fn sort_block<S: Symbol>(
     Ok(Block { begin, end })
 }
 
+/// Number of suffixes in a read or write.
+const CHUNK: usize = 1 << 14;
+
 fn write_suffixes(mut file: HashedFile, suffixes: &[i32]) -> Result<()> {
-    for chunk in suffixes.chunks(1 << 14) {
+    for chunk in suffixes.chunks(CHUNK) {
         let bytes: Vec<u8> = chunk.iter().flat_map(|suffix| suffix.to_le_bytes()).collect();
         file.write(&bytes)?;
     }
@@ -374,12 +377,12 @@ fn write_suffixes(mut file: HashedFile, suffixes: &[i32]) -> Result<()> {
     Ok(())
 }
 
-fn read_suffixes(path: &Path, tokens: u64) -> Result<impl Iterator<Item = Result<u32>>> {
-    let mut file =
-        BufReader::with_capacity(1 << 18, File::open(path).map_err(Error::io("open", path))?);
-    Ok((0..tokens).map(move |_| {
-        let mut bytes = [0; 4];
+/// Returns the suffixes of a block's file, in chunks.
+fn read_suffixes(path: &Path, tokens: u64) -> Result<impl Iterator<Item = Result<Vec<u32>>>> {
+    let mut file = File::open(path).map_err(Error::io("open", path))?;
+    Ok((0..tokens).step_by(CHUNK).map(move |begin| {
+        let mut bytes = vec![0; 4 * CHUNK.min((tokens - begin) as usize)];
         file.read_exact(&mut bytes).map_err(Error::io("read", path))?;
-        Ok(u32::from_le_bytes(bytes))
+        Ok(bytes.as_chunks().0.iter().map(|&bytes| u32::from_le_bytes(bytes)).collect())
     }))
 }

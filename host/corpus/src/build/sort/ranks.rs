@@ -3,22 +3,27 @@
 //! The suffixes of the block that start with symbol `c` have consecutive ranks, in the order of the
 //! text after the `c`. So the rank of `c·x` is the number of those whose continuation is smaller than
 //! `x`. That needs the rank of `x` and the rank of every suffix's continuation: one ascending list
-//! per symbol, searched in three steps that touch few cache lines.
+//! per symbol. A list is searched from coarse to fine, level by level, and each level reads one line of
+//! the cache. The caller takes many searches through a level before the next, so that they wait for
+//! memory together.
+
+use std::ops::Range;
 
 use crate::build::sort::large;
 use crate::build::sort::symbols::Symbol;
 use crate::error::Result;
+use crate::files::system;
 
 /// The ranks of a sorted block, prepared for searches.
 pub(super) struct Ranks {
     /// First rank of the block's suffixes that start with each symbol.
     starts: Vec<u32>,
-    /// Rank of each suffix's continuation: the suffix that starts one symbol later.
-    continuations: Vec<u32>,
-    /// Every 64th entry of `continuations`.
-    fine: Vec<u32>,
-    /// Every 4096th entry of `continuations`.
+    num_suffixes: usize,
+    /// Every 4096th of the continuations' ranks.
     coarse: Vec<u32>,
+    /// Every 256th, every 16th, and every rank of a suffix's continuation: the suffix that starts one
+    /// symbol later.
+    levels: [Vec<Line>; NUM_LEVELS],
     last_symbol: u32,
     /// Rank that the text after the block would have in the block.
     rank_of_tail: u32,
@@ -26,17 +31,44 @@ pub(super) struct Ranks {
     pub(super) rank_of_begin: u32,
 }
 
-/// Binary logarithm of the distance from one entry of `fine` to the next.
-const FINE: u32 = 6;
-/// Binary logarithm of the distance from one entry of `coarse` to the next.
+/// Sixteen numbers in one line of the cache.
+#[derive(Clone, Copy, Default)]
+#[repr(align(64))]
+struct Line([u32; LINE]);
+
+const LINE: usize = 16;
+/// Number of levels with one [`Line`] per search.
+pub(super) const NUM_LEVELS: usize = 3;
+/// Binary logarithm of the distance from one entry of a level to the next.
+const LEVELS: [u32; NUM_LEVELS] = [8, 4, 0];
+/// The same for `coarse`.
 const COARSE: u32 = 12;
 
+/// A search for a rank.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Search {
+    rank: u32,
+    /// Range of the continuations' indices with the result; equal after the last level.
+    start: u32,
+    end: u32,
+    /// 1 if the block's last suffix is smaller, too, which its continuation's rank does not show.
+    last_suffix: u32,
+}
+
+impl Search {
+    /// Returns the rank, after the last level.
+    pub(super) fn result(&self) -> u32 {
+        self.start + self.last_suffix
+    }
+}
+
 impl Ranks {
-    /// Prepares a block. `suffixes` are the starts of its sorted suffixes, relative to its begin.
+    /// Prepares a block. `suffixes` are the starts of its sorted suffixes, relative to its begin,
+    /// in chunks.
     pub(super) fn new<S: Symbol>(
         block: Vec<S>,
         num_symbols: u32,
-        suffixes: impl Iterator<Item = Result<u32>>,
+        suffixes: impl Iterator<Item = Result<Vec<u32>>>,
         rank_of_tail: u32,
     ) -> Result<Self> {
         let mut starts = vec![0; num_symbols as usize + 1];
@@ -50,67 +82,132 @@ impl Ranks {
 
         // A counting sort of the ranks by the symbol before each suffix.
         let mut next = starts.clone();
-        let mut continuations = large::zeros(block.len());
+        let num_suffixes = block.len();
+        let mut continuations = large::zeros::<Line>(num_suffixes.div_ceil(LINE));
         let mut insert = |symbol: u32, rank: u32| {
             let index = &mut next[symbol as usize];
-            continuations[*index as usize] = rank;
+            continuations[*index as usize / LINE].0[*index as usize % LINE] = rank;
             *index += 1;
         };
         let mut rank_of_begin = 0;
-        for (rank, suffix) in (0..).zip(suffixes) {
-            if rank == rank_of_tail {
-                insert(last_symbol, rank);
-            }
-            match suffix?.checked_sub(1) {
-                Some(previous) => insert(block[previous as usize].number(), rank),
-                None => rank_of_begin = rank,
+        let mut rank = 0;
+        let mut symbols = Vec::new();
+        for chunk in suffixes {
+            let chunk = chunk?;
+            // All reads of the chunk wait for memory together. The suffix at the begin has no symbol.
+            symbols.clear();
+            symbols.extend(chunk.iter().map(|&suffix| block[suffix.saturating_sub(1) as usize]));
+            for (suffix, symbol) in chunk.into_iter().zip(&symbols) {
+                if rank == rank_of_tail {
+                    insert(last_symbol, rank);
+                }
+                match suffix {
+                    0 => rank_of_begin = rank,
+                    _ => insert(symbol.number(), rank),
+                }
+                rank += 1;
             }
         }
         if rank_of_tail as usize == block.len() {
             insert(last_symbol, rank_of_tail);
         }
         drop(block); // before the samples are allocated
-        let fine = continuations.iter().copied().step_by(1 << FINE).collect();
-        let coarse = continuations.iter().copied().step_by(1 << COARSE).collect();
-        Ok(Self { starts, continuations, fine, coarse, last_symbol, rank_of_tail, rank_of_begin })
+        Ok(Self {
+            starts,
+            num_suffixes,
+            coarse: sample(&continuations, COARSE).collect(),
+            levels: levels(continuations),
+            last_symbol,
+            rank_of_tail,
+            rank_of_begin,
+        })
     }
 
     /// Returns the number of suffixes in the block.
     pub(super) fn len(&self) -> usize {
-        self.continuations.len()
+        self.num_suffixes
     }
 
-    /// Returns the number of the block's suffixes that are smaller than `symbol` followed by a suffix
-    /// of this rank. `greater_than_tail` is true if the latter is greater than the text after the
-    /// block.
-    pub(super) fn rank_of(&self, symbol: u32, rank: u32, greater_than_tail: bool) -> u32 {
+    /// Starts a search for the number of the block's suffixes that are smaller than `symbol` followed
+    /// by a suffix of this rank. `greater_than_tail` is true if the latter is greater than the text
+    /// after the block. All levels have to follow, from 0 on.
+    pub(super) fn search(&self, symbol: u32, rank: u32, greater_than_tail: bool) -> Search {
         let start = self.starts[symbol as usize];
         let end = self.starts[symbol as usize + 1];
-        let first = self.first_at_least(start as usize, end as usize, rank);
         // The block's last suffix continues with the tail itself, so the rank alone does not decide
         // the order.
         let is_after_last =
             symbol == self.last_symbol && rank == self.rank_of_tail && greater_than_tail;
-        first as u32 + u32::from(is_after_last)
+        let mut search = Search { rank, start, end, last_suffix: is_after_last.into() };
+        let entries = search.entries(COARSE);
+        let num_smaller = self.coarse[entries.clone()].partition_point(|&sample| sample < rank);
+        search.narrow(COARSE, entries, num_smaller);
+        self.prefetch(0, &search);
+        search
     }
 
-    /// Returns the first index in `start..end` with a continuation of at least `rank`, or `end`.
-    fn first_at_least(&self, mut start: usize, mut end: usize, rank: u32) -> usize {
-        for (shift, samples) in [(COARSE, &self.coarse), (FINE, &self.fine)] {
-            if end - start > 1 << shift {
-                let first = start.div_ceil(1 << shift);
-                let last = end.div_ceil(1 << shift);
-                let found = first + samples[first..last].partition_point(|&sample| sample < rank);
-                if found < last {
-                    end = found << shift;
-                }
-                if found > first {
-                    start = ((found - 1) << shift) + 1;
-                }
-            }
+    /// Narrows a search to one entry of a level.
+    pub(super) fn narrow(&self, level: usize, search: &mut Search) {
+        let entries = search.entries(LEVELS[level]);
+        // The level above has left no range that reaches over a line's end.
+        let Some(line) = self.levels[level].get(entries.start / LINE) else { return };
+        let first = (entries.start % LINE) as u32;
+        let len = entries.len() as u32;
+        let mut num_smaller = 0;
+        for i in 0..LINE as u32 {
+            let is_in_range = i.wrapping_sub(first) < len;
+            num_smaller += u32::from(is_in_range & (line.0[i as usize] < search.rank));
         }
-        start + self.continuations[start..end].partition_point(|&continuation| continuation < rank)
+        search.narrow(LEVELS[level], entries, num_smaller as usize);
+        if level + 1 < NUM_LEVELS {
+            self.prefetch(level + 1, search);
+        }
     }
+
+    fn prefetch(&self, level: usize, search: &Search) {
+        let entries = search.entries(LEVELS[level]);
+        if let Some(line) = self.levels[level].get(entries.start / LINE) {
+            system::prefetch(line);
+        }
+    }
+}
+
+impl Search {
+    /// Returns the range of the entries of a level that are in this range.
+    fn entries(&self, log_distance: u32) -> Range<usize> {
+        let before_next = (1_usize << log_distance) - 1;
+        (self.start as usize + before_next) >> log_distance
+            ..(self.end as usize + before_next) >> log_distance
+    }
+
+    /// Narrows the range by the entries of a level in it, of which some are smaller than the rank.
+    fn narrow(&mut self, log_distance: u32, entries: Range<usize>, num_smaller: usize) {
+        let found = entries.start + num_smaller;
+        if found < entries.end {
+            self.end = (found << log_distance) as u32;
+        }
+        if num_smaller > 0 {
+            self.start = (((found - 1) << log_distance) + 1) as u32;
+        }
+    }
+}
+
+/// Returns every number whose index is a multiple of the distance.
+fn sample(lines: &[Line], log_distance: u32) -> impl Iterator<Item = u32> {
+    (0..lines.len() * LINE)
+        .step_by(1 << log_distance)
+        .map(|index| lines[index / LINE].0[index % LINE])
+}
+
+fn levels(continuations: Vec<Line>) -> [Vec<Line>; NUM_LEVELS] {
+    let sampled = |log_distance: u32| {
+        let mut lines = large::zeros::<Line>(continuations.len().div_ceil(1 << log_distance));
+        for (index, number) in sample(&continuations, log_distance).enumerate() {
+            lines[index / LINE].0[index % LINE] = number;
+        }
+        lines
+    };
+    [sampled(LEVELS[0]), sampled(LEVELS[1]), continuations]
 }
 
 #[cfg(test)]
@@ -118,29 +215,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sampled_rank_search_matches_plain_search() {
-        // Three lists of very different lengths, with runs of equal numbers as no block has them.
-        let lists = [20_000_usize, 3, 300].map(|len| (0..len).map(move |i| (i / 3 * 2) as u32));
-        let continuations: Vec<u32> = lists.into_iter().flatten().collect();
-        let every = |shift: u32| continuations.iter().copied().step_by(1 << shift).collect();
+    fn search_by_levels_matches_plain_search() {
+        // Lists of very different lengths, with runs of equal numbers as no block has them.
+        let lists = [20_000_usize, 3, 4_077, 16, 300, 1];
+        let continuations: Vec<u32> =
+            lists.iter().flat_map(|&len| (0..len).map(|i| (i / 3 * 2) as u32)).collect();
+        let mut starts = vec![0];
+        for len in lists {
+            starts.push(starts[starts.len() - 1] + len as u32);
+        }
+        let lines: Vec<Line> = continuations
+            .chunks(LINE)
+            .map(|chunk| {
+                let mut line = Line::default();
+                line.0[..chunk.len()].copy_from_slice(chunk);
+                line
+            })
+            .collect();
         let ranks = Ranks {
-            starts: vec![0, 20_000, 20_003, 20_303],
-            fine: every(FINE),
-            coarse: every(COARSE),
-            continuations,
+            starts,
+            num_suffixes: continuations.len(),
+            coarse: sample(&lines, COARSE).collect(),
+            levels: levels(lines),
             last_symbol: 1,
             rank_of_tail: 2,
             rank_of_begin: 0,
         };
-        for list in ranks.starts.windows(2) {
+        let rank_of = |symbol, rank, greater_than_tail| {
+            let mut search = ranks.search(symbol, rank, greater_than_tail);
+            for level in 0..NUM_LEVELS {
+                ranks.narrow(level, &mut search);
+            }
+            search.result()
+        };
+        for (symbol, list) in ranks.starts.windows(2).enumerate() {
             let (start, end) = (list[0] as usize, list[1] as usize);
             for rank in (0..14_000).step_by(7).chain([0, 1, 2, 198, 199, 200]) {
-                let plain = start + ranks.continuations[start..end].partition_point(|&c| c < rank);
-                assert_eq!(ranks.first_at_least(start, end, rank), plain);
+                let plain = start + continuations[start..end].partition_point(|&c| c < rank);
+                assert_eq!(rank_of(symbol as u32, rank, false) as usize, plain);
             }
         }
         assert_eq!(
-            (ranks.rank_of(1, 2, false), ranks.rank_of(1, 2, true), ranks.rank_of(0, 2, true)),
+            (rank_of(1, 2, false), rank_of(1, 2, true), rank_of(0, 2, true)),
             (20_003, 20_004, 3)
         );
     }
