@@ -17,7 +17,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance test-cuda-stub fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers test-harnesses test-prime-rl bench bench-build bench-corpus bench-curves bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
+.PHONY: help setup setup-light plugins build train test test-quick test-languages infini-gram test-peer test-peers conformance test-cuda-stub fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers test-harnesses test-prime-rl bench bench-build bench-corpus bench-curves bench-demo bench-extract bench-gpu bench-languages bench-nli bench-page bench-rules bench-scale bench-serve bench-train bench-wheel gpu-kit lint clean
 
 help: ## list targets
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -104,6 +104,19 @@ test-prime-rl: wheel ## test advantages per token in prime-rl's orchestrator cla
 	.deps/prime-rl/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall target/wheels/corver-*.whl
 	.deps/prime-rl/bin/python -m unittest discover --start-directory host/python/tests/with_harnesses --pattern test_prime_rl.py
 
+bench-demo: ## time the parts of `make train` in a fresh clone; target/bench/demo.json
+	@mkdir -p target/bench
+	python3 host/cli/benches/fresh.py target/bench/demo.json
+
+# Those on a GPU are left out. The last one needs 45 GB of disk.
+bench-page: ## run the benchmarks of docs/benchmarks.md, and write it again; needs root; MODEL=DIR CORVER_SHARED=DIR
+	@test -n "$(MODEL)" -a -n "$(CORVER_SHARED)" || { echo "usage: make bench-page MODEL=DIR CORVER_SHARED=DIR" >&2; exit 2; }
+	@for bench in demo rules languages nli wheel serve curves "corpus CORVER_SHARED=$(CORVER_SHARED)" "build CORVER_SHARED=$(CORVER_SHARED)" \
+	  "extract MODEL=$(MODEL)" "train PRECISION=f32 MODEL=$(MODEL)" "train PRECISION=bf16 MODEL=$(MODEL)" scale; do \
+	  python3 docs/benchmarks/record.py $$bench || exit; \
+	done
+	CORVER_WRITE=1 $(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test cli benchmarks
+
 bench-corpus: test-peer ## benchmark counts against the official engine; CORVER_SHARED=DIR: on real text
 ifndef CORVER_SHARED
 	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example world
@@ -111,9 +124,6 @@ ifndef CORVER_SHARED
 endif
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) CORVER_BENCH_TEXT=$(WORLD) \
 	  $(CARGO) bench --locked --profile release $(WORKSPACE) --bench peer
-ifdef CORVER_SHARED
-	$(MAKE) bench-build
-endif
 
 bench-build: infini-gram build ## benchmark index builds against the official indexer, on CORVER_SHARED=DIR
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make bench-build CORVER_SHARED=DIR" >&2; exit 2; }
@@ -207,13 +217,14 @@ gpu-kit: build ## pack target/gpu-kit: a folder that checks and benchmarks a GPU
 	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example at_scale
 	@host/gpu-kit/build.sh
 
+bench-train: PRECISION ?= $(if $(DEVICE),bf16,f32)
 bench-train: build ## benchmark training against trl and decoding against transformers, with MODEL=DIR; PRECISION=bf16; DEVICE=cuda: on a GPU
 	@test -n "$(MODEL)" || { echo "usage: make bench-train MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }
 	@host/setup/peers.sh
 	@mkdir -p target/bench
 	$(CARGO) build --locked $(PROFILE) $(WORKSPACE) --example decode
-	.deps/peers/bin/python host/learn/benches/train.py $(HOST) target/release/examples/decode $(abspath $(MODEL)) target/bench/train.json \
-	  $(or $(DEVICE),cpu) $(or $(PRECISION),$(if $(DEVICE),bf16,f32))
+	.deps/peers/bin/python host/learn/benches/train.py $(HOST) target/release/examples/decode $(abspath $(MODEL)) \
+	  target/bench/train-$(if $(filter cuda%,$(DEVICE)),cuda-)$(PRECISION).json $(or $(DEVICE),cpu) $(PRECISION)
 
 bench-extract: build ## benchmark the extractor against transformers and onnxruntime-genai, with MODEL=DIR
 	@test -n "$(MODEL)" || { echo "usage: make bench-extract MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }
@@ -236,6 +247,12 @@ bench-wheel: build test-wheel ## benchmark the Python package against the binary
 
 bench-rules: setup plugins ## benchmark the rules, and check their limits; target/bench/rules.json
 	$(CARGO) bench --locked --profile release $(WORKSPACE) --bench judge -- --noplot
+
+bench-languages: build ## benchmark a rule in Rust, Python and JavaScript; target/bench/languages.json
+	@host/setup/languages.sh
+	@mkdir -p target/bench
+	@for rule in sdk/{python,js}/example; do $(HOST) plugin build $$rule || exit; done
+	python3 host/rules/benches/languages.py $(HOST) target/bench/languages.json
 
 bench-serve: build ## benchmark the reward server with 1, 8, 64 and too many clients; target/bench/serve.json
 	@host/setup/wrk.sh

@@ -2,7 +2,7 @@
 
 A point is one process on generated input, a request to a server, or a call of the decode example. Indexes, document sets and question sets
 above LARGEST (default 1e8) are left out; an index of 1e9 tokens takes 12 bytes of disk per token. `growth` is the exponent between the last
-two points: 1 is linear. It leaves out the seconds in which a process starts, and is empty where these are a third or more.
+two points: 1 is linear. It leaves out the seconds in which a process starts, and is null where these are a third or more.
 """
 
 import http.client
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ SMALL_STEPS = (
     "rollout.max_completion_length=16",
     "update.learning_rate=1e-9",
     "checkpoint.every=1000",
+    "extract.kind=names",
 )
 
 
@@ -38,14 +40,14 @@ def main(host, decode, out, largest):
         os.environ["XDG_CACHE_HOME"] = folder  # the demo of this host alone
         run(host, "index", "count", "word")  # unpacks it
         start_up = run(host, "index", "count", "word")["seconds"]
-        for curve in (index, passages, count, questions, sentences, rules, steps, decoding):
+        for curve in (index, passages, count, questions, sentences, rules, clients, steps, decoding):
             for point in curve(Bench(host, decode, Path(folder), largest)):
                 print(point, file=sys.stderr)
                 points.append(point)
-    result = {"start_up_s": start_up, "processors": os.cpu_count(), "points": points}
-    (out / "curves.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(table(points, start_up))
-    plot(points, out / "curves.svg")
+    curves = {name: {"growth": growth(own, start_up), "points": own} for name, own in by_curve(points)}
+    (out / "curves.json").write_text(json.dumps({"start_up_s": start_up, "curves": curves}, indent=1) + "\n")
+    print(table(curves))
+    plot(curves, out / "curves.svg")
 
 
 class Bench:
@@ -85,9 +87,9 @@ class Text:
     def name(self):
         return " ".join(word.capitalize() for word in self.rng.choices(self.words, k=2))
 
-    def write_completion(self, file, sentences):
+    def completion(self, sentences):
         thought = " ".join(f"{self.name()} {self.rng.choice(RELATIONS)} {self.name()}." for _ in range(sentences))
-        file.write_text(json.dumps({"question": "Who?", "answers": ["x"], "completion": f"<think>{thought}</think><answer>x</answer>"}))
+        return {"question": "Who?", "answers": ["x"], "completion": f"<think>{thought}</think><answer>x</answer>"}
 
 
 def run(*command, output=subprocess.DEVNULL):
@@ -125,28 +127,43 @@ def passages(bench):
         yield point("index passages", "documents", documents, run(bench.host, "index", "passages", "--index", folder))
 
 
+class Server:
+    def __init__(self, host, *command):
+        command = [host, *command, "--listen", "127.0.0.1:0", "--json"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.url = urlsplit(json.loads(self.process.stdout.readline())["url"])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+    def seconds(self, path, field, requests):
+        """Posts requests one after another. Every reply must have the field."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.url.port)
+        start = time.monotonic()
+        for request in requests:
+            connection.request("POST", path, json.dumps(request))
+            if field not in (reply := json.loads(connection.getresponse().read())):
+                raise ValueError(f"{request}: {reply}")
+        return time.monotonic() - start
+
+    def mib(self):
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
 def count(bench):
     folder, _ = bench.built_index(documents=10_000, words=300)
-    command = [bench.host, "index", "serve", "--index", folder, "--listen", "127.0.0.1:0", "--json"]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        url = urlsplit(json.loads(server.stdout.readline())["url"])
-        connection = http.client.HTTPConnection("127.0.0.1", url.port)
+    with Server(bench.host, "index", "serve", "--index", folder) as server:
         for clauses in (1, 2, 4, 8, 16):
             words = [bench.text.rng.sample(bench.text.words[20:2_000], clauses) for _ in range(2_000)]
-            requests = [json.dumps({"index": url.fragment, "query_type": "count", "query": " AND ".join(w)}) for w in words]
-            start = time.monotonic()
-            for request in requests:
-                connection.request("POST", "/", request)
-                if "count" not in (reply := json.loads(connection.getresponse().read())):
-                    sys.exit(f"{request}: {reply}")
-            seconds = (time.monotonic() - start) / len(requests)
-            status = Path(f"/proc/{server.pid}/status").read_text()
-            mib = int(status.split("VmHWM:")[1].split()[0]) / 1024
-            yield point("count, over HTTP", "clauses", clauses, {"seconds": seconds, "mib": mib}, has_start_up=False)
-    finally:
-        server.terminate()
-        server.wait()
+            requests = [{"index": server.url.fragment, "query_type": "count", "query": " AND ".join(w)} for w in words]
+            seconds = server.seconds("/", "count", requests) / len(requests)
+            measured = {"seconds": seconds, "mib": server.mib()}
+            yield point("count, over HTTP", "clauses", clauses, measured, has_start_up=False)
 
 
 def questions(bench):
@@ -163,14 +180,14 @@ def questions(bench):
 def sentences(bench):
     file = bench.folder / "completion.jsonl"
     for number in (1_000, 10_000, 30_000):
-        bench.text.write_completion(file, number)
+        file.write_text(json.dumps(bench.text.completion(number)))
         measured = run(bench.host, "score", file, "--config", "demo", "--set", "extract.kind=names")
         yield point("score", "sentences of a completion", number, measured)
 
 
 def rules(bench):
     file = bench.folder / "completion.jsonl"
-    bench.text.write_completion(file, 10_000)
+    file.write_text(json.dumps(bench.text.completion(10_000)))
     for number in (1, 2, 4):
         plugins = [flag for rule in RULES[:number] for flag in ("--plugin", f"{rule}.wasm:{1 / number}")]
         command = [bench.host, "score", file, "--config", "demo", "--set", "extract.kind=names", *plugins]
@@ -178,13 +195,26 @@ def rules(bench):
         yield point("score, 10,000 sentences", "rules", number, run(*command))
 
 
+def clients(bench):
+    """Every client posts one completion after another, 1,024 in all."""
+    for number in (1, 8, 64, 256):
+        requests = [{"completions": [bench.text.completion(3)]} for _ in range(1_024)]
+        own = [requests[client::number] for client in range(number)]
+        with Server(bench.host, "serve", "--config", "demo") as server, ThreadPoolExecutor(number) as pool:
+            start = time.monotonic()
+            list(pool.map(lambda own: server.seconds("/v1/score", "completions", own), own))  # raises what a thread has raised
+            measured = {"seconds": time.monotonic() - start, "mib": server.mib()}
+        yield point("serve, 1,024 completions", "clients", number, measured, has_start_up=False)
+
+
 def steps(bench):
     settings = [flag for setting in SMALL_STEPS for flag in ("--set", setting)]
-    for number in (100, 300, 1_000):
+    for number in (100, 1_000, 10_000):
         folder = bench.folder / f"run-{number}"
-        trained = run(bench.host, "train", *settings, "--steps", number, "--out", folder)
-        yield point("train", "steps", number, trained)
+        train = [bench.host, "train", *settings, "--out", folder]
+        yield point("train", "steps", number, run(*train, "--steps", number))
         yield point("report", "steps", number, run(bench.host, "report", folder))
+        yield point("train --resume, one step", "steps before", number, run(*train, "--resume", "--steps", number + 1))
 
 
 def decoding(bench):
@@ -209,39 +239,40 @@ def by_curve(points):
 
 
 def growth(own, start_up):
-    """Returns the exponent of the growth between the last two points, as text."""
+    """Returns the exponent of the growth between the last two points."""
     if len(own) < 2:
-        return ""
+        return None
     before, after = own[-2:]
     floor = start_up if after["has_start_up"] else 0
     if before["seconds"] < 3 * floor:
-        return ""
+        return None
     seconds = (after["seconds"] - floor) / (before["seconds"] - floor)
-    return f"{math.log(seconds) / math.log(after['size'] / before['size']):.2f}"
+    return math.log(seconds) / math.log(after["size"] / before["size"])
 
 
-def table(points, start_up):
+def table(curves):
     """Returns a line per curve, with its largest point."""
     lines = ["| | sizes | growth | seconds of the largest | its memory |", "| --- | --- | --- | --- | --- |"]
-    for name, own in by_curve(points):
+    for name, curve in curves.items():
+        own = curve["points"]
         sizes = ", ".join(f"{point['size']:,}" for point in own)
-        last = own[-1]
+        exponent = "" if curve["growth"] is None else f"{curve['growth']:.2f}"
         lines.append(
-            f"| `{name}` | {sizes} {last['unit']} | {growth(own, start_up)} | {last['seconds']:.3g} | {last['mib']:.0f} MiB |"
+            f"| `{name}` | {sizes} {own[0]['unit']} | {exponent} | {own[-1]['seconds']:.3g} | {own[-1]['mib']:.0f} MiB |"
         )
     return "\n".join(lines)
 
 
-def plot(points, file):
+def plot(curves, file):
     # Imported late: its memory would be the least that `run` can measure.
     import matplotlib
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
 
-    curves = by_curve(points)
     figure, axes = plt.subplots(2, math.ceil(len(curves) / 2), figsize=(15, 6), layout="constrained")
-    for axis, (name, own) in zip(axes.flat, curves):
+    for axis, (name, curve) in zip(axes.flat, curves.items()):
+        own = curve["points"]
         sizes = [point["size"] for point in own]
         axis.loglog(sizes, [point["seconds"] for point in own], "o-", label="seconds")
         axis.loglog(sizes, [point["mib"] / 1024 for point in own], "s--", label="GiB")

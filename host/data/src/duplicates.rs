@@ -106,27 +106,29 @@ fn jaccard(shared: usize, sum_of_sizes: usize) -> f64 {
     shared as f64 / (sum_of_sizes - shared) as f64
 }
 
-/// A summary of a question's words.
+/// An indexed question in the list of one of its words.
 #[derive(Debug, Clone, Copy)]
-struct Outline {
+struct Posting {
+    /// Number of the question, from 0.
+    number: u32,
     num_words: u32,
-    /// A bit is set if a word has its number, modulo 64.
+    /// [`bitmap`] of its words.
     bitmap: u64,
 }
 
-impl Outline {
-    fn new(words: &[u32]) -> Self {
-        let bitmap = words.iter().fold(0, |bitmap, word| bitmap | 1 << (word % 64));
-        Self { num_words: words.len() as u32, bitmap }
+impl Posting {
+    /// Returns an upper bound of the Jaccard similarity to other words. A bit that only one of the
+    /// bitmaps has is a word that only one of the sets has.
+    fn bound_similarity(&self, words: &[u32], bitmap: u64) -> f64 {
+        let sum_of_sizes = self.num_words as usize + words.len();
+        let num_unshared = (self.bitmap ^ bitmap).count_ones() as usize;
+        jaccard((sum_of_sizes - num_unshared) / 2, sum_of_sizes)
     }
+}
 
-    /// Returns an upper bound of the Jaccard similarity. A bit that only one of the bitmaps has is a
-    /// word that only one of the sets has.
-    fn most_similar(self, other: Self) -> f64 {
-        let sum_of_sizes = self.num_words + other.num_words;
-        let num_unshared = (self.bitmap ^ other.bitmap).count_ones();
-        jaccard(((sum_of_sizes - num_unshared) / 2) as usize, sum_of_sizes as usize)
-    }
+/// Returns a bit for each word, by its number modulo 64.
+fn bitmap(words: &[u32]) -> u64 {
+    words.iter().fold(0, |bits, word| bits | 1 << (word % 64))
 }
 
 /// An indexed question that is equal or similar to another.
@@ -146,7 +148,7 @@ pub struct DuplicateIndex<'a> {
     near: f64,
     questions: Vec<&'a NormalizedQuestion>,
     by_text: HashMap<&'a str, usize>,
-    by_word: HashMap<u32, Vec<(usize, Outline)>>,
+    by_word: HashMap<u32, Vec<Posting>>,
 }
 
 impl<'a> DuplicateIndex<'a> {
@@ -162,9 +164,13 @@ impl<'a> DuplicateIndex<'a> {
         let number = self.questions.len();
         self.questions.push(question);
         self.by_text.entry(&question.text).or_insert(number);
-        let outline = Outline::new(&question.words);
+        let posting = Posting {
+            number: number as u32,
+            num_words: question.words.len() as u32,
+            bitmap: bitmap(&question.words),
+        };
         for &word in question.prefix(self.near) {
-            self.by_word.entry(word).or_default().push((number, outline));
+            self.by_word.entry(word).or_default().push(posting);
         }
     }
 
@@ -174,12 +180,12 @@ impl<'a> DuplicateIndex<'a> {
         if let Some(&number) = self.by_text.get(question.text.as_str()) {
             return Some(DuplicateMatch { number, similarity: 1.0, same_text: true });
         }
-        let outline = Outline::new(&question.words);
+        let bitmap = bitmap(&question.words);
         let mut candidates = Vec::new();
         for word in question.prefix(self.near) {
-            for &(number, candidate) in self.by_word.get(word).into_iter().flatten() {
-                if outline.most_similar(candidate) >= self.near {
-                    candidates.push(number);
+            for posting in self.by_word.get(word).into_iter().flatten() {
+                if posting.bound_similarity(&question.words, bitmap) >= self.near {
+                    candidates.push(posting.number as usize);
                 }
             }
         }

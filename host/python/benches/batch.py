@@ -26,7 +26,7 @@ def main():
     subprocess.run([host, *train], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     step = json.loads((run / "metrics.jsonl").read_text().splitlines()[0])
     questions = [json.loads(line)["trace"]["question"] for line in (run / "traces.jsonl").read_text().splitlines()]
-    ids = out.parent / "wheel-ids.json"
+    ids = run / "ids.json"
 
     seconds = {"host": [], "package": []}
     for number in range(ROUNDS + 1):

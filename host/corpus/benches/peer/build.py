@@ -1,6 +1,6 @@
 """Building an index: the official indexer and corver-host in turns, on the same text with the same tokenizer.
 
-    make bench-corpus CORVER_SHARED=DIR, or
+    make bench-build CORVER_SHARED=DIR, or
     python build.py --text DIR --tokenizer DIR --host corver-host --work DIR [--copies N] [--json FILE] [--turns N]
 
 DIR of --text holds JSONL files (.gz too), DIR of --tokenizer a Llama-2 tokenizer as transformers 4.57 reads it. The
@@ -108,7 +108,7 @@ def ours(arguments, text, out):
 
 
 def ratio(what, ours, theirs, unit, bar):
-    """One promise, in the form that the queries' have in the same file."""
+    """One promise, in the form that those of the queries have."""
     times = theirs / ours
     return {"what": what, "ours": ours, "theirs": theirs, "unit": unit, "ratio": times, "bar": bar, "met": times >= bar}
 
@@ -134,7 +134,7 @@ def main():
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--host", default="target/release/corver-host")
     parser.add_argument("--work", default="target/bench/build")
-    parser.add_argument("--json", default="target/bench/corpus.json")
+    parser.add_argument("--json", default="target/bench/build.json")
     parser.add_argument("--copies", type=int, default=2, help="2 x the shared corpora are 80 MB")
     parser.add_argument("--turns", type=int, default=2)
     parser.add_argument("--mem", type=int, default=12, help="GiB that the official indexer may take")
@@ -183,9 +183,8 @@ def main():
         print(f"| {row['what']} | {' | '.join(cells)} |")
     path = pathlib.Path(arguments.json)
     path.parent.mkdir(parents=True, exist_ok=True)
-    saved = json.loads(path.read_text()) if path.exists() else {}
-    saved["build"] = {"text_bytes": text_bytes, "tokens": index["tokens"], "runs": best, "ratios": ratios}
-    path.write_text(json.dumps(saved, indent=2) + "\n")
+    result = {"text_bytes": text_bytes, "tokens": index["tokens"], "runs": best, "ratios": ratios}
+    path.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ pub struct Built {
     pub seconds: f64,
     /// Time of each stage, seconds, in order; alternating stages are summed.
     pub stages: Vec<(String, f64)>,
-    /// True if an earlier run began the build, so that the times are not those of a complete build.
+    /// True if an earlier run of the benchmark began or made the index.
     pub is_resumed: bool,
     /// Peak resident memory, bytes, without the page cache.
     pub peak_memory: u64,
@@ -56,11 +56,12 @@ const RECORD: &str = "built.json";
 
 /// Builds the index of the text within a memory budget, unless it exists.
 pub fn build_index(folder: &Folder, text_tokens: u64, memory: u64) -> Built {
-    if let Some(built) = folder.load::<Built>(RECORD)
+    if let Some(mut built) = folder.load::<Built>(RECORD)
         && (built.text_tokens, built.memory) == (text_tokens, memory)
         && folder.index().exists()
     {
         eprintln!("build: the index exists");
+        built.is_resumed = true;
         return built;
     }
     if folder.index().exists() {

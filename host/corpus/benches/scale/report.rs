@@ -67,7 +67,9 @@ impl Report {
             gigabytes(built.index_bytes)
         );
         if built.is_resumed {
-            println!("The build was resumed: the times are not those of a complete build.");
+            println!(
+                "An earlier run began or made the index: the times are not those of this commit."
+            );
         }
         for counted in counted {
             println!("{:?}: {} of {} pairs right", counted.mode, counted.right, counted.pairs);

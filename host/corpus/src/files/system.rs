@@ -1,5 +1,5 @@
-//! System calls of Linux for which no dependency has a safe wrapper.
-#![allow(unsafe_code, reason = "foreign functions")]
+//! System calls of Linux, and an instruction, for which no dependency has a safe wrapper.
+#![allow(unsafe_code, reason = "foreign functions, and an intrinsic function")]
 
 /// Size of a page, bytes.
 pub(crate) const PAGE_BYTES: usize = 4096;

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 use crate::build::output::HashedFile;
 use crate::build::sort::bits::{self, Bits};
 use crate::build::sort::large;
-use crate::build::sort::ranks::{NUM_LEVELS, Ranks, Search};
+use crate::build::sort::ranks::{NUM_LEVELS, RankSearch, Ranks};
 use crate::build::sort::symbols::SymbolFile;
 use crate::error::{Error, Result};
 use crate::files::system;
@@ -107,7 +107,7 @@ pub(super) fn count_gaps(
         let is_last = walk_end == end;
         starts.push(WalkStart {
             positions: begin..walk_end,
-            rank: if is_last { 0 } else { search(file, block, greater, walk_end)? },
+            rank: if is_last { 0 } else { find_rank(file, block, greater, walk_end)? },
             greater_than_tail: !is_last && greater.get(walk_end),
         });
     }
@@ -121,7 +121,7 @@ pub(super) fn count_gaps(
             symbols: Vec::new(),
             rank: start.rank,
             greater_than_tail: start.greater_than_tail,
-            search: Search::default(),
+            search: RankSearch::default(),
         });
     }
 
@@ -143,7 +143,7 @@ pub(super) fn count_gaps(
                 }
                 for level in 0..NUM_LEVELS {
                     for walk in &mut active {
-                        ranks.narrow(level, &mut walk.search);
+                        ranks.search_level(level, &mut walk.search);
                     }
                 }
                 for walk in &mut active {
@@ -181,7 +181,7 @@ struct Walk<'g> {
     /// True if that suffix is greater than the text after the block.
     greater_than_tail: bool,
     /// Search for the rank of the suffix at the current position.
-    search: Search,
+    search: RankSearch,
 }
 
 impl Walk<'_> {
@@ -211,7 +211,7 @@ impl Walk<'_> {
 /// Returns the rank of the suffix at a position after the block, by binary search. The prefix that
 /// both ends of the search share with it is shared by all suffixes between them, and is not compared
 /// again.
-fn search(
+fn find_rank(
     file: &SymbolFile,
     block: &SortedBlock<'_>,
     greater: &Bits,

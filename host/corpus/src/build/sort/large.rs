@@ -1,8 +1,7 @@
 //! Arrays on large pages.
 //!
 //! Sorting and ranking access gigabytes at random. With pages of 4 KiB, each access misses the TLB in
-//! addition to the caches. docs/benchmarks.md, "A shard larger than memory", has the times with both
-//! kinds of pages.
+//! addition to the caches. Sorting 1.03e9 tokens took 126 s with large pages, and 200 s without.
 
 use crate::files::system;
 

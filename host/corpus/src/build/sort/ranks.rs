@@ -3,7 +3,7 @@
 //! The suffixes of the block that start with symbol `c` have consecutive ranks, in the order of the
 //! text after the `c`. So the rank of `c·x` is the number of those whose continuation is smaller than
 //! `x`. That needs the rank of `x` and the rank of every suffix's continuation: one ascending list
-//! per symbol. A list is searched from coarse to fine, level by level, and each level reads one line of
+//! per symbol. A list is searched from coarse to fine, and each level after the first reads one line of
 //! the cache. The caller takes many searches through a level before the next, so that they wait for
 //! memory together.
 
@@ -46,7 +46,7 @@ const COARSE: u32 = 12;
 
 /// A search for a rank.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Search {
+pub(super) struct RankSearch {
     rank: u32,
     /// Range of the continuations' indices with the result; equal after the last level.
     start: u32,
@@ -55,10 +55,28 @@ pub(super) struct Search {
     last_suffix: u32,
 }
 
-impl Search {
+impl RankSearch {
     /// Returns the rank, after the last level.
     pub(super) fn result(&self) -> u32 {
         self.start + self.last_suffix
+    }
+
+    /// Returns the range of the entries of a level that are in this range.
+    fn entries(&self, log_distance: u32) -> Range<usize> {
+        let before_next = (1_usize << log_distance) - 1;
+        (self.start as usize + before_next) >> log_distance
+            ..(self.end as usize + before_next) >> log_distance
+    }
+
+    /// Narrows the range by the entries of a level in it, of which some are smaller than the rank.
+    fn narrow(&mut self, log_distance: u32, entries: Range<usize>, num_smaller: usize) {
+        let found = entries.start + num_smaller;
+        if found < entries.end {
+            self.end = (found << log_distance) as u32;
+        }
+        if num_smaller > 0 {
+            self.start = (((found - 1) << log_distance) + 1) as u32;
+        }
     }
 }
 
@@ -116,7 +134,7 @@ impl Ranks {
             starts,
             num_suffixes,
             coarse: sample(&continuations, COARSE).collect(),
-            levels: levels(continuations),
+            levels: sample_levels(continuations),
             last_symbol,
             rank_of_tail,
             rank_of_begin,
@@ -131,14 +149,14 @@ impl Ranks {
     /// Starts a search for the number of the block's suffixes that are smaller than `symbol` followed
     /// by a suffix of this rank. `greater_than_tail` is true if the latter is greater than the text
     /// after the block. All levels have to follow, from 0 on.
-    pub(super) fn search(&self, symbol: u32, rank: u32, greater_than_tail: bool) -> Search {
+    pub(super) fn search(&self, symbol: u32, rank: u32, greater_than_tail: bool) -> RankSearch {
         let start = self.starts[symbol as usize];
         let end = self.starts[symbol as usize + 1];
         // The block's last suffix continues with the tail itself, so the rank alone does not decide
         // the order.
         let is_after_last =
             symbol == self.last_symbol && rank == self.rank_of_tail && greater_than_tail;
-        let mut search = Search { rank, start, end, last_suffix: is_after_last.into() };
+        let mut search = RankSearch { rank, start, end, last_suffix: is_after_last.into() };
         let entries = search.entries(COARSE);
         let num_smaller = self.coarse[entries.clone()].partition_point(|&sample| sample < rank);
         search.narrow(COARSE, entries, num_smaller);
@@ -146,8 +164,8 @@ impl Ranks {
         search
     }
 
-    /// Narrows a search to one entry of a level.
-    pub(super) fn narrow(&self, level: usize, search: &mut Search) {
+    /// Narrows a search to the range between two neighbouring entries of a level.
+    pub(super) fn search_level(&self, level: usize, search: &mut RankSearch) {
         let entries = search.entries(LEVELS[level]);
         // The level above has left no range that reaches over a line's end.
         let Some(line) = self.levels[level].get(entries.start / LINE) else { return };
@@ -164,30 +182,10 @@ impl Ranks {
         }
     }
 
-    fn prefetch(&self, level: usize, search: &Search) {
+    fn prefetch(&self, level: usize, search: &RankSearch) {
         let entries = search.entries(LEVELS[level]);
         if let Some(line) = self.levels[level].get(entries.start / LINE) {
             system::prefetch(line);
-        }
-    }
-}
-
-impl Search {
-    /// Returns the range of the entries of a level that are in this range.
-    fn entries(&self, log_distance: u32) -> Range<usize> {
-        let before_next = (1_usize << log_distance) - 1;
-        (self.start as usize + before_next) >> log_distance
-            ..(self.end as usize + before_next) >> log_distance
-    }
-
-    /// Narrows the range by the entries of a level in it, of which some are smaller than the rank.
-    fn narrow(&mut self, log_distance: u32, entries: Range<usize>, num_smaller: usize) {
-        let found = entries.start + num_smaller;
-        if found < entries.end {
-            self.end = (found << log_distance) as u32;
-        }
-        if num_smaller > 0 {
-            self.start = (((found - 1) << log_distance) + 1) as u32;
         }
     }
 }
@@ -199,7 +197,8 @@ fn sample(lines: &[Line], log_distance: u32) -> impl Iterator<Item = u32> {
         .map(|index| lines[index / LINE].0[index % LINE])
 }
 
-fn levels(continuations: Vec<Line>) -> [Vec<Line>; NUM_LEVELS] {
+/// Returns the lines of every level.
+fn sample_levels(continuations: Vec<Line>) -> [Vec<Line>; NUM_LEVELS] {
     let sampled = |log_distance: u32| {
         let mut lines = large::zeros::<Line>(continuations.len().div_ceil(1 << log_distance));
         for (index, number) in sample(&continuations, log_distance).enumerate() {
@@ -217,7 +216,7 @@ mod tests {
     #[test]
     fn search_by_levels_matches_plain_search() {
         // Lists of very different lengths, with runs of equal numbers as no block has them.
-        let lists = [20_000_usize, 3, 4_077, 16, 300, 1];
+        let lists = [20_480_usize, 4_096, 20_000, 3, 4_077, 16, 300, 1];
         let continuations: Vec<u32> =
             lists.iter().flat_map(|&len| (0..len).map(|i| (i / 3 * 2) as u32)).collect();
         let mut starts = vec![0];
@@ -236,15 +235,15 @@ mod tests {
             starts,
             num_suffixes: continuations.len(),
             coarse: sample(&lines, COARSE).collect(),
-            levels: levels(lines),
-            last_symbol: 1,
+            levels: sample_levels(lines),
+            last_symbol: 3,
             rank_of_tail: 2,
             rank_of_begin: 0,
         };
         let rank_of = |symbol, rank, greater_than_tail| {
             let mut search = ranks.search(symbol, rank, greater_than_tail);
             for level in 0..NUM_LEVELS {
-                ranks.narrow(level, &mut search);
+                ranks.search_level(level, &mut search);
             }
             search.result()
         };
@@ -256,8 +255,8 @@ mod tests {
             }
         }
         assert_eq!(
-            (rank_of(1, 2, false), rank_of(1, 2, true), rank_of(0, 2, true)),
-            (20_003, 20_004, 3)
+            (rank_of(3, 2, false), rank_of(3, 2, true), rank_of(2, 2, true)),
+            (44_579, 44_580, 24_579)
         );
     }
 }

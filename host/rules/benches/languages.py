@@ -1,0 +1,20 @@
+"""The same rule in several languages, as `corver-host plugin bench` times it: languages.py CORVER_HOST OUT.json."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+RULES = {"Rust": "plugins/dist/first.wasm", "Python": "sdk/python/example/rule.wasm", "JavaScript": "sdk/js/example/rule.wasm"}
+
+
+def main(host, out):
+    result = {}
+    for language, rule in RULES.items():
+        output = subprocess.check_output([host, "plugin", "bench", rule, "--json"])
+        result[language] = json.loads(output) | {"bytes": Path(rule).stat().st_size}
+    Path(out).write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
+
+
+main(*sys.argv[1:])
