@@ -19,7 +19,7 @@ THREADS, ROWS, TURNS = 2, 32, 3
 os.environ |= {"OMP_NUM_THREADS": str(THREADS), "OMP_WAIT_POLICY": "PASSIVE"}
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests/peers"))
 
-import peers  # noqa: E402
+import nli as peers  # noqa: E402
 import torch  # noqa: E402
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors  # noqa: E402
 from transformers import PreTrainedTokenizerFast  # noqa: E402

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-RULES = {"Rust": "plugins/dist/first.wasm", "Python": "sdk/python/example/rule.wasm", "JavaScript": "sdk/js/example/rule.wasm"}
+RULES = {"Rust": "plugins/dist/first.wasm", "Python": "sdk/python/example/first-python.wasm", "JavaScript": "sdk/js/example/first-js.wasm"}
 
 
 def main(host, out):
