@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod attack;
+mod benchmarks;
 mod browser;
 mod calibrate;
 mod check;
