@@ -1,4 +1,4 @@
-//! docs/benchmarks.md: the text of docs/benchmarks/page.md with the figures of the records beside it.
+//! The page of benchmarks, rendered from its text and the recorded figures in docs/benchmarks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn row(rows: Value, text: &str) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, format!("no row has {text:?}")))
 }
 
-/// Returns the page as its text and the records give it.
+/// Returns docs/benchmarks.md, rendered.
 fn page() -> String {
     let folder = docs().join("benchmarks");
     let mut environment = Environment::new();
@@ -87,7 +87,7 @@ fn benchmarks_page_has_recorded_figures() {
     }
     assert!(
         fs::read_to_string(&path).unwrap() == page(),
-        "docs/benchmarks.md is not what docs/benchmarks/ gives; CORVER_WRITE=1 writes it again"
+        "docs/benchmarks.md differs from what docs/benchmarks/ renders; CORVER_WRITE=1 writes it again"
     );
 }
 

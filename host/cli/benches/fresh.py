@@ -1,4 +1,4 @@
-"""The parts of `make train` in a fresh clone of the last commit: fresh.py OUT.json. pip and cargo may have cached downloads."""
+"""Times the parts of `make train` in a fresh clone of the last commit: fresh.py OUT.json. pip and cargo may have cached downloads."""
 
 import json
 import subprocess

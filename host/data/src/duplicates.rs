@@ -102,6 +102,7 @@ impl NormalizedQuestion {
     }
 }
 
+/// Returns the Jaccard similarity of two sets by the number of shared words.
 fn jaccard(shared: usize, sum_of_sizes: usize) -> f64 {
     shared as f64 / (sum_of_sizes - shared) as f64
 }

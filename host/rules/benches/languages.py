@@ -1,4 +1,4 @@
-"""The same rule in several languages, as `corver-host plugin bench` times it: languages.py CORVER_HOST OUT.json."""
+"""Times the same rule in several languages with `corver-host plugin bench`: languages.py CORVER_HOST OUT.json."""
 
 import json
 import subprocess

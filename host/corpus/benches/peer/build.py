@@ -108,7 +108,7 @@ def ours(arguments, text, out):
 
 
 def ratio(what, ours, theirs, unit, bar):
-    """One promise, in the form that those of the queries have."""
+    """Returns a ratio with the fields of `Ratio` in figures.rs."""
     times = theirs / ours
     return {"what": what, "ours": ours, "theirs": theirs, "unit": unit, "ratio": times, "bar": bar, "met": times >= bar}
 

@@ -2,8 +2,8 @@
 //!
 //! The text after the block is walked from its end to its begin; every step yields the rank of one
 //! more suffix (`ranks.rs`). The walk is divided into parts, each of which starts with a search.
-//! A thread takes several walks through each part of a step together, because a walk by itself would
-//! mostly wait for memory.
+//! A thread takes several walks through each part of a step together, so that their reads of memory
+//! overlap.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -4,8 +4,8 @@
 //! text after the `c`. So the rank of `c·x` is the number of those whose continuation is smaller than
 //! `x`. That needs the rank of `x` and the rank of every suffix's continuation: one ascending list
 //! per symbol. A list is searched from coarse to fine, and each level after the first reads one line of
-//! the cache. The caller takes many searches through a level before the next, so that they wait for
-//! memory together.
+//! the cache. The caller takes many searches through a level before the next, so that their reads of
+//! memory overlap.
 
 use std::ops::Range;
 
@@ -21,8 +21,8 @@ pub(super) struct Ranks {
     num_suffixes: usize,
     /// Every 4096th of the continuations' ranks.
     coarse: Vec<u32>,
-    /// Every 256th, every 16th, and every rank of a suffix's continuation: the suffix that starts one
-    /// symbol later.
+    /// Every 256th, every 16th, and every rank of a continuation. The continuation of a suffix is the
+    /// suffix that starts one symbol later.
     levels: [Vec<Line>; NUM_LEVELS],
     last_symbol: u32,
     /// Rank that the text after the block would have in the block.
@@ -81,8 +81,8 @@ impl RankSearch {
 }
 
 impl Ranks {
-    /// Prepares a block. `suffixes` are the starts of its sorted suffixes, relative to its begin,
-    /// in chunks.
+    /// Prepares a block. `suffixes` are chunks of the starts of its sorted suffixes, relative to its
+    /// begin.
     pub(super) fn new<S: Symbol>(
         block: Vec<S>,
         num_symbols: u32,
@@ -112,7 +112,7 @@ impl Ranks {
         let mut symbols = Vec::new();
         for chunk in suffixes {
             let chunk = chunk?;
-            // All reads of the chunk wait for memory together. The suffix at the begin has no symbol.
+            // The reads of a chunk overlap. No symbol precedes the suffix at the begin.
             symbols.clear();
             symbols.extend(chunk.iter().map(|&suffix| block[suffix.saturating_sub(1) as usize]));
             for (suffix, symbol) in chunk.into_iter().zip(&symbols) {
