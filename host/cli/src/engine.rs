@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use corver_core::{Decoding, Question, Sampler, Sampling};
 use corver_engine::{AdapterFolder, Engine, EngineApi, EngineSettings, ModelShape};
 use corver_http::Token;
-use corver_pretrained::{Dialogue, ModelConfig, ModelFamily};
+use corver_pretrained::{Dialogue, ModelConfig};
 use corver_reward::config::{EngineConfig, PolicyConfig};
 use corver_settings::{EngineKind, EngineSection, Settings};
 
@@ -34,8 +34,7 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
     };
     let reading = format!("reading the model {}", model.display());
     let ModelConfig { vocab_size, max_positions, .. } =
-        ModelConfig::read(&model.join("config.json"), ModelFamily::ALL)
-            .with_context(|| reading.clone())?;
+        ModelConfig::read(&model.join("config.json")).with_context(|| reading.clone())?;
     let tokenizer = load_tokenizer(settings, model).context(reading)?;
     let dialogue = Dialogue::new(tokenizer).with_compatibility(settings.reward.compatibility);
     Ok(Some(Engine::open(&engine, dialogue, ModelShape { vocab_size, max_positions })?))

@@ -18,7 +18,7 @@ use crate::packed::{Packed, check_sequence};
 use crate::prompts::PromptKeys;
 use crate::rope::RotaryEmbedding;
 use crate::weights::{WeightRole, Weights};
-use corver_pretrained::{ModelConfig, ModelFamily, PretrainedError};
+use corver_pretrained::{ModelConfig, PretrainedError};
 
 /// Hugging Face name of the embedding.
 pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
@@ -52,7 +52,7 @@ impl Model {
     /// Fails if a file cannot be read, the architecture is not supported, or a weight is missing,
     /// superfluous or of another shape.
     pub fn load(folder: &Path, precision: Precision, device: Device) -> Result<Self> {
-        let config = ModelConfig::read(&folder.join("config.json"), ModelFamily::ALL)?;
+        let config = ModelConfig::read(&folder.join("config.json"))?;
         let kind = kind(precision, device);
         let mut weights = Weights::open(folder, kind, device)?;
         let mut model = Self::build(config, kind, device, &mut weights)?;

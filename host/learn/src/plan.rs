@@ -120,7 +120,7 @@ impl MemoryPlan {
         workload: &Workload,
         bytes: Option<u64>,
     ) -> Result<Self> {
-        let mut config = ModelConfig::read(&folder.join("config.json"), ModelFamily::ALL)?;
+        let mut config = ModelConfig::read(&folder.join("config.json"))?;
         // A stored output layer is loaded even if config.json ties it to the embedding.
         let stored = weight_shapes(folder)?;
         config.tie_embeddings &= !(stored.contains_key(HEAD) && stored.contains_key(EMBEDDING));

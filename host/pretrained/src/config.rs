@@ -22,8 +22,7 @@ pub enum ModelFamily {
 }
 
 impl ModelFamily {
-    /// Families of policies.
-    pub const ALL: &[Self] = &[Self::Llama, Self::Qwen2, Self::Qwen3, Self::Olmo2];
+    const ALL: &[Self] = &[Self::Llama, Self::Qwen2, Self::Qwen3, Self::Olmo2];
 
     /// Returns the family's `model_type`.
     fn name(self) -> &'static str {
@@ -133,18 +132,19 @@ const MAX_SIZE: usize = 1 << 24;
 const MAX_COUNT: usize = 1 << 12;
 
 impl ModelConfig {
-    /// Reads a config.json of one of the `supported` families.
+    /// Reads a config.json.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or asks for an architecture or variation that is not
     /// supported.
-    pub fn read(path: &Path, supported: &[ModelFamily]) -> Result<Self> {
+    pub fn read(path: &Path) -> Result<Self> {
         let value = read_json(path)?;
         // The architecture is checked before the fields, because another one has other fields and
         // the error would blame those.
         let model_type = value.get("model_type").and_then(Value::as_str).unwrap_or_default();
-        let Some(&family) = supported.iter().find(|family| family.name() == model_type) else {
-            let names: Vec<&str> = supported.iter().map(|family| family.name()).collect();
+        let Some(&family) = ModelFamily::ALL.iter().find(|family| family.name() == model_type)
+        else {
+            let names: Vec<&str> = ModelFamily::ALL.iter().map(|family| family.name()).collect();
             return Err(PretrainedError::InvalidModel(format!(
                 "{}: model_type `{model_type}` is not supported; supported are {}",
                 path.display(),
@@ -430,7 +430,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config.json");
         std::fs::write(&path, json).unwrap();
-        ModelConfig::read(&path, ModelFamily::ALL)
+        ModelConfig::read(&path)
     }
 
     const LLAMA: &str = r#"{"model_type":"llama","vocab_size":128256,"hidden_size":3072,"intermediate_size":8192,

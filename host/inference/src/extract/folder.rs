@@ -5,8 +5,8 @@ use std::process::Command;
 
 use corver_core::ReplyGrammar;
 use corver_pretrained::{
-    ChatTemplate, ModelConfig, ModelFamily, PretrainedError, StopTokens, Switches,
-    check_vocabulary, read_tokenizer,
+    ChatTemplate, ModelConfig, PretrainedError, StopTokens, Switches, check_vocabulary,
+    read_tokenizer,
 };
 use tokenizers::Tokenizer;
 
@@ -22,9 +22,6 @@ const BATCH_SIZE: usize = 32;
 const GPU_BATCH_SIZE: usize = 256;
 /// Marker of the sentence in a prompt.
 const SLOT: &str = "{sentence}";
-
-/// Families whose graph this program writes.
-const FAMILIES: &[ModelFamily] = &[ModelFamily::Llama, ModelFamily::Qwen2];
 
 /// Options of a run for its extractor.
 #[derive(Debug)]
@@ -98,7 +95,7 @@ pub(crate) fn open(
         let decoder = Exported::open(&graph, &settings, shared, vocabulary, gpu, runtime)?;
         (Box::new(decoder), settings.limits(usize::MAX, BATCH_SIZE))
     } else {
-        let model = ModelConfig::read(&config, FAMILIES)?;
+        let model = ModelConfig::read(&config)?;
         check_vocabulary(prompt.tokenizer(), model.vocab_size)?;
         let Some(room) = model.max_positions.checked_sub(shared.len()).filter(|room| *room > 1)
         else {
@@ -182,13 +179,4 @@ pub fn split_prompt(prompt: &str) -> Result<(&str, &str)> {
             "the extractor's prompt has {slots} markers {SLOT}; it needs one"
         ))),
     }
-}
-
-/// Checks that the model in a Hugging Face folder can be an extractor.
-///
-/// # Errors
-/// Fails if the folder has no config.json, or one of another family.
-pub fn check_model(folder: &Path) -> Result<()> {
-    ModelConfig::read(&folder.join("config.json"), FAMILIES)?;
-    Ok(())
 }

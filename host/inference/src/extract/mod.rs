@@ -28,7 +28,7 @@ mod settings;
 pub use crate::onnx::{Device, RuntimeLibrary};
 pub use error::ExtractError;
 pub use extractor::{OnnxExtractor, ReplyStream};
-pub use folder::{ExtractOptions, check_model, split_prompt};
+pub use folder::{ExtractOptions, split_prompt};
 pub use scheduler::Stats;
 pub use settings::ExtractorSettings;
 

@@ -92,6 +92,10 @@ fn extractor_replies_match_plain_decoder() {
         config(ModelFamily::Qwen2, 2, false, None),
         config(ModelFamily::Llama, 6, true, Some(stretched)),
         config(ModelFamily::Llama, 4, false, None),
+        config(ModelFamily::Qwen3, 4, true, None),
+        config(ModelFamily::Qwen3, 2, false, None),
+        config(ModelFamily::Olmo2, 4, false, None),
+        config(ModelFamily::Olmo2, 2, true, None),
     ];
     let sentences = [
         "A",

@@ -1,5 +1,4 @@
-//! A Llama or Qwen2 decoder written out as sums over one sequence, in f64: nothing padded, nothing
-//! cached.
+//! A decoder written out as sums over one sequence, in f64: nothing padded, nothing cached.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,8 +26,14 @@ impl Decoder {
             (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
         let mut sizes = vec![("model.embed_tokens.weight".to_owned(), vec![config.vocab_size, d])];
         for n in 0..config.num_layers {
+            let (query_norm, key_norm) = match config.family {
+                ModelFamily::Olmo2 => (query, key),
+                _ => (config.head_dim, config.head_dim),
+            };
             let parts = [
                 ("input_layernorm.weight", vec![d]),
+                ("self_attn.q_norm.weight", vec![query_norm]),
+                ("self_attn.k_norm.weight", vec![key_norm]),
                 ("self_attn.q_proj.weight", vec![query, d]),
                 ("self_attn.q_proj.bias", vec![query]),
                 ("self_attn.k_proj.weight", vec![key, d]),
@@ -37,13 +42,20 @@ impl Decoder {
                 ("self_attn.v_proj.bias", vec![key]),
                 ("self_attn.o_proj.weight", vec![d, query]),
                 ("post_attention_layernorm.weight", vec![d]),
+                ("post_feedforward_layernorm.weight", vec![d]),
                 ("mlp.gate_proj.weight", vec![wide, d]),
                 ("mlp.up_proj.weight", vec![wide, d]),
                 ("mlp.down_proj.weight", vec![d, wide]),
             ];
-            let parts = parts
-                .into_iter()
-                .filter(|(part, _)| config.family == ModelFamily::Qwen2 || !part.ends_with("bias"));
+            let is_part = |part: &str| match part {
+                "input_layernorm.weight" => config.family != ModelFamily::Olmo2,
+                "post_feedforward_layernorm.weight" => config.family == ModelFamily::Olmo2,
+                "self_attn.q_norm.weight" | "self_attn.k_norm.weight" => {
+                    matches!(config.family, ModelFamily::Qwen3 | ModelFamily::Olmo2)
+                }
+                _ => config.family == ModelFamily::Qwen2 || !part.ends_with("bias"),
+            };
+            let parts = parts.into_iter().filter(|(part, _)| is_part(part));
             sizes.extend(parts.map(|(part, size)| (format!("model.layers.{n}.{part}"), size)));
         }
         sizes.push(("model.norm.weight".to_owned(), vec![d]));
@@ -87,10 +99,19 @@ impl Decoder {
             tokens.iter().map(|&id| embedding[id as usize].clone()).collect();
         for n in 0..self.config.num_layers {
             let at = |part: &str| format!("model.layers.{n}.{part}");
+            let feed_forward =
+                |rows: &[Vec<f64>]| rows.iter().map(|x| self.feed_forward(&at("mlp"), x)).collect();
+            if self.config.family == ModelFamily::Olmo2 {
+                let mixed = self.attention(&at("self_attn"), &hidden);
+                add(&mut hidden, self.norms(&mixed, &at("post_attention_layernorm")));
+                let fed: Vec<Vec<f64>> = feed_forward(&hidden);
+                add(&mut hidden, self.norms(&fed, &at("post_feedforward_layernorm")));
+                continue;
+            }
             let normed = self.norms(&hidden, &at("input_layernorm"));
             add(&mut hidden, self.attention(&at("self_attn"), &normed));
             let normed = self.norms(&hidden, &at("post_attention_layernorm"));
-            add(&mut hidden, normed.iter().map(|x| self.feed_forward(&at("mlp"), x)).collect());
+            add(&mut hidden, feed_forward(&normed));
         }
         let head = if self.config.tie_embeddings { "model.embed_tokens" } else { "lm_head" };
         self.norms(&hidden, "model.norm").iter().map(|x| self.linear(head, x)).collect()
@@ -106,7 +127,15 @@ impl Decoder {
                 if self.weights.contains_key(&bias) {
                     add(&mut y, self.rows(&bias));
                 }
-                y[0].chunks(head_dim).map(<[f64]>::to_vec).collect()
+                let norm = format!("{part}.{}", name.replace("proj", "norm"));
+                if self.config.family == ModelFamily::Olmo2 && name != "v_proj" {
+                    y[0] = self.norm(&y[0], &norm);
+                }
+                let mut heads: Vec<Vec<f64>> = y[0].chunks(head_dim).map(<[f64]>::to_vec).collect();
+                if self.config.family == ModelFamily::Qwen3 && name != "v_proj" {
+                    heads = self.norms(&heads, &norm);
+                }
+                heads
             };
             normed.iter().map(of_token).collect()
         };
@@ -150,12 +179,13 @@ impl Decoder {
     }
 
     fn norms(&self, rows: &[Vec<f64>], part: &str) -> Vec<Vec<f64>> {
+        rows.iter().map(|row| self.norm(row, part)).collect()
+    }
+
+    fn norm(&self, x: &[f64], part: &str) -> Vec<f64> {
         let weight = &self.rows(&format!("{part}.weight"))[0];
-        let norm = |x: &Vec<f64>| {
-            let root = (dot(x, x) / x.len() as f64 + self.config.norm_eps).sqrt();
-            x.iter().zip(weight).map(|(x, weight)| x / root * weight).collect()
-        };
-        rows.iter().map(norm).collect()
+        let root = (dot(x, x) / x.len() as f64 + self.config.norm_eps).sqrt();
+        x.iter().zip(weight).map(|(x, weight)| x / root * weight).collect()
     }
 
     fn linear(&self, part: &str, x: &[f64]) -> Vec<f64> {

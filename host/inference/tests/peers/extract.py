@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Qwen2Config, set_seed
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Olmo2Config, Qwen2Config, Qwen3Config, set_seed
 
 TINY = dict(
     vocab_size=300, hidden_size=64, intermediate_size=96, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -19,6 +19,8 @@ SHAPES = {
     "llama": LlamaConfig(**TINY, tie_word_embeddings=False),
     "llama, stretched": LlamaConfig(**TINY, tie_word_embeddings=True, rope_parameters=SCALING),
     "qwen2": Qwen2Config(**TINY, tie_word_embeddings=True),
+    "qwen3": Qwen3Config(**TINY, head_dim=24, tie_word_embeddings=True),
+    "olmo2": Olmo2Config(**TINY, tie_word_embeddings=False),
     "qwen2 of 0.5 billion": Qwen2Config(
         vocab_size=151_936, hidden_size=896, intermediate_size=4864, num_hidden_layers=24, num_attention_heads=14,
         num_key_value_heads=2, max_position_embeddings=32_768, rope_parameters=dict(rope_type="default", rope_theta=1e6),
@@ -64,6 +66,9 @@ def of_shape(name, config, folder):
     set_seed(1)
     folder.mkdir()
     model = AutoModelForCausalLM.from_config(config).eval()
+    for name, weight in model.named_parameters():
+        if "norm" in name:  # all are 1 at first
+            torch.nn.init.uniform_(weight, 0.5, 1.5)
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_text(json.dumps(words(config.vocab_size)))
     (folder / "generation_config.json").write_text(json.dumps(dict(eos_token_id=0)))

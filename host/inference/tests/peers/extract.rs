@@ -63,7 +63,7 @@ fn extractor_replies_match_transformers() {
     assert!(status.success());
     let cases: Vec<Case> =
         serde_json::from_slice(&std::fs::read(folder.path().join("cases.json")).unwrap()).unwrap();
-    assert!(cases.len() >= 4);
+    assert!(cases.len() >= 6);
     for case in cases {
         assert!(
             case.replies.iter().any(|reply| reply.len() > 20),

@@ -1,4 +1,4 @@
-//! A Llama or Qwen2 decoder whose rows continue one prompt.
+//! A decoder-only language model whose rows continue one prompt.
 //!
 //! The prompt's keys and values are one input for any number of rows; a row's own cache has the
 //! tokens after the prompt. The queries of the entire batch are multiplied with the prompt's keys in
@@ -100,7 +100,7 @@ struct LayerInputs {
     queries: Value,
     keys: Value,
     folded: Value,
-    by_row: Value,
+    by_head: Value,
     own_scores: Value,
     folded_scores: Value,
     own_weights: Value,
@@ -142,7 +142,7 @@ impl LayerInputs {
         let queries = shape(&[Fixed(0), Fixed(0), Fixed(hkv), Fixed(group), Fixed(dim)]);
         let keys = shape(&[Fixed(0), Fixed(0), Fixed(hkv), Fixed(dim)]);
         let folded = shape(&[Fixed(hkv), Fixed(-1), Fixed(dim)]);
-        let by_row = shape(&[Fixed(0), Fixed(0), Fixed(-1), Fixed(dim)]);
+        let by_head = shape(&[Fixed(0), Fixed(0), Fixed(-1), Fixed(dim)]);
         let own_scores = shape(&[Fixed(0), Fixed(0), Is(&tokens), Fixed(group), Is(&columns)]);
         let folded_scores = shape(&[Fixed(hkv), Fixed(-1), Is(&columns)]);
         let own_weights = shape(&[Fixed(hkv), Is(&rows), Fixed(-1), Is(&columns)]);
@@ -164,7 +164,7 @@ impl LayerInputs {
             queries,
             keys,
             folded,
-            by_row,
+            by_head,
             own_scores,
             folded_scores,
             own_weights,
@@ -216,7 +216,7 @@ impl DecoderWriter<'_> {
         // The logits of other tokens are not needed, and the last product is the largest one.
         let lasts = self.graph.op("Add", &[&firsts, last]);
         let x = self.graph.op("Gather", &[&x, &lasts]);
-        let x = self.norm(&x, "model.norm.weight");
+        let x = self.hidden_norm(&x, "model.norm");
         let head = if self.config.tie_embeddings {
             embedding
         } else {
@@ -228,11 +228,19 @@ impl DecoderWriter<'_> {
     /// Writes a decoder layer. `x` and the result are `[B · N, D]`.
     fn layer(&mut self, x: &Value, caches: &Caches) -> Value {
         let prefix = format!("model.layers.{}", caches.layer);
-        let normed = self.norm(x, &format!("{prefix}.input_layernorm.weight"));
+        if self.config.family == ModelFamily::Olmo2 {
+            let mixed = self.attention(&prefix, x, caches);
+            let mixed = self.hidden_norm(&mixed, &format!("{prefix}.post_attention_layernorm"));
+            let x = self.graph.op("Add", &[x, &mixed]);
+            let fed = self.feed_forward(&prefix, &x);
+            let fed = self.hidden_norm(&fed, &format!("{prefix}.post_feedforward_layernorm"));
+            return self.graph.op("Add", &[&x, &fed]);
+        }
+        let normed = self.hidden_norm(x, &format!("{prefix}.input_layernorm"));
         let mixed = self.attention(&prefix, &normed, caches);
         let x = self.graph.op("Add", &[x, &mixed]);
-        let post_attention = self.norm(&x, &format!("{prefix}.post_attention_layernorm.weight"));
-        let fed = self.feed_forward(&prefix, &post_attention);
+        let normed = self.hidden_norm(&x, &format!("{prefix}.post_attention_layernorm"));
+        let fed = self.feed_forward(&prefix, &normed);
         self.graph.op("Add", &[&x, &fed])
     }
 
@@ -253,6 +261,10 @@ impl DecoderWriter<'_> {
         let query = project("q", num_heads);
         let key = project("k", num_kv_heads);
         let value = project("v", num_kv_heads);
+        let query =
+            self.head_norm(&query, &format!("{prefix}.self_attn.q_norm"), num_heads * head_dim);
+        let key =
+            self.head_norm(&key, &format!("{prefix}.self_attn.k_norm"), num_kv_heads * head_dim);
         let query = self.rotate(&query);
         let key = self.rotate(&key);
         let query = self.graph.op("Mul", &[&query, &self.shared.scale]);
@@ -285,7 +297,7 @@ impl DecoderWriter<'_> {
         let prompt_scores = graph.op("MatMul", &[&by_head, &caches.prompt[0]]);
         // [B, Hkv, N · G, Dh] · [B, Hkv, Dh, C]
         let by_row = graph.transpose(query, &[0, 2, 1, 3, 4]);
-        let by_row = graph.op("Reshape", &[&by_row, &shared.by_row]);
+        let by_row = graph.op("Reshape", &[&by_row, &shared.by_head]);
         let keys = graph.transpose(own_keys, &[0, 1, 3, 2]);
         let own_scores = graph.op("MatMul", &[&by_row, &keys]);
         // [B, Hkv, N, G, C], masked
@@ -352,8 +364,27 @@ impl DecoderWriter<'_> {
         self.linear(&format!("{prefix}.mlp.down_proj"), &gated, wide, narrow, false)
     }
 
-    fn norm(&mut self, x: &Value, weight: &str) -> Value {
-        let weight = self.graph.weight(weight, &[self.config.hidden_size]);
+    /// Writes the norm of queries or keys before the rotation, which some families have. `heads` and
+    /// the result are `[B, N, width]`.
+    fn head_norm(&mut self, heads: &Value, name: &str, width: usize) -> Value {
+        match self.config.family {
+            ModelFamily::Llama | ModelFamily::Qwen2 => heads.clone(),
+            ModelFamily::Qwen3 => {
+                let by_head = self.graph.op("Reshape", &[heads, &self.shared.by_head]);
+                let normed = self.norm(&by_head, name, self.config.head_dim);
+                self.graph.op("Reshape", &[&normed, &self.shared.by_token])
+            }
+            ModelFamily::Olmo2 => self.norm(heads, name, width),
+        }
+    }
+
+    fn hidden_norm(&mut self, x: &Value, name: &str) -> Value {
+        self.norm(x, name, self.config.hidden_size)
+    }
+
+    /// Writes the RMS norm over the last dimension, of size `width`.
+    fn norm(&mut self, x: &Value, name: &str, width: usize) -> Value {
+        let weight = self.graph.weight(&format!("{name}.weight"), &[width]);
         let attributes = vec![
             int("axis", -1),
             float("epsilon", self.config.norm_eps as f32),
