@@ -17,7 +17,8 @@ fn main() {
             .opt_level(3)
             .include(std::path::Path::new(&lib).with_file_name("include"))
             .file("cpp/libtorch.cpp")
-            .file("cpp/cpu.cpp");
+            .file("cpp/cpu.cpp")
+            .file("cpp/product.cpp");
         // at::parallel_for. torch-sys links GCC's library of it; with Clang, which has another one, the
         // functions of cpu.cpp use one thread.
         let openmp = match build.get_compiler().is_like_clang() {

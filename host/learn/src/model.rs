@@ -13,7 +13,7 @@ use crate::device::{kind, upload};
 use crate::error::{LearnError, Result};
 use crate::files;
 use crate::layer::Layer;
-use crate::libtorch::rms_norm;
+use crate::libtorch::{linear, rms_norm};
 use crate::packed::{Packed, check_sequence};
 use crate::prompts::PromptKeys;
 use crate::rope::RotaryEmbedding;
@@ -191,8 +191,8 @@ impl Model {
     /// # Errors
     /// Fails if the device fails.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
-        // Rows of this product are contiguous, as a draw needs them; those of (W xᵀ)ᵀ are not.
-        let logits = hidden.f_linear(self.head_weight(), None::<&Tensor>)?;
+        let contiguous = true; // as a draw needs them
+        let logits = linear(hidden, self.head_weight(), None, contiguous)?;
         Ok(logits.f_to_kind(Kind::Float)?)
     }
 
