@@ -14,6 +14,7 @@ fn main() {
             .cpp(true)
             .std("c++17")
             .warnings(false) // of libtorch's headers
+            .flag("-Wno-psabi") // vectors as parameters, of functions that are all inlined
             .opt_level(3)
             .include(std::path::Path::new(&lib).with_file_name("include"))
             .file("cpp/libtorch.cpp")

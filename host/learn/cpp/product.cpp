@@ -1,6 +1,6 @@
 // The product of few rows with a weight, as in a decoding step. BLAS copies a factor into the order in
 // which it reads it, which takes as long as the product itself if few rows use the copy. This reads the
-// weight once, in its own order. Every sum has the same order whatever the number of rows.
+// weight once, in its own order. Sums are in f32 and have the same order for any number of rows.
 
 #include <algorithm>
 #include <cstdint>
@@ -25,127 +25,181 @@ constexpr int64_t FEW_ROWS = 256;
 
 #define CORVER_INLINE inline __attribute__((always_inline))
 
-// y = x wᵀ + bias in f32, all contiguous.
+using c10::BFloat16;
+
+// y = x wᵀ + bias, all contiguous.
+template <typename Number>
 struct Product {
-  const float* x;     // [rows, in]
-  const float* w;     // [out, in]
-  const float* bias;  // [out], or null
-  float* y;           // [rows, out]
+  const Number* x;     // [rows, in]
+  const Number* w;     // [out, in]
+  const Number* bias;  // [out], or null
+  Number* y;           // [rows, out]
   int64_t rows, in, out;
 };
 
-// Largest part of a sum that is computed before the next columns, so that the rows stay in the cache.
-constexpr int64_t LONGEST_PART = 640;
+// Numbers that one instruction multiplies and adds to f32 sums.
+template <int LENGTH_>
+struct Floats {
+  using Number = float;
+  static constexpr int LENGTH = LENGTH_;
+  // Numbers of a row that are multiplied before the next columns: those of all rows stay in the cache.
+  static constexpr int64_t LONGEST_PART = 640;
+  typedef float Sums __attribute__((vector_size(LENGTH * sizeof(float))));
+  typedef Sums Part;
 
-template <int LANES>
-struct Vector {
-  typedef float Type __attribute__((vector_size(LANES * sizeof(float))));
+  static CORVER_INLINE Sums add_product(Sums sums, Part a, Part b) { return sums + a * b; }
 };
 
-template <int LANES>
-CORVER_INLINE float sum(const typename Vector<LANES>::Type& x) {
-  typename Vector<LANES / 2>::Type halves[2];
-  std::memcpy(halves, &x, sizeof(x));
-  return sum<LANES / 2>(halves[0] + halves[1]);
-}
+// Pairs of bf16, whose products are added to the same sum.
+struct BFloat16Pairs {
+  using Number = BFloat16;
+  static constexpr int LENGTH = 32;
+  static constexpr int64_t LONGEST_PART = INT64_MAX;  // the sum of a part would be rounded
+  typedef float Sums __attribute__((vector_size(64)));
+  typedef uint16_t Part __attribute__((vector_size(64)));
 
-template <>
-CORVER_INLINE float sum<2>(const Vector<2>::Type& x) {
-  return x[0] + x[1];
+  // As an intrinsic it could be inlined only into functions that are compiled for AVX512-BF16.
+  static CORVER_INLINE Sums add_product(Sums sums, Part a, Part b) {
+    asm("vdpbf16ps %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
+    return sums;
+  }
+};
+
+template <int LENGTH, typename Sums>
+CORVER_INLINE float total(Sums sums) {
+  if constexpr (LENGTH == 1) {
+    return sums[0];
+  } else {
+    typedef float Half __attribute__((vector_size(LENGTH / 2 * sizeof(float))));
+    Half halves[2];
+    std::memcpy(halves, &sums, sizeof(sums));
+    return total<LENGTH / 2>(halves[0] + halves[1]);
+  }
 }
 
 // Computes ROWS x COLUMNS outputs from number `row`, `column`, or adds the part [first, end) of their sums.
-template <int LANES, int ROWS, int COLUMNS>
+template <typename Lanes, int ROWS, int COLUMNS>
 CORVER_INLINE void multiply_tile(
-    const Product& p, int64_t row, int64_t column, int64_t first, int64_t end) {
-  typedef typename Vector<LANES>::Type Lanes;
-  const float* x = p.x + row * p.in;
-  const float* w = p.w + column * p.in;
-  Lanes sums[ROWS][COLUMNS] = {};
+    const Product<typename Lanes::Number>& p, int64_t row, int64_t column, int64_t first,
+    int64_t end) {
+  using Number = typename Lanes::Number;
+  using Part = typename Lanes::Part;
+  using Sums = typename Lanes::Sums;
+  const Number* x = p.x + row * p.in;
+  const Number* w = p.w + column * p.in;
+  Sums sums[ROWS][COLUMNS] = {};
   int64_t i = first;
-  for (; i + LANES <= end; i += LANES) {
-    Lanes weights[COLUMNS];
+  for (; i + Lanes::LENGTH <= end; i += Lanes::LENGTH) {
+    Part weights[COLUMNS];
     for (int c = 0; c < COLUMNS; ++c) {
-      std::memcpy(&weights[c], w + c * p.in + i, sizeof(Lanes));
+      std::memcpy(&weights[c], w + c * p.in + i, sizeof(Part));
       __builtin_prefetch(w + (COLUMNS + c) * p.in + i);  // the next tile; may be behind the weight
     }
     for (int r = 0; r < ROWS; ++r) {
-      Lanes numbers;
-      std::memcpy(&numbers, x + r * p.in + i, sizeof(Lanes));
+      Part numbers;
+      std::memcpy(&numbers, x + r * p.in + i, sizeof(Part));
       for (int c = 0; c < COLUMNS; ++c) {
-        sums[r][c] += numbers * weights[c];
+        sums[r][c] = Lanes::add_product(sums[r][c], numbers, weights[c]);
       }
     }
   }
   for (int r = 0; r < ROWS; ++r) {
     for (int c = 0; c < COLUMNS; ++c) {
-      float total = sum<LANES>(sums[r][c]);
+      float sum = total<sizeof(Sums) / sizeof(float)>(sums[r][c]);
       for (int64_t rest = i; rest < end; ++rest) {
-        total += x[r * p.in + rest] * w[c * p.in + rest];
+        sum += static_cast<float>(x[r * p.in + rest]) * static_cast<float>(w[c * p.in + rest]);
       }
-      float& y = p.y[(row + r) * p.out + column + c];
-      y = first > 0 ? y + total : p.bias ? p.bias[column + c] + total : total;
+      Number& y = p.y[(row + r) * p.out + column + c];
+      if (first > 0) {
+        sum += static_cast<float>(y);
+      } else if (p.bias) {
+        sum += static_cast<float>(p.bias[column + c]);
+      }
+      y = static_cast<Number>(sum);
     }
   }
 }
 
-template <int LANES, int COLUMNS>
-CORVER_INLINE void multiply_columns(const Product& p, int64_t column, int64_t first, int64_t end) {
+template <typename Lanes, int COLUMNS>
+CORVER_INLINE void multiply_columns(
+    const Product<typename Lanes::Number>& p, int64_t column, int64_t first, int64_t end) {
   int64_t row = 0;
   for (; row + 6 <= p.rows; row += 6) {
-    multiply_tile<LANES, 6, COLUMNS>(p, row, column, first, end);
+    multiply_tile<Lanes, 6, COLUMNS>(p, row, column, first, end);
+  }
+  if (row + 4 <= p.rows) {
+    multiply_tile<Lanes, 4, COLUMNS>(p, row, column, first, end);
+    row += 4;
   }
   for (; row + 2 <= p.rows; row += 2) {
-    multiply_tile<LANES, 2, COLUMNS>(p, row, column, first, end);
+    multiply_tile<Lanes, 2, COLUMNS>(p, row, column, first, end);
   }
   if (row < p.rows) {
-    multiply_tile<LANES, 1, COLUMNS>(p, row, column, first, end);
+    multiply_tile<Lanes, 1, COLUMNS>(p, row, column, first, end);
   }
 }
 
 // Computes the outputs of the columns [first, end).
-template <int LANES, int COLUMNS>
-CORVER_INLINE void multiply(const Product& p, int64_t first, int64_t end) {
-  const int64_t parts = (p.in + LONGEST_PART - 1) / LONGEST_PART;
-  const int64_t length = (p.in / parts + LANES) / LANES * LANES;
+template <typename Lanes, int COLUMNS>
+CORVER_INLINE void multiply(
+    const Product<typename Lanes::Number>& p, int64_t first, int64_t end) {
+  const int64_t parts = 1 + (p.in - 1) / Lanes::LONGEST_PART;
+  const int64_t length = (p.in / parts + Lanes::LENGTH) / Lanes::LENGTH * Lanes::LENGTH;
   for (int64_t start = 0; start < p.in; start += length) {
     const int64_t stop = std::min(start + length, p.in);
     int64_t column = first;
     for (; column + COLUMNS <= end; column += COLUMNS) {
-      multiply_columns<LANES, COLUMNS>(p, column, start, stop);
+      multiply_columns<Lanes, COLUMNS>(p, column, start, stop);
     }
     for (; column < end; ++column) {
-      multiply_columns<LANES, 1>(p, column, start, stop);
+      multiply_columns<Lanes, 1>(p, column, start, stop);
     }
   }
 }
 
 // Tiles use most of the registers: 32 with AVX-512, 16 with AVX2.
-__attribute__((target("avx512f"))) void multiply_avx512(
-    const Product& p, int64_t first, int64_t end) {
-  multiply<16, 4>(p, first, end);
-}
-
 __attribute__((target("avx2,fma"))) void multiply_avx2(
-    const Product& p, int64_t first, int64_t end) {
-  multiply<8, 2>(p, first, end);
+    const Product<float>& p, int64_t first, int64_t end) {
+  multiply<Floats<8>, 2>(p, first, end);
 }
 
-using Multiply = void (*)(const Product&, int64_t, int64_t);
+__attribute__((target("avx512f"))) void multiply_avx512(
+    const Product<float>& p, int64_t first, int64_t end) {
+  multiply<Floats<16>, 4>(p, first, end);
+}
 
-Multiply multiply_for_this_cpu() {
+__attribute__((target("avx512f"))) void multiply_avx512_bf16(
+    const Product<BFloat16>& p, int64_t first, int64_t end) {
+  multiply<BFloat16Pairs, 4>(p, first, end);
+}
+
+template <typename Number>
+struct Kernel {
+  void (*multiply)(const Product<Number>&, int64_t, int64_t);  // null: the processor has none
+  int64_t most_rows;  // for which libtorch's product is not faster
+};
+
+Kernel<float> kernel(float) {
   if (__builtin_cpu_supports("avx512f")) {
-    return multiply_avx512;
+    return {multiply_avx512, FEW_ROWS};
   }
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? multiply_avx2 : nullptr;
+  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  return {has_avx2 ? multiply_avx2 : nullptr, FEW_ROWS};
 }
 
-// Returns nothing if the processor or the type is not supported.
+// With AMX, libtorch's product is faster.
+Kernel<BFloat16> kernel(BFloat16) {
+  const bool is_fastest =
+      __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_supports("amx-bf16");
+  return {is_fastest ? multiply_avx512_bf16 : nullptr, 16};
+}
+
+// Returns nothing if there is no faster product of these rows.
+template <typename Number>
 std::optional<at::Tensor> multiply_few_rows(
     const at::Tensor& rows, const at::Tensor& weight, const at::Tensor* bias) {
-  static const Multiply function = multiply_for_this_cpu();
-  const auto is_float = [](const at::Tensor& x) { return x.scalar_type() == at::kFloat; };
-  if (!function || !is_float(rows) || !is_float(weight) || (bias && !is_float(*bias))) {
+  static const auto kernel = ::kernel(Number{});
+  if (!kernel.multiply || rows.size(0) > kernel.most_rows) {
     return std::nullopt;
   }
   TORCH_CHECK(weight.dim() == 2 && weight.size(1) == rows.size(1), rows.sizes(), weight.sizes());
@@ -154,17 +208,33 @@ std::optional<at::Tensor> multiply_few_rows(
   const auto w = weight.contiguous();
   const auto b = bias ? bias->contiguous() : at::Tensor();
   auto y = at::empty({x.size(0), w.size(0)}, x.options());
-  const Product product = {
-      x.const_data_ptr<float>(), w.const_data_ptr<float>(),
-      bias ? b.const_data_ptr<float>() : nullptr, y.mutable_data_ptr<float>(),
+  const Product<Number> product = {
+      x.const_data_ptr<Number>(), w.const_data_ptr<Number>(),
+      bias ? b.const_data_ptr<Number>() : nullptr, y.mutable_data_ptr<Number>(),
       x.size(0), x.size(1), w.size(0)};
   constexpr int64_t COLUMNS = 4;  // of every tile, so that threads share none
   const int64_t tiles = (product.out + COLUMNS - 1) / COLUMNS;
   const int64_t grain = 1 + 32768 / (COLUMNS * product.rows * product.in + 1);
   at::parallel_for(0, tiles, grain, [&](int64_t first, int64_t end) {
-    function(product, first * COLUMNS, std::min(end * COLUMNS, product.out));
+    kernel.multiply(product, first * COLUMNS, std::min(end * COLUMNS, product.out));
   });
   return y;
+}
+
+std::optional<at::Tensor> multiply_few_rows(
+    const at::Tensor& rows, const at::Tensor& weight, const at::Tensor* bias) {
+  const auto type = rows.scalar_type();
+  if (weight.scalar_type() != type || (bias && bias->scalar_type() != type)) {
+    return std::nullopt;
+  }
+  switch (type) {
+    case at::kFloat:
+      return multiply_few_rows<float>(rows, weight, bias);
+    case at::kBFloat16:
+      return multiply_few_rows<BFloat16>(rows, weight, bias);
+    default:
+      return std::nullopt;
+  }
 }
 
 #else

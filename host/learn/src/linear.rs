@@ -365,28 +365,44 @@ mod tests {
             .view([rows, columns])
     }
 
-    /// Rows above and below the bound of `product.cpp`, and sums of one part and of several.
+    /// Rows above and below the bounds of `product.cpp`, and sums of one part and of several.
     #[test]
     fn products_of_few_rows_match_double_precision() {
         let _guard = tch::no_grad_guard();
-        for (rows, input, out) in
-            [(1, 1, 1), (3, 15, 5), (8, 40, 9), (17, 700, 30), (256, 33, 6), (257, 33, 6)]
+        let sizes = [
+            (1, 1, 1),
+            (3, 15, 5),
+            (8, 40, 9),
+            (16, 100, 12),
+            (17, 700, 30),
+            (64, 1300, 7),
+            (256, 33, 6),
+            (257, 33, 6),
+        ];
+        // Largest errors of a sum of `input` products, and of rounding it.
+        for (kind, of_sum, of_rounding) in [(Kind::Float, 1e-6, 0.0), (Kind::BFloat16, 1e-6, 4e-3)]
         {
-            let (x, weight) = (noise(rows, input), noise(out, input));
-            let bias = noise(1, out).view(-1);
-            let exact =
-                x.to_kind(Kind::Double).matmul(&weight.to_kind(Kind::Double).transpose(0, 1));
-            for bias in [None, Some(&bias)] {
-                let expected = bias.map_or(exact.shallow_clone(), |bias| &exact + bias);
-                for contiguous in [false, true] {
-                    let y = linear(&x.view([1, rows, input]), &weight, bias, contiguous).unwrap();
-                    assert_eq!(y.size(), [1, rows, out]);
-                    assert!(!contiguous || y.is_contiguous());
-                    let difference = (y.squeeze_dim(0) - &expected).abs().max().double_value(&[]);
-                    assert!(
-                        difference < 1e-6 * input as f64,
-                        "{rows} x {input} x {out}: {difference}"
-                    );
+            for (rows, input, out) in sizes {
+                let numbers = |rows, columns| noise(rows, columns).to_kind(kind);
+                let (x, weight) = (numbers(rows, input), numbers(out, input));
+                let bias = numbers(1, out).view(-1);
+                let exact =
+                    x.to_kind(Kind::Double).matmul(&weight.to_kind(Kind::Double).transpose(0, 1));
+                for bias in [None, Some(&bias)] {
+                    let expected = bias.map_or(exact.shallow_clone(), |bias| &exact + bias);
+                    for contiguous in [false, true] {
+                        let x = x.view([1, rows, input]);
+                        let y = linear(&x, &weight, bias, contiguous).unwrap();
+                        assert_eq!(y.size(), [1, rows, out]);
+                        assert!(!contiguous || y.is_contiguous());
+                        let error = (y.squeeze_dim(0).to_kind(Kind::Double) - &expected).abs();
+                        let bound = expected.abs() * of_rounding + of_sum * input as f64;
+                        assert!(
+                            bool::try_from(error.less_equal_tensor(&bound).all()).unwrap(),
+                            "{kind:?}, {rows} x {input} x {out}: {}",
+                            error.max()
+                        );
+                    }
                 }
             }
         }
