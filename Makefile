@@ -113,7 +113,7 @@ bench-page: ## run the benchmarks of docs/benchmarks.md, and write it again; nee
 	@test -n "$(MODEL)" -a -n "$(CORVER_SHARED)" || { echo "usage: make bench-page MODEL=DIR CORVER_SHARED=DIR" >&2; exit 2; }
 	@for bench in demo rules languages nli wheel serve curves "corpus CORVER_SHARED=$(CORVER_SHARED)" "build CORVER_SHARED=$(CORVER_SHARED)" \
 	  "extract MODEL=$(MODEL)" "train PRECISION=f32 MODEL=$(MODEL)" "train PRECISION=bf16 MODEL=$(MODEL)" scale; do \
-	  python3 docs/benchmarks/record.py $$bench || exit; \
+	  env -u DEVICE python3 docs/benchmarks/record.py $$bench || exit; \
 	done
 	CORVER_WRITE=1 $(CARGO) test --locked $(PROFILE) $(WORKSPACE) --test cli benchmarks
 

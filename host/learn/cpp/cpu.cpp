@@ -18,6 +18,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "guarded.h"
+#include "kernel.h"
 
 // Compiles a version of the function per instruction set, of which the loader selects one.
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__)
@@ -25,7 +26,6 @@
 #else
 #define CORVER_SIMD
 #endif
-#define CORVER_INLINE inline __attribute__((always_inline))
 
 namespace {
 
@@ -100,9 +100,6 @@ void by_kind(const at::Tensor& x, F body) {
     body(BFloat16{});
   }
 }
-
-// Returns the smallest number of items for one thread, if an item is `work` operations.
-int64_t items_per_thread(int64_t work) { return 1 + 32768 / (work + 1); }
 
 // The weight has no gradient: it is fixed while adapters learn.
 struct RmsNorm : torch::autograd::Function<RmsNorm> {

@@ -1,8 +1,9 @@
-// Results and errors of functions that Rust calls.
+// Arguments, results and errors of functions that Rust calls.
 #pragma once
 
 #include <cstring>
 #include <exception>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
@@ -17,6 +18,10 @@ char* guarded(F body) {
   } catch (...) {
     return strdup("an exception of an unknown kind");
   }
+}
+
+inline std::optional<at::Tensor> optional(const at::Tensor* tensor) {
+  return tensor ? std::optional<at::Tensor>(*tensor) : std::nullopt;
 }
 
 inline at::Tensor* owned(const at::Tensor& tensor) { return new at::Tensor(tensor); }

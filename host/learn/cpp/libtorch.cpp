@@ -2,7 +2,6 @@
 // dispatcher, so this links against a libtorch without CUDA too. Each function returns null, or a
 // message that the caller frees.
 
-#include <optional>
 #include <string>
 
 #include <ATen/Context.h>
@@ -16,10 +15,6 @@
 #include "guarded.h"
 
 namespace {
-
-std::optional<at::Tensor> optional(const at::Tensor* tensor) {
-  return tensor ? std::optional<at::Tensor>(*tensor) : std::nullopt;
-}
 
 // SiLU(gate) * up. As two operations, the graph would save SiLU(gate) too, which is a tenth of a
 // model's graph. Here the backward pass computes it again.

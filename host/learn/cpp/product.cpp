@@ -1,13 +1,15 @@
 // The product of few rows with a weight, as in a decoding step. BLAS copies a factor into the order in
 // which it reads it, which takes as long as the product itself if few rows use the copy. This reads the
-// weight once, in its own order. Sums are in f32 and have the same order for any number of rows.
+// weight once, in its own order. Sums are in f32.
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <string>
 
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
@@ -15,15 +17,14 @@
 #include <c10/core/GradMode.h>
 
 #include "guarded.h"
+#include "kernel.h"
 
 namespace {
 
 // Most rows for which a copy of the weight is too expensive.
 constexpr int64_t FEW_ROWS = 256;
 
-#if defined(__x86_64__) && !defined(__clang__)
-
-#define CORVER_INLINE inline __attribute__((always_inline))
+#if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 11  // from which on AMX is known
 
 using c10::BFloat16;
 
@@ -42,7 +43,7 @@ template <int LENGTH_>
 struct Floats {
   using Number = float;
   static constexpr int LENGTH = LENGTH_;
-  // Numbers of a row that are multiplied before the next columns: those of all rows stay in the cache.
+  // Most numbers of a row that are multiplied before the next columns. Those of all rows stay in the cache.
   static constexpr int64_t LONGEST_PART = 640;
   typedef float Sums __attribute__((vector_size(LENGTH * sizeof(float))));
   typedef Sums Part;
@@ -56,7 +57,7 @@ struct BFloat16Pairs {
   static constexpr int LENGTH = 32;
   static constexpr int64_t LONGEST_PART = INT64_MAX;  // the sum of a part would be rounded
   typedef float Sums __attribute__((vector_size(64)));
-  typedef uint16_t Part __attribute__((vector_size(64)));
+  typedef int32_t Part __attribute__((vector_size(64)));  // a pair in each number
 
   // As an intrinsic it could be inlined only into functions that are compiled for AVX512-BF16.
   static CORVER_INLINE Sums add_product(Sums sums, Part a, Part b) {
@@ -93,7 +94,7 @@ CORVER_INLINE void multiply_tile(
     Part weights[COLUMNS];
     for (int c = 0; c < COLUMNS; ++c) {
       std::memcpy(&weights[c], w + c * p.in + i, sizeof(Part));
-      __builtin_prefetch(w + (COLUMNS + c) * p.in + i);  // the next tile; may be behind the weight
+      __builtin_prefetch(w + (COLUMNS + c) * p.in + i);  // the next tile; no fault behind the last one
     }
     for (int r = 0; r < ROWS; ++r) {
       Part numbers;
@@ -131,8 +132,9 @@ CORVER_INLINE void multiply_columns(
     multiply_tile<Lanes, 4, COLUMNS>(p, row, column, first, end);
     row += 4;
   }
-  for (; row + 2 <= p.rows; row += 2) {
+  if (row + 2 <= p.rows) {
     multiply_tile<Lanes, 2, COLUMNS>(p, row, column, first, end);
+    row += 2;
   }
   if (row < p.rows) {
     multiply_tile<Lanes, 1, COLUMNS>(p, row, column, first, end);
@@ -144,7 +146,8 @@ template <typename Lanes, int COLUMNS>
 CORVER_INLINE void multiply(
     const Product<typename Lanes::Number>& p, int64_t first, int64_t end) {
   const int64_t parts = 1 + (p.in - 1) / Lanes::LONGEST_PART;
-  const int64_t length = (p.in / parts + Lanes::LENGTH) / Lanes::LENGTH * Lanes::LENGTH;
+  const int64_t lanes = 1 + (p.in - 1) / parts / Lanes::LENGTH;  // of a part
+  const int64_t length = lanes * Lanes::LENGTH;
   for (int64_t start = 0; start < p.in; start += length) {
     const int64_t stop = std::min(start + length, p.in);
     int64_t column = first;
@@ -176,34 +179,34 @@ __attribute__((target("avx512f"))) void multiply_avx512_bf16(
 template <typename Number>
 struct Kernel {
   void (*multiply)(const Product<Number>&, int64_t, int64_t);  // null: the processor has none
-  int64_t most_rows;  // for which libtorch's product is not faster
+  int64_t most_rows;  // for which libtorch's product was not faster on an AMD EPYC with AVX-512
 };
 
-Kernel<float> kernel(float) {
-  if (__builtin_cpu_supports("avx512f")) {
+// Returns true if libtorch uses AVX-512, or AVX2: ATEN_CPU_CAPABILITY=avx2 excludes AVX-512.
+bool has_capability(const std::string& name) { return at::get_cpu_capability() == name; }
+
+Kernel<float> kernel_of(float) {
+  if (has_capability("AVX512")) {
     return {multiply_avx512, FEW_ROWS};
   }
-  const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return {has_avx2 ? multiply_avx2 : nullptr, FEW_ROWS};
+  return {has_capability("AVX2") ? multiply_avx2 : nullptr, FEW_ROWS};
 }
 
-// With AMX, libtorch's product is faster.
-Kernel<BFloat16> kernel(BFloat16) {
-  const bool is_fastest =
-      __builtin_cpu_supports("avx512bf16") && !__builtin_cpu_supports("amx-bf16");
-  return {is_fastest ? multiply_avx512_bf16 : nullptr, 16};
+// With AMX, libtorch's product uses it; which one is faster there was not measured.
+Kernel<BFloat16> kernel_of(BFloat16) {
+  const bool is_used = has_capability("AVX512") && __builtin_cpu_supports("avx512bf16") &&
+      !__builtin_cpu_supports("amx-bf16");
+  return {is_used ? multiply_avx512_bf16 : nullptr, 16};
 }
 
 // Returns nothing if there is no faster product of these rows.
 template <typename Number>
 std::optional<at::Tensor> multiply_few_rows(
     const at::Tensor& rows, const at::Tensor& weight, const at::Tensor* bias) {
-  static const auto kernel = ::kernel(Number{});
+  static const auto kernel = kernel_of(Number{});
   if (!kernel.multiply || rows.size(0) > kernel.most_rows) {
     return std::nullopt;
   }
-  TORCH_CHECK(weight.dim() == 2 && weight.size(1) == rows.size(1), rows.sizes(), weight.sizes());
-  TORCH_CHECK(!bias || bias->numel() == weight.size(0), "bias ", bias->sizes());
   const auto x = rows.contiguous();
   const auto w = weight.contiguous();
   const auto b = bias ? bias->contiguous() : at::Tensor();
@@ -212,9 +215,9 @@ std::optional<at::Tensor> multiply_few_rows(
       x.const_data_ptr<Number>(), w.const_data_ptr<Number>(),
       bias ? b.const_data_ptr<Number>() : nullptr, y.mutable_data_ptr<Number>(),
       x.size(0), x.size(1), w.size(0)};
-  constexpr int64_t COLUMNS = 4;  // of every tile, so that threads share none
+  constexpr int64_t COLUMNS = 4;  // a multiple of those of a tile, so that no tile is divided
   const int64_t tiles = (product.out + COLUMNS - 1) / COLUMNS;
-  const int64_t grain = 1 + 32768 / (COLUMNS * product.rows * product.in + 1);
+  const int64_t grain = items_per_thread(COLUMNS * product.rows * product.in);
   at::parallel_for(0, tiles, grain, [&](int64_t first, int64_t end) {
     kernel.multiply(product, first * COLUMNS, std::min(end * COLUMNS, product.out));
   });
@@ -249,19 +252,24 @@ std::optional<at::Tensor> multiply_few_rows(
 at::Tensor linear(
     const at::Tensor& x, const at::Tensor& weight, const at::Tensor* bias, bool contiguous) {
   const auto plain = [&] {
-    return at::linear(x, weight, bias ? std::optional<at::Tensor>(*bias) : std::nullopt);
+    return at::linear(x, weight, optional(bias));
   };
+  const bool is_on_cpu = x.is_cpu() && weight.is_cpu() && (!bias || bias->is_cpu());
   const int64_t rows = x.size(-1) > 0 ? x.numel() / x.size(-1) : 0;
-  const bool has_gradients = at::GradMode::is_enabled();
-  if (has_gradients || !x.is_cpu() || !weight.is_cpu() || rows == 0 || rows > FEW_ROWS) {
+  if (at::GradMode::is_enabled() || !is_on_cpu || rows == 0 || rows > FEW_ROWS) {
     return plain();
+  }
+  const bool is_fitting = weight.dim() == 2 && weight.size(1) == x.size(-1) &&
+      (!bias || (bias->dim() == 1 && bias->size(0) == weight.size(0)));
+  if (!is_fitting) {
+    return plain();  // libtorch's error
   }
   const auto matrix = x.reshape({rows, x.size(-1)});
   auto y = multiply_few_rows(matrix, weight, bias);
   if (!y && contiguous) {
     return plain();
   }
-  if (!y) {  // (w xᵀ)ᵀ, so that the left factor is copied: the rows
+  if (!y) {  // (w xᵀ)ᵀ: BLAS copies the right factor, which is the rows and not the weight
     const auto columns = matrix.t();
     y = (bias ? at::addmm(bias->unsqueeze(1), weight, columns) : at::mm(weight, columns)).t();
   }

@@ -66,8 +66,8 @@ def of_shape(name, config, folder):
     set_seed(1)
     folder.mkdir()
     model = AutoModelForCausalLM.from_config(config).eval()
-    for name, weight in model.named_parameters():
-        if "norm" in name:  # all are 1 at first
+    for parameter, weight in model.named_parameters():
+        if "norm" in parameter:  # all are 1 at first
             torch.nn.init.uniform_(weight, 0.5, 1.5)
     model.save_pretrained(folder)
     (folder / "tokenizer.json").write_text(json.dumps(words(config.vocab_size)))

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use corver_core::{Extractor as _, ExtractorInput};
 use corver_eval::{ExtractionQuality, GoldSentence, compare_triplets, read_gold};
 use corver_inference::extract::split_prompt;
+use corver_pretrained::ModelConfig;
 use corver_reward::config::{self, ExtractorConfig, PolicyConfig};
 use corver_reward::parts;
 use corver_runs::folder;
@@ -66,6 +67,7 @@ pub fn run(args: &ExtractTrainArgs, json: bool) -> Result<()> {
     layers.set("policy.system_prompt", ""); // an extractor has none
     let (settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
     let model = parts::policy_folder(&policy)?;
+    ModelConfig::read(&model.join("config.json"))?;
     parts::runtime_library()?; // measures the trained extractor
     let prompt = parts::read_prompt(&args.prompt)?;
     let extractor_toml = extractor_toml(&settings, &model, &prompt)?;

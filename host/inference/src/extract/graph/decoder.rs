@@ -100,7 +100,8 @@ struct LayerInputs {
     queries: Value,
     keys: Value,
     folded: Value,
-    by_head: Value,
+    /// `[B, N, H, Dh]` or `[B, Hkv, N · G, Dh]`
+    heads: Value,
     own_scores: Value,
     folded_scores: Value,
     own_weights: Value,
@@ -142,7 +143,7 @@ impl LayerInputs {
         let queries = shape(&[Fixed(0), Fixed(0), Fixed(hkv), Fixed(group), Fixed(dim)]);
         let keys = shape(&[Fixed(0), Fixed(0), Fixed(hkv), Fixed(dim)]);
         let folded = shape(&[Fixed(hkv), Fixed(-1), Fixed(dim)]);
-        let by_head = shape(&[Fixed(0), Fixed(0), Fixed(-1), Fixed(dim)]);
+        let heads = shape(&[Fixed(0), Fixed(0), Fixed(-1), Fixed(dim)]);
         let own_scores = shape(&[Fixed(0), Fixed(0), Is(&tokens), Fixed(group), Is(&columns)]);
         let folded_scores = shape(&[Fixed(hkv), Fixed(-1), Is(&columns)]);
         let own_weights = shape(&[Fixed(hkv), Is(&rows), Fixed(-1), Is(&columns)]);
@@ -164,7 +165,7 @@ impl LayerInputs {
             queries,
             keys,
             folded,
-            by_head,
+            heads,
             own_scores,
             folded_scores,
             own_weights,
@@ -261,10 +262,8 @@ impl DecoderWriter<'_> {
         let query = project("q", num_heads);
         let key = project("k", num_kv_heads);
         let value = project("v", num_kv_heads);
-        let query =
-            self.head_norm(&query, &format!("{prefix}.self_attn.q_norm"), num_heads * head_dim);
-        let key =
-            self.head_norm(&key, &format!("{prefix}.self_attn.k_norm"), num_kv_heads * head_dim);
+        let query = self.qk_norm(&query, &format!("{prefix}.self_attn.q_norm"), num_heads);
+        let key = self.qk_norm(&key, &format!("{prefix}.self_attn.k_norm"), num_kv_heads);
         let query = self.rotate(&query);
         let key = self.rotate(&key);
         let query = self.graph.op("Mul", &[&query, &self.shared.scale]);
@@ -297,7 +296,7 @@ impl DecoderWriter<'_> {
         let prompt_scores = graph.op("MatMul", &[&by_head, &caches.prompt[0]]);
         // [B, Hkv, N · G, Dh] · [B, Hkv, Dh, C]
         let by_row = graph.transpose(query, &[0, 2, 1, 3, 4]);
-        let by_row = graph.op("Reshape", &[&by_row, &shared.by_head]);
+        let by_row = graph.op("Reshape", &[&by_row, &shared.heads]);
         let keys = graph.transpose(own_keys, &[0, 1, 3, 2]);
         let own_scores = graph.op("MatMul", &[&by_row, &keys]);
         // [B, Hkv, N, G, C], masked
@@ -364,20 +363,22 @@ impl DecoderWriter<'_> {
         self.linear(&format!("{prefix}.mlp.down_proj"), &gated, wide, narrow, false)
     }
 
-    /// Writes the norm of queries or keys before the rotation, which some families have. `heads` and
-    /// the result are `[B, N, width]`.
-    fn head_norm(&mut self, heads: &Value, name: &str, width: usize) -> Value {
+    /// Writes the RMS norm of queries or keys before the rotation: over each head (Qwen3), over all
+    /// heads together (OLMo-2), or none. `heads` and the result are `[B, N, num_heads · Dh]`.
+    fn qk_norm(&mut self, heads: &Value, name: &str, num_heads: usize) -> Value {
+        let head_dim = self.config.head_dim;
         match self.config.family {
             ModelFamily::Llama | ModelFamily::Qwen2 => heads.clone(),
             ModelFamily::Qwen3 => {
-                let by_head = self.graph.op("Reshape", &[heads, &self.shared.by_head]);
-                let normed = self.norm(&by_head, name, self.config.head_dim);
+                let by_head = self.graph.op("Reshape", &[heads, &self.shared.heads]);
+                let normed = self.norm(&by_head, name, head_dim);
                 self.graph.op("Reshape", &[&normed, &self.shared.by_token])
             }
-            ModelFamily::Olmo2 => self.norm(heads, name, width),
+            ModelFamily::Olmo2 => self.norm(heads, name, num_heads * head_dim),
         }
     }
 
+    /// Writes the RMS norm of hidden states `[B · N, D]`.
     fn hidden_norm(&mut self, x: &Value, name: &str) -> Value {
         self.norm(x, name, self.config.hidden_size)
     }
