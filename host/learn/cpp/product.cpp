@@ -23,6 +23,8 @@ namespace {
 
 // Most rows for which a copy of the weight is too expensive.
 constexpr int64_t FEW_ROWS = 256;
+// Fewest numbers in a row for the kernels: for fewer, adding up the lanes takes as long as the product.
+constexpr int64_t FEWEST_INPUTS = 192;
 
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ >= 11  // from which on AMX is known
 
@@ -227,7 +229,9 @@ std::optional<at::Tensor> multiply_few_rows(
 std::optional<at::Tensor> multiply_few_rows(
     const at::Tensor& rows, const at::Tensor& weight, const at::Tensor* bias) {
   const auto type = rows.scalar_type();
-  if (weight.scalar_type() != type || (bias && bias->scalar_type() != type)) {
+  const bool is_one_type =
+      weight.scalar_type() == type && (!bias || bias->scalar_type() == type);
+  if (!is_one_type || rows.size(1) < FEWEST_INPUTS) {
     return std::nullopt;
   }
   switch (type) {
