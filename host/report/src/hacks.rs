@@ -49,6 +49,11 @@ const EMPTY_THINK: Hack = Hack {
     measure: "answers with hardly any reasoning before them",
     meaning: "without reasoning, no sentence can be penalised",
 };
+const AFTER_ANSWER: Hack = Hack {
+    name: "text after the answer",
+    measure: "completions with text after the answer",
+    meaning: "nothing after the answer is scored, so it may be false; policy.stop ends a completion",
+};
 const REFUSALS: Hack = Hack {
     name: "rising refusals",
     measure: "completions that refuse to answer",
@@ -66,7 +71,8 @@ const OPPOSED: Hack = Hack {
 };
 
 /// Hacks that a report checks for.
-pub const ALL: [Hack; 6] = [LENGTH, REPETITION, EMPTY_THINK, REFUSALS, NOT_WANTED, OPPOSED];
+pub const ALL: [Hack; 7] =
+    [LENGTH, REPETITION, EMPTY_THINK, AFTER_ANSWER, REFUSALS, NOT_WANTED, OPPOSED];
 
 /// Result of checking a run for a hack.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -98,6 +104,7 @@ pub fn checks(run: &LoadedRun, tally: &RunTally) -> Vec<HackCheck> {
         collapsing_length(run),
         rising(REPETITION, StepTally::repetition),
         rising(EMPTY_THINK, StepTally::empty_thinks),
+        rising(AFTER_ANSWER, StepTally::texts_after_answer),
         rising(REFUSALS, StepTally::refusals),
         reward_without_accuracy(run),
     ];
@@ -200,7 +207,7 @@ mod tests {
         run.for_each_trace(|step, trace| tally.add(step, trace, TextSettings::default(), 1))
             .unwrap();
         let checks = checks(&run, &tally);
-        assert_eq!(checks.len(), 4, "{checks:?}");
+        assert_eq!(checks.len(), 5, "{checks:?}");
         checks.into_iter().filter(|check| check.flagged).map(|check| check.hack.name).collect()
     }
 
@@ -218,6 +225,7 @@ mod tests {
         for (completion, hack) in [
             (again.as_str(), "repetition"),
             ("<think>.</think><answer>Paris</answer>", "empty think"),
+            (format!("{SOUND}\n<think>It is large.").as_str(), "text after the answer"),
             (
                 "<think>Nobody knows that, not even I.</think><answer>I don't know</answer>",
                 "rising refusals",

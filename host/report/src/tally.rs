@@ -23,6 +23,7 @@ pub struct StepTally {
     refusals: usize,
     without_answer: usize,
     empty_thinks: usize,
+    texts_after_answer: usize,
     repetition: f64,
 }
 
@@ -56,6 +57,12 @@ impl StepTally {
         self.share(self.empty_thinks as f64)
     }
 
+    /// Returns the share of completions with text after the first answer.
+    #[must_use]
+    pub fn texts_after_answer(&self) -> f64 {
+        self.share(self.texts_after_answer as f64)
+    }
+
     /// Returns the mean share of a completion's four-word sequences that repeat an earlier one.
     #[must_use]
     pub fn repetition(&self) -> f64 {
@@ -76,6 +83,8 @@ impl StepTally {
             self.without_answer += usize::from(!refused);
         }
         self.empty_thinks += usize::from(has_empty_think(trace));
+        let after_answer = trace.completion.split_once("</answer>").map(|(_, text)| text.trim());
+        self.texts_after_answer += usize::from(after_answer.is_some_and(|text| !text.is_empty()));
         self.repetition += repetition(&trace.completion, text.language);
     }
 }
