@@ -240,8 +240,8 @@ impl DecoderWriter<'_> {
         let normed = self.hidden_norm(x, &format!("{prefix}.input_layernorm"));
         let mixed = self.attention(&prefix, &normed, caches);
         let x = self.graph.op("Add", &[x, &mixed]);
-        let normed = self.hidden_norm(&x, &format!("{prefix}.post_attention_layernorm"));
-        let fed = self.feed_forward(&prefix, &normed);
+        let post_attention = self.hidden_norm(&x, &format!("{prefix}.post_attention_layernorm"));
+        let fed = self.feed_forward(&prefix, &post_attention);
         self.graph.op("Add", &[&x, &fed])
     }
 
