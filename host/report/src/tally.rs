@@ -83,8 +83,7 @@ impl StepTally {
             self.without_answer += usize::from(!refused);
         }
         self.empty_thinks += usize::from(has_empty_think(trace));
-        let after_answer = trace.completion.split_once("</answer>").map(|(_, text)| text.trim());
-        self.texts_after_answer += usize::from(after_answer.is_some_and(|text| !text.is_empty()));
+        self.texts_after_answer += usize::from(has_text_after_answer(&trace.completion));
         self.repetition += repetition(&trace.completion, text.language);
     }
 }
@@ -95,6 +94,10 @@ fn has_empty_think(trace: &Trace) -> bool {
     };
     let reasoning: usize = of(Section::Think).map(|sentence| sentence.text.chars().count()).sum();
     of(Section::Answer).next().is_some() && reasoning < MIN_REASONING
+}
+
+fn has_text_after_answer(completion: &str) -> bool {
+    completion.split_once("</answer>").is_some_and(|(_, rest)| !rest.trim().is_empty())
 }
 
 fn repetition(text: &str, language: Language) -> f64 {
