@@ -264,11 +264,11 @@ fn add_adapters(outputs: &mut [Tensor], low_rank: &Tensor, b: &[Option<Tensor>])
     Ok(())
 }
 
-/// The input of products with weights, as a matrix.
+/// Input of several products with weights.
 struct Rows {
-    /// `[rows, in]`
+    /// Input as a matrix `[rows, in]`.
     matrix: Tensor,
-    /// Size of the input.
+    /// Dimensions of the input, `[…, in]`.
     size: Vec<i64>,
 }
 

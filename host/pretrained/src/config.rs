@@ -132,7 +132,7 @@ const MAX_SIZE: usize = 1 << 24;
 const MAX_COUNT: usize = 1 << 12;
 
 impl ModelConfig {
-    /// Reads a config.json.
+    /// Returns the architecture and sizes that a config.json states.
     ///
     /// # Errors
     /// Fails if the file cannot be read, or asks for an architecture or variation that is not

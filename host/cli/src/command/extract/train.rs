@@ -67,7 +67,7 @@ pub fn run(args: &ExtractTrainArgs, json: bool) -> Result<()> {
     layers.set("policy.system_prompt", ""); // an extractor has none
     let (settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
     let model = parts::policy_folder(&policy)?;
-    ModelConfig::read(&model.join("config.json"))?;
+    ModelConfig::read(&model.join("config.json"))?; // refuses a model before files are written
     parts::runtime_library()?; // measures the trained extractor
     let prompt = parts::read_prompt(&args.prompt)?;
     let extractor_toml = extractor_toml(&settings, &model, &prompt)?;
