@@ -7,7 +7,8 @@ use crate::{Error, MANIFEST, Result};
 /// Returns the blake3 hash of an index folder, in hexadecimal.
 ///
 /// The hash is that of the manifest, which holds the checksums of all files. Without a manifest it
-/// is that of the files' names and sizes, because the files may be too large to read.
+/// is that of the files' names and sizes, because the files may be too large to read. A link counts
+/// as the file that it leads to.
 ///
 /// # Errors
 /// Fails if the folder cannot be read.
@@ -21,7 +22,9 @@ pub fn fingerprint(dir: impl AsRef<Path>) -> Result<String> {
     let mut sizes = Vec::new();
     for result in std::fs::read_dir(folder).map_err(Error::io("list", folder))? {
         let entry = result.map_err(Error::io("list", folder))?;
-        let size = entry.metadata().map_err(Error::io("read", &entry.path()))?.len();
+        let path = entry.path();
+        // `DirEntry::metadata` has the length of a link.
+        let size = std::fs::metadata(&path).map_err(Error::io("read", &path))?.len();
         sizes.push(format!("{} {size}", entry.file_name().to_string_lossy()));
     }
     sizes.sort();
@@ -35,6 +38,8 @@ pub(crate) fn hash_manifest(content: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -51,5 +56,22 @@ mod tests {
         std::fs::write(file(MANIFEST), "{}").unwrap();
         assert_eq!(of(), blake3::hash(b"{}").to_hex().to_string());
         assert!(matches!(fingerprint(file("nothing")), Err(Error::Io { .. })));
+    }
+
+    /// A snapshot in the cache of Hugging Face's tools has links to files with hashes as names.
+    #[test]
+    fn linked_files_have_the_fingerprint_of_their_copies() {
+        let blobs = tempfile::tempdir().unwrap();
+        std::fs::write(blobs.path().join("a"), "12").unwrap();
+        std::fs::write(blobs.path().join("b"), "345").unwrap();
+        let snapshot = |blob: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            symlink(blobs.path().join(blob), folder.path().join("table.0")).unwrap();
+            fingerprint(folder.path()).unwrap()
+        };
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::write(copy.path().join("table.0"), "12").unwrap();
+        assert_eq!(snapshot("a"), fingerprint(copy.path()).unwrap());
+        assert_ne!(snapshot("a"), snapshot("b"));
     }
 }

@@ -70,10 +70,10 @@ fn every_kind_of_file_gives_the_same_documents() {
         .map(|text| serde_json::json!({"text": text, "title": "T"}).to_string() + "\r\n")
         .collect();
     let lines = lines.concat();
-    // As Python's csv writes the rows, with each of its two dialects.
+    // As Python's csv writes the rows, with each of its two dialects; but a TSV field may have no
+    // line break, and a blank in its place gives the same tokens.
     let csv = "title,text\r\nT,\"red fox\nred\"\r\nT,\"the \"\"den\"\", red\"\r\nT,a\tfox\r\n";
-    let tsv =
-        "title\ttext\r\nT\t\"red fox\nred\"\r\nT\t\"the \"\"den\"\", red\"\r\nT\t\"a\tfox\"\r\n";
+    let tsv = "title\ttext\r\nT\tred fox red\r\nT\t\"the \"\"den\"\", red\"\r\nT\t\"a\tfox\"\r\n";
     let wiki: Vec<String> =
         TEXTS.iter().map(|text| format!("<doc title=\"T\">\n{text}\n\n</doc>\n")).collect();
     let wiki = wiki.concat();
@@ -283,5 +283,22 @@ fn unreadable_content_error_names_remedy() {
         let error = build(&[input], &tokenizer(), &out, &BuildOptions::default()).unwrap_err();
         let message = error.to_string();
         assert!(message.contains(name) && message.contains(remedy), "{message}");
+    }
+}
+
+#[test]
+fn rows_of_tsv_are_never_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    for (content, row) in [
+        ("id\ttext\ttitle\n1\tred\tR\n2\t\"red is\tR\n3\tfox\"\tF\n", "row 2"),
+        ("id\ttext\n1\t\"red is\n", "row 1"),
+        ("text\t\"title\nred\tR\"\n", "row 0"),
+    ] {
+        let input = write(folder.path(), "a.tsv", content.as_bytes());
+        let out = folder.path().join("index");
+        let error = build(&[input], &tokenizer(), &out, &BuildOptions::default()).unwrap_err();
+        let message = error.to_string();
+        let expected = format!("a.tsv, {row}: a field that begins with a quote has a line break");
+        assert!(message.contains(&expected) && message.contains(".jsonl"), "{message}");
     }
 }

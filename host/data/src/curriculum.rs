@@ -96,6 +96,12 @@ impl Curriculum {
         Ok(curriculum)
     }
 
+    /// Returns the number of phases.
+    #[must_use]
+    pub fn num_phases(&self) -> usize {
+        self.phases.len()
+    }
+
     /// True if some step has no questions.
     #[must_use]
     pub fn has_empty_phase(&self) -> bool {

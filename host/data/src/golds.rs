@@ -7,22 +7,40 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// Fields of a record that hold golds. If a record has several, all are golds.
-pub(crate) const GOLD_FIELDS: [&str; 8] = [
-    "answers",
-    "answer",
-    "aliases",
-    "answer_aliases",
-    "golden_answers",
-    "possible_answers",
-    "best_answer",
-    "correct_answers",
+pub(crate) const GOLD_FIELDS: [GoldField; 8] = [
+    GoldField { name: "answers", text_form: TextForm::Separated },
+    GoldField { name: "answer", text_form: TextForm::One },
+    GoldField { name: "aliases", text_form: TextForm::Separated },
+    GoldField { name: "answer_aliases", text_form: TextForm::Separated },
+    GoldField { name: "golden_answers", text_form: TextForm::Separated },
+    GoldField { name: "possible_answers", text_form: TextForm::JsonList },
+    GoldField { name: "best_answer", text_form: TextForm::One },
+    GoldField { name: "correct_answers", text_form: TextForm::Separated },
 ];
-/// Fields of an object whose value is again a label of any shape.
-const NESTED: [&str; 4] = ["ground_truth", "target", "golds", "text"];
+/// Fields of an object whose value is again a label of any shape. The other fields are then ignored.
+const NESTED: [&str; 3] = ["ground_truth", "target", "golds"];
+/// Field of an object that has golds only if no other field has any: otherwise it is a passage.
+const TEXT: &str = "text";
 /// Placeholder of the golds that a test set withholds (TriviaQA).
 const WITHHELD: &str = "<unk>";
 /// Length limit of a value that a message quotes, characters.
 const MAX_QUOTED_CHARS: usize = 60;
+
+/// A field with golds.
+pub(crate) struct GoldField {
+    pub(crate) name: &'static str,
+    text_form: TextForm,
+}
+
+/// The meaning of a text that is not the JSON of a list or an object.
+enum TextForm {
+    /// The text is one gold, as in the published evaluation sets.
+    One,
+    /// Golds between `;`.
+    Separated,
+    /// An error: the field has lists only, also as JSON text.
+    JsonList,
+}
 
 /// Golds of a field `answers`; see [`golds`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -44,7 +62,7 @@ impl TryFrom<Value> for GoldsField {
 /// | text | its parts between `;` |
 /// | JSON of a list or an object, as text | those of the list or object |
 /// | list | each text; a number is its digits, `142.0` is `142` |
-/// | object | its fields with golds, as in a question file, or a field of `NESTED` |
+/// | object | a field of `NESTED`, or its fields with golds, as in a question file, or `text` |
 ///
 /// HTML entities are decoded. Blank texts, nulls and `<unk>` are no golds.
 ///
@@ -64,8 +82,8 @@ pub fn question_in(label: &Value) -> Option<&str> {
 pub(crate) fn golds_of_record(record: &Map<String, Value>) -> Result<Option<Vec<String>>, String> {
     let mut golds = Vec::new();
     let mut has_field = false;
-    for field in GOLD_FIELDS {
-        if let Some(value) = record.get(field) {
+    for field in &GOLD_FIELDS {
+        if let Some(value) = record.get(field.name) {
             has_field = true;
             add_golds(field, value, &mut golds)?;
         }
@@ -73,29 +91,32 @@ pub(crate) fn golds_of_record(record: &Map<String, Value>) -> Result<Option<Vec<
     Ok(has_field.then_some(golds))
 }
 
-fn golds_of_field(field: &str, value: &Value) -> Result<Vec<String>, String> {
+fn golds_of_field(name: &'static str, value: &Value) -> Result<Vec<String>, String> {
+    let field = GoldField { name, text_form: TextForm::Separated };
     let mut golds = Vec::new();
-    add_golds(field, value, &mut golds)?;
+    add_golds(&field, value, &mut golds)?;
     Ok(golds)
 }
 
-fn add_golds(field: &str, value: &Value, golds: &mut Vec<String>) -> Result<(), String> {
+fn add_golds(field: &GoldField, value: &Value, golds: &mut Vec<String>) -> Result<(), String> {
     match value {
         Value::Null => {}
         Value::Bool(_) | Value::Number(_) => add_gold(&scalar_text(value), golds),
         Value::String(text) => {
-            if let Some(parsed) = parse_container(field, text)? {
+            if let Some(parsed) = parse_container(field.name, text)? {
                 return add_golds(field, &parsed, golds);
             }
             let text = decode_html_entities(text);
-            // The published evaluation sets have one answer in each of these fields.
-            if matches!(field, "answer" | "best_answer") {
-                add_gold(&text, golds);
-            } else if field == "possible_answers" {
-                return Err(wrong(field, value, "a list of texts, or the JSON text of one"));
-            } else {
-                for gold in split_golds(&text) {
-                    add_gold(&gold, golds);
+            match field.text_form {
+                TextForm::One => add_gold(&text, golds),
+                TextForm::Separated => {
+                    for gold in split_golds(&text) {
+                        add_gold(&gold, golds);
+                    }
+                }
+                TextForm::JsonList => {
+                    let expected = "a list of texts, or the JSON text of one";
+                    return Err(wrong(field.name, value, expected));
                 }
             }
         }
@@ -106,7 +127,8 @@ fn add_golds(field: &str, value: &Value, golds: &mut Vec<String>) -> Result<(), 
                     Value::String(text) => add_gold(&decode_html_entities(text), golds),
                     Value::Bool(_) | Value::Number(_) => add_gold(&scalar_text(item), golds),
                     Value::Array(_) | Value::Object(_) => {
-                        return Err(wrong(&format!("an item of {field}"), item, "a text"));
+                        let what = format!("an item of {}", field.name);
+                        return Err(wrong(&what, item, "a text"));
                     }
                 }
             }
@@ -116,34 +138,47 @@ fn add_golds(field: &str, value: &Value, golds: &mut Vec<String>) -> Result<(), 
     Ok(())
 }
 
-/// Adds TriviaQA's `value` and `aliases`, a nested label, or the golds of a record.
+/// Adds the golds of a nested label, or TriviaQA's `value` and the golds of a record, or those of
+/// `text`. Nulls are as absent fields.
 fn add_golds_of_object(
-    field: &str,
+    field: &GoldField,
     object: &Map<String, Value>,
     golds: &mut Vec<String>,
 ) -> Result<(), String> {
-    if let Some(nested) = NESTED.iter().find_map(|key| object.get(*key)) {
+    let given = |key: &str| object.get(key).filter(|value| !value.is_null());
+    if let Some(nested) = NESTED.iter().find_map(|key| given(key)) {
         return add_golds(field, nested, golds);
     }
-    if let Some(value) = object.get("value") {
-        match value {
-            Value::String(text) => add_gold(&decode_html_entities(text), golds),
-            other => add_golds(field, other, golds)?,
+    if given("value").is_some() || GOLD_FIELDS.iter().any(|known| given(known.name).is_some()) {
+        match given("value") {
+            None => {}
+            Some(Value::String(text)) => add_gold(&decode_html_entities(text), golds),
+            Some(other) => add_golds(field, other, golds)?,
         }
-    }
-    match golds_of_record(object)? {
-        Some(of_record) => of_record.iter().for_each(|gold| add_gold(gold, golds)),
-        None if object.contains_key("value") => {}
-        None => {
-            let names: Vec<&str> = object.keys().map(String::as_str).collect();
-            return Err(format!(
-                "`{field}` is an object with the fields {}; golds are in `value` and `aliases`, \
-                 `text`, `target`, `ground_truth`, or the fields of a question file",
-                names.join(", ")
-            ));
+        for gold in golds_of_record(object)?.iter().flatten() {
+            add_gold(gold, golds);
         }
+        return Ok(());
     }
-    Ok(())
+    if let Some(text) = given(TEXT) {
+        return add_golds(field, text, golds);
+    }
+    let is_known = |key: &String| {
+        let key = key.as_str();
+        NESTED.contains(&key)
+            || [TEXT, "value"].contains(&key)
+            || GOLD_FIELDS.iter().any(|known| known.name == key)
+    };
+    if object.keys().any(is_known) {
+        return Ok(());
+    }
+    let names: Vec<&str> = object.keys().map(String::as_str).collect();
+    Err(format!(
+        "`{}` is an object with the fields {}; golds are in `value` and `aliases`, `text`, \
+         `target`, `ground_truth`, or the fields of a question file",
+        field.name,
+        names.join(", ")
+    ))
 }
 
 /// Adds a gold, unless it is blank, withheld, or known.
@@ -252,5 +287,22 @@ mod tests {
             assert!(error.starts_with(problem), "{label}: {error}");
         }
         assert_eq!(question_in(&json!({"problem": "q", "answer": "a"})), Some("q"));
+    }
+
+    #[test]
+    fn text_is_a_gold_only_without_other_fields() {
+        for (label, expected) in [
+            (json!({"question": "q", "answers": ["Rome"], "text": "A passage."}), &["Rome"][..]),
+            (json!({"answer": "Rome", "text": null}), &["Rome"]),
+            (json!({"value": "Rome", "text": "A passage."}), &["Rome"]),
+            (json!({"answers": [], "text": "A passage."}), &[]),
+            (json!({"text": null}), &[]),
+            (json!({"answer": null, "ground_truth": "Rome"}), &["Rome"]),
+            (json!({"answer": "It is in Italy: Rome.", "ground_truth": "Rome"}), &["Rome"]),
+            (json!({"value": null, "text": "Rome"}), &["Rome"]),
+            (json!({"ground_truth": null, "answer": null}), &[]),
+        ] {
+            assert_eq!(golds(&label).unwrap(), expected, "{label}");
+        }
     }
 }

@@ -89,7 +89,8 @@ impl QuestionLocation {
     /// Returns the question files, in order. A path that is no folder is returned unchecked.
     ///
     /// # Errors
-    /// Fails if a folder cannot be listed, or has several splits and none is named.
+    /// Fails if a folder cannot be listed, or has several splits and none is named, or the split is
+    /// neither one file nor one complete set of files.
     pub fn files(&self) -> Result<Vec<PathBuf>, QuestionError> {
         let path = self.path.clone();
         if self.split.is_none() && !path.is_dir() {
@@ -103,7 +104,7 @@ impl QuestionLocation {
                     "{} holds no file of questions (.parquet, .jsonl or .json)",
                     path.display()
                 ))),
-                1 => Ok(splits.into_values().flatten().collect()),
+                1 => checked_paths(&splits.into_values().flatten().collect::<Vec<_>>()),
                 _ => Err(QuestionError::Invalid(format!(
                     "{} has several splits; choose one: {}",
                     path.display(),
@@ -114,8 +115,8 @@ impl QuestionLocation {
         let mut named =
             names.iter().filter(|name| *name == split || name.ends_with(&format!("/{split}")));
         match (splits.remove(split), named.next(), named.next()) {
-            (Some(files), ..) => Ok(files),
-            (None, Some(name), None) => Ok(splits.remove(name).unwrap_or_default()),
+            (Some(files), ..) => checked_paths(&files),
+            (None, Some(name), None) => checked_paths(&splits.remove(name).unwrap_or_default()),
             _ => Err(QuestionError::Invalid(format!(
                 "{} has no single split {split:?}, but {}",
                 path.display(),
@@ -143,6 +144,53 @@ fn choices(path: &Path, splits: &[String]) -> String {
     choices.join(", ")
 }
 
+/// A file of a split.
+struct SplitFile {
+    path: PathBuf,
+    /// Number of the file in its set. `None`: the file is no part of a set.
+    number: Option<u64>,
+    /// Number of files of the set, if the name has it.
+    set_size: Option<usize>,
+}
+
+impl SplitFile {
+    /// True if two files of a split may hold the same questions.
+    fn may_repeat(&self, other: &Self) -> bool {
+        self.number.is_none() || other.number.is_none() || self.number == other.number
+    }
+}
+
+/// Returns the paths of the files of a split.
+///
+/// # Errors
+/// Fails if two files may hold the same questions, or files of a set are missing.
+fn checked_paths(files: &[SplitFile]) -> Result<Vec<PathBuf>, QuestionError> {
+    for (index, file) in files.iter().enumerate() {
+        if let Some(earlier) = files[..index].iter().find(|earlier| file.may_repeat(earlier)) {
+            return Err(QuestionError::Invalid(format!(
+                "{} and {} may hold the same questions; name the file to read, or remove the other",
+                earlier.path.display(),
+                file.path.display()
+            )));
+        }
+    }
+    for file in files {
+        // Numbers without a size are consecutive.
+        let before = file.number.filter(|number| *number > 1).map(|number| number - 1);
+        let is_consecutive = before.is_none_or(|n| files.iter().any(|f| f.number == Some(n)));
+        if !is_consecutive || file.set_size.is_some_and(|size| size != files.len()) {
+            let size = file.set_size.map_or("several".to_owned(), |size| size.to_string());
+            return Err(QuestionError::Invalid(format!(
+                "{} is one of {size} files, but its split has {}; download the set again, or name \
+                 a file to read it alone",
+                file.path.display(),
+                files.len()
+            )));
+        }
+    }
+    Ok(files.iter().map(|file| file.path.clone()).collect())
+}
+
 /// Returns the files of each split of a dataset's folder, in Hugging Face's layouts:
 ///
 /// | file | split |
@@ -150,8 +198,8 @@ fn choices(path: &Path, splits: &[String]) -> String {
 /// | `train.jsonl`, `data/train-00000-of-00002.parquet` | `train` |
 /// | `nq_open/validation-00000-of-00001.parquet` | `nq_open/validation` |
 /// | `default/test/0000.parquet` (the hub's own conversion) | `default/test` |
-fn splits(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>, QuestionError> {
-    let mut splits: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+fn splits(folder: &Path) -> Result<BTreeMap<String, Vec<SplitFile>>, QuestionError> {
+    let mut splits: BTreeMap<String, Vec<SplitFile>> = BTreeMap::new();
     let mut folders = vec![(folder.to_owned(), Vec::new())];
     while let Some((path, names)) = folders.pop() {
         let list = || QuestionError::io("list the folder", &path);
@@ -166,20 +214,22 @@ fn splits(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>, QuestionError
                 if names.len() < MAX_DEPTH {
                     folders.push((entry_path, [&names[..], &[name]].concat()));
                 }
-            } else if let Some(split) = split_of(&names, &name) {
-                splits.entry(split).or_default().push(entry_path);
+            } else if let Some((split, file)) = split_of(&names, &entry_path) {
+                splits.entry(split).or_default().push(file);
             }
         }
     }
     for files in splits.values_mut() {
-        files.sort();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
     }
     Ok(splits)
 }
 
-/// Returns the split that a file belongs to. `None`: it is no question file.
-fn split_of(folders: &[String], name: &str) -> Option<String> {
-    let (stem, extension) = name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')?;
+/// Returns the name of the split that a file belongs to, with the file. `None`: it is no question
+/// file.
+fn split_of(folders: &[String], path: &Path) -> Option<(String, SplitFile)> {
+    let name = path.file_name()?.to_string_lossy();
+    let (stem, extension) = name.strip_suffix(".gz").unwrap_or(&name).rsplit_once('.')?;
     let is_metadata = matches!(stem, "dataset_info" | "dataset_infos" | "state" | "dataset_dict");
     if !EXTENSIONS.contains(&extension) || is_metadata {
         return None;
@@ -188,19 +238,23 @@ fn split_of(folders: &[String], name: &str) -> Option<String> {
         folders.iter().map(String::as_str).filter(|folder| *folder != "data").collect();
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // NAME-00000-of-00002; older datasets append a hash.
-    let split_name = match stem.split('-').collect::<Vec<_>>()[..] {
-        [ref stem_parts @ .., shard, "of", shards] if is_number(shard) && is_number(shards) => {
-            stem_parts.join("-")
+    let words: Vec<&str> = stem.split('-').collect();
+    let (split_name, mut number, set_size) = match words[..] {
+        [ref before @ .., number, "of", size] | [ref before @ .., number, "of", size, _]
+            if is_number(number) && is_number(size) =>
+        {
+            (before.join("-"), Some(number), size.parse::<usize>().ok())
         }
-        [ref stem_parts @ .., shard, "of", shards, _] if is_number(shard) && is_number(shards) => {
-            stem_parts.join("-")
-        }
-        _ => stem.to_owned(),
+        _ => (stem.to_owned(), None, None),
     };
-    if !is_number(&split_name) || parts.is_empty() {
+    if is_number(&split_name) && !parts.is_empty() {
+        number = number.or(Some(split_name.as_str()));
+    } else {
         parts.push(&split_name);
     }
-    Some(parts.join("/"))
+    let number = number.and_then(|digits| digits.parse().ok());
+    let file = SplitFile { path: path.to_owned(), number, set_size };
+    Some((parts.join("/"), file))
 }
 
 #[cfg(test)]
@@ -233,7 +287,7 @@ mod tests {
         let split = |path: &str| {
             let mut folders: Vec<String> = path.split('/').map(str::to_owned).collect();
             let name = folders.pop().unwrap();
-            split_of(&folders, &name)
+            split_of(&folders, Path::new(&name)).map(|(split, _)| split)
         };
         for (file, expected) in [
             ("train.jsonl", "train"),
@@ -282,6 +336,45 @@ mod tests {
         assert_eq!(files(twice.path(), "#b/train").unwrap(), ["b/train.jsonl"]);
         let error = files(folder(&["README.md"]).path(), "").unwrap_err().to_string();
         assert!(error.contains(" holds no file of questions "), "{error}");
+    }
+
+    #[test]
+    fn split_with_questions_in_two_files_is_refused() {
+        for twice in [
+            ["train.jsonl", "train.jsonl.gz"],
+            ["train.jsonl", "train.parquet"],
+            ["data/train.jsonl", "train.jsonl"],
+            ["data/train-00000-of-00002.parquet", "train.jsonl"],
+            ["data/train-00000-of-00001.parquet", "data/train-00000-of-00001-b42a775f.parquet"],
+            ["default/train/0000.jsonl", "default/train/0000.parquet"],
+            ["train-0-of-2.jsonl", "train-00000-of-00002.jsonl"],
+        ] {
+            let dataset = folder(&twice);
+            let error = files(dataset.path(), "#train").unwrap_err().to_string();
+            let has_names = twice.iter().all(|name| error.contains(*name));
+            assert!(has_names && error.contains(" may hold the same questions"), "{error}");
+            assert_eq!(files(dataset.path(), &format!("/{}", twice[0])).unwrap(), [twice[0]]);
+        }
+        let hub = folder(&["default/train/0000.parquet", "default/train/0001.parquet"]);
+        assert_eq!(files(hub.path(), "#train").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn split_with_a_missing_file_is_refused() {
+        let half = "validation-00000-of-00002.parquet";
+        let dataset = folder(&[half, "test-1-of-2.jsonl", "test-2-of-2.jsonl"]);
+        let error = files(dataset.path(), "#validation").unwrap_err().to_string();
+        assert!(error.contains(&format!("{half} is one of 2 files, ")), "{error}");
+        assert_eq!(files(dataset.path(), "#test").unwrap().len(), 2);
+        assert_eq!(files(dataset.path(), &format!("/{half}")).unwrap(), [half]);
+        let gap = folder(&["default/train/0000.parquet", "default/train/0002.parquet"]);
+        let error = files(gap.path(), "#train").unwrap_err().to_string();
+        assert!(
+            error.contains("0002.parquet is one of several files, but its split has 2"),
+            "{error}"
+        );
+        let error = files(folder(&[half]).path(), "").unwrap_err().to_string();
+        assert!(error.contains(&format!("{half} is one of 2 files, ")), "{error}");
     }
 
     #[test]

@@ -63,8 +63,8 @@ pub enum QuestionError {
     /// A Parquet file that cannot be read.
     #[error(transparent)]
     Parquet(#[from] corver_corpus::Error),
-    /// A location that names no question files or several splits, or a file with a malformed record
-    /// or without questions.
+    /// A location that names no question files, several splits, or one with repeated or missing
+    /// files; or a file with a malformed record or without questions.
     #[error("{0}")]
     Invalid(String),
 }
@@ -86,7 +86,8 @@ impl QuestionError {
 pub fn read_questions(path: &Path) -> Result<Vec<Question>, QuestionError> {
     let read = || QuestionError::io("read the question file", path);
     if is_parquet(path).map_err(read())? {
-        let columns = [&TEXT_FIELDS[..], &GOLD_FIELDS].concat();
+        let mut columns = TEXT_FIELDS.to_vec();
+        columns.extend(GOLD_FIELDS.map(|field| field.name));
         let records: Vec<Value> =
             corver_corpus::parquet_records(path, &columns)?.collect::<Result<_, _>>()?;
         return questions(path, records);

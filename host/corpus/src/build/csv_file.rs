@@ -1,5 +1,6 @@
 //! Documents in the rows of a CSV or TSV file.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use csv::{Reader, ReaderBuilder, StringRecord};
@@ -12,6 +13,7 @@ use crate::python_json::{PythonObject, write_string};
 /// A file whose first row has the names of the columns.
 pub(super) struct CsvFile {
     path: PathBuf,
+    delimiter: u8,
     rows: Reader<TextFile>,
     columns: Vec<String>,
     text_column: usize,
@@ -29,6 +31,7 @@ impl CsvFile {
     ) -> Result<Self> {
         let mut rows = ReaderBuilder::new().delimiter(delimiter).from_reader(text);
         let header = rows.headers().map_err(|error| row_error(path, 0, &error))?;
+        check_line_breaks(path, delimiter, 0, header)?;
         let columns: Vec<String> = header.iter().map(str::to_owned).collect();
         if columns.is_empty() {
             return Err(Error::InvalidInput(format!(
@@ -44,7 +47,7 @@ impl CsvFile {
                 columns.join(", ")
             )));
         };
-        Ok(Self { path: path.to_owned(), rows, columns, text_column, read_rows: 0 })
+        Ok(Self { path: path.to_owned(), delimiter, rows, columns, text_column, read_rows: 0 })
     }
 
     /// Reads the next row; `None` after the last.
@@ -82,13 +85,27 @@ impl CsvFile {
         let mut row = StringRecord::new();
         self.read_rows += 1;
         match self.rows.read_record(&mut row) {
-            Ok(true) => Ok(Some(row)),
+            Ok(true) => {
+                check_line_breaks(&self.path, self.delimiter, self.read_rows, &row)?;
+                Ok(Some(row))
+            }
             Ok(false) => Ok(None),
             Err(error) => Err(row_error(&self.path, self.read_rows, &error)),
         }
     }
 }
 
-fn row_error(path: &Path, row: u64, error: &csv::Error) -> Error {
-    Error::InvalidInput(format!("{}, row {row}: {error}", path.display()))
+/// Checks that no field of a TSV row has a line break. Many TSV files have no quoting: a text that
+/// begins with a quote would take in the rows up to the next quote.
+fn check_line_breaks(path: &Path, delimiter: u8, row: u64, fields: &StringRecord) -> Result<()> {
+    if delimiter == b'\t' && fields.iter().any(|field| field.contains(['\n', '\r'])) {
+        let problem = "a field that begins with a quote has a line break, so it may be several \
+                       rows; convert the file to .csv or .jsonl";
+        return Err(row_error(path, row, problem));
+    }
+    Ok(())
+}
+
+fn row_error(path: &Path, row: u64, problem: impl Display) -> Error {
+    Error::InvalidInput(format!("{}, row {row}: {problem}", path.display()))
 }

@@ -14,6 +14,8 @@ use crate::files::manifest::MANIFEST;
 
 /// The names of input files, for messages.
 const SUPPORTED: &str = ".jsonl, .ndjson, .json, .csv, .tsv, wiki_00 or .xml (each also with .bz2, .gz or .zst), or .parquet";
+/// Start of the extension of a part of a large dump: pages-articles1.xml-p1p41242.
+const DUMP_PART: &str = "xml-p";
 /// First bytes of the file that Git LFS leaves in place of one that was not downloaded.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/";
 /// Size of such a file at most, bytes.
@@ -59,8 +61,7 @@ impl InputKind {
             Some("jsonl" | "ndjson" | "json") => Self::JsonLines,
             Some("csv") => Self::Delimited(b','),
             Some("tsv") => Self::Delimited(b'\t'),
-            // A part of a large dump: pages-articles1.xml-p1p41242.
-            Some(extension) if extension == "xml" || extension.starts_with("xml-p") => Self::Dump,
+            Some(extension) if extension == "xml" || extension.starts_with(DUMP_PART) => Self::Dump,
             Some("parquet") if plain == name => Self::Parquet,
             None if is_wiki_name(plain) => Self::Wiki,
             _ => return None,
@@ -207,11 +208,9 @@ fn open_once(named: Vec<NamedPath>) -> Result<Vec<InputFile>> {
 
 /// Checks that a folder holds no text in two forms, such as `a.jsonl` and `a.jsonl.gz`.
 fn check_twice(folder: &Path, paths: &[PathBuf]) -> Result<()> {
-    let mut forms: BTreeMap<PathBuf, &Path> = BTreeMap::new();
+    let mut texts: BTreeMap<PathBuf, &Path> = BTreeMap::new();
     for path in paths {
-        let name = path.to_string_lossy().to_lowercase();
-        let form = Path::new(without_compression(&name)).with_extension("");
-        if let Some(other) = forms.insert(form, path) {
+        if let Some(other) = texts.insert(without_form(path), path) {
             return Err(Error::InvalidInput(format!(
                 "failed to read {}: {} and {} may be the same text; remove one, or name the files \
                  to index both",
@@ -222,6 +221,21 @@ fn check_twice(folder: &Path, paths: &[PathBuf]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns a path without the endings of its format, such as `.jsonl.gz`. The pages in the name of a
+/// part of a dump remain.
+fn without_form(path: &Path) -> PathBuf {
+    let plain = match extension(path).as_str() {
+        "bz2" | "gz" | "zst" => path.with_extension(""),
+        _ => path.to_owned(),
+    };
+    if extension(&plain).starts_with(DUMP_PART) { plain } else { plain.with_extension("") }
+}
+
+/// Returns the extension of a file's name, in lower case.
+fn extension(path: &Path) -> String {
+    path.extension().unwrap_or_default().to_string_lossy().to_lowercase()
 }
 
 /// A set of files whose names have a number and the size of the set: `train-00001-of-00003.parquet`.
@@ -417,14 +431,29 @@ mod tests {
 
     #[test]
     fn text_in_two_forms_is_refused() {
-        for twice in
-            [["a.jsonl", "a.jsonl.gz"], ["a.parquet", "a.csv"], ["b/a.json.zst", "b/a.ndjson"]]
-        {
+        for twice in [
+            ["a.jsonl", "a.jsonl.gz"],
+            ["a.parquet", "a.csv"],
+            ["b/a.json.zst", "b/a.ndjson"],
+            ["a.JSONL", "a.jsonl.GZ"],
+            ["w.xml-p1p41242", "w.xml-p1p41242.bz2"],
+        ] {
             let folder = folder(&twice);
             assert!(refusal(folder.path(), &[""]).contains("same text"), "{twice:?}");
             assert_eq!(listed(folder.path(), &twice).unwrap().len(), 2);
         }
         let folder = folder(&["a/x.jsonl", "b/x.jsonl", "x.1.jsonl", "x.2.jsonl"]);
         assert_eq!(listed(folder.path(), &[""]).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn parts_of_a_dump_and_names_of_other_case_are_other_texts() {
+        let names = [
+            "Paris.jsonl",
+            "enwiki-20231101-pages-articles15.xml-p15824603p17324602.bz2",
+            "enwiki-20231101-pages-articles15.xml-p17324603p17460152.bz2",
+            "paris.jsonl",
+        ];
+        assert_eq!(listed(folder(&names).path(), &[""]).unwrap(), names);
     }
 }
