@@ -313,6 +313,39 @@ fn cached_counts_are_not_requested_again() {
     assert_eq!(ask(Mode::Compatible, RemoteSettings { cache: false, ..settings() }), Some(9));
 }
 
+#[test]
+fn rebuilt_index_is_counted_again() {
+    let part = json!({"index": "a fingerprint", "of": 2, "shards": {"start": 0, "end": 1}});
+    let changes = [
+        ("documents", json!(4)),
+        ("tokens", json!(10)),
+        ("tokenizer", json!("a hash")),
+        ("part", part),
+    ];
+    let mut described = vec![about("wiki")];
+    for (field, value) in changes {
+        let mut description = about("wiki");
+        description[field] = value;
+        described.push(description);
+    }
+    let mut other_limits = about("wiki");
+    other_limits["queries"] = json!(8);
+    described.push(other_limits);
+    let answer = |description: &Value| Response::Answer(200, "", description.to_string());
+    let server = CountServer::with_description(
+        described.iter().map(answer).collect(),
+        (1..=6).map(|number| many(&[Some(number)])).collect(),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let mut counts = Vec::new();
+    for _ in &described {
+        let remote = open(&server.url, Mode::Compatible, &settings(), Some(folder.path())).unwrap();
+        counts.push(count(&remote, "red AND fox").unwrap());
+    }
+    // The last one is the first index again, under other limits.
+    assert_eq!(counts, [1, 2, 3, 4, 5, 1].map(Some));
+}
+
 /// Returns what is known of the corpus of a server that does not describe itself.
 fn undescribed(mode: CountMode) -> CorpusInfo {
     let window = Some(CnfOptions::default().max_diff_tokens);

@@ -9,7 +9,7 @@ use corver_http::JsonLines;
 use serde::{Deserialize, Serialize};
 
 use super::RemoteError;
-use crate::wire::CountResult;
+use crate::wire::{CountResult, ServerInfo};
 
 /// A line of the file: a query of the index, and its count.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,13 +34,15 @@ pub(super) struct DiskCache {
 
 impl DiskCache {
     /// Opens the cache of a server's index in the folder `dir`, which is created if it is missing.
+    /// `info` is the server's description; `None` if it has none.
     pub(super) fn open(
         dir: &Path,
         url: &str,
         index: &str,
+        info: Option<&ServerInfo>,
         options: CnfOptions,
     ) -> Result<Self, RemoteError> {
-        let path = dir.join(file_name(url, index));
+        let path = dir.join(file_name(url, index, info));
         std::fs::create_dir_all(dir).map_err(|error| io_error("create", &path, error))?;
         let mut results = HashMap::new();
         let lines = JsonLines::open(&path, |record: CacheRecord| {
@@ -81,14 +83,21 @@ fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> Remote
 }
 
 /// Returns the file name of an index's cache: the index's name, made portable, and a hash of server
-/// and index.
-fn file_name(url: &str, index: &str) -> String {
+/// and index. What the server describes of the index is hashed too, so a rebuilt index has another
+/// file.
+fn file_name(url: &str, index: &str, info: Option<&ServerInfo>) -> String {
     let mut readable = String::new();
     for c in index.chars().take(64) {
         let is_portable = c.is_ascii_alphanumeric() || c == '.' || c == '-';
         readable.push(if is_portable { c } else { '_' });
     }
-    format!("{readable}-{:016x}.jsonl", fnv1a(format!("{url}#{index}").as_bytes()))
+    let key = match info {
+        Some(ServerInfo { documents, tokens, tokenizer, part, .. }) => {
+            format!("{url}#{index} {documents} {tokens} {tokenizer:?} {part:?}")
+        }
+        None => format!("{url}#{index}"),
+    };
+    format!("{readable}-{:016x}.jsonl", fnv1a(key.as_bytes()))
 }
 
 /// Returns the FNV-1a hash, which suffices to distinguish a few servers.
@@ -111,8 +120,9 @@ mod tests {
     #[test]
     fn count_cache_survives_restart_and_keys_every_option() {
         let folder = tempfile::tempdir().unwrap();
-        let open =
-            |url, index, options| DiskCache::open(folder.path(), url, index, options).unwrap();
+        let open = |url, index, options| {
+            DiskCache::open(folder.path(), url, index, None, options).unwrap()
+        };
         let (query, options) = ("red AND fox", CnfOptions::default());
         let counted = CountResult { count: 9, approx: true, precision: CountPrecision::Estimate };
         open("http://host/", "wiki", options).put(query, None, counted).unwrap();

@@ -75,10 +75,6 @@ impl Remote {
         let timeout = Duration::from_secs_f64(settings.timeout_s);
         let token = Token::load(settings.token_file.as_deref(), Some(TOKEN_VARIABLE))?;
         let client = Client::new(url, settings.connections, timeout, token.as_ref())?;
-        let cache = match cache_dir {
-            Some(dir) if settings.cache => Some(DiskCache::open(dir, url, index, options)?),
-            _ => None,
-        };
         let mut remote = Self {
             client,
             index: index.to_owned(),
@@ -88,7 +84,7 @@ impl Remote {
                 settings.requests_per_second,
             ),
             connections: settings.connections,
-            cache,
+            cache: None,
             info: None,
         };
         // Only a `corver-host` server supports the other modes, and it describes itself.
@@ -103,6 +99,12 @@ impl Remote {
             })?
             .flatten();
         remote.check_support()?;
+        if let Some(dir) = cache_dir
+            && settings.cache
+        {
+            let info = remote.info.as_ref();
+            remote.cache = Some(DiskCache::open(dir, url, index, info, options)?);
+        }
         Ok(remote)
     }
 
