@@ -25,6 +25,8 @@ _FAILED = 500
 #: Status of a request without completions, if token and path are right.
 _NO_COMPLETION = 400
 _PAUSE_S = 1.0
+#: Longest body of a request that a server accepts, bytes (host/serve/src/reward/queue.rs).
+_BODY_BYTES = 8 << 20
 #: Format that the server requires (host/http/src/token.rs).
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/=]{1,1024}")
 
@@ -66,7 +68,8 @@ class Server:
         tokenizer: Any = None,
     ) -> list[ServedScore]:
         """Scores completions as `corver.Scorer.score` does, except that token ids are decoded here. The request has the exact
-        characters of each token, so the server's `reward.compatibility` does not change them.
+        characters of each token, so the server's `reward.compatibility` does not change them. Completions that are too long for one
+        request are sent in several.
         """
         decoded: Iterable[tuple[str, list[tuple[int, int] | None] | None]]
         if completion_ids is not None:
@@ -77,19 +80,20 @@ class Server:
             {"question": question, "answers": golds, "completion": text, "tokens": tokens}
             for question, golds, (text, tokens) in zip(questions, answers, decoded, strict=True)
         ]
-        answer = json.loads(self._request(records))
-        return [ServedScore(trace["mean_return"], trace.get("returns"), trace) for trace in answer["completions"]]
+        traces: list[dict[str, Any]] = []
+        for body in _bodies(records):
+            traces += json.loads(self._request(body))["completions"]
+        return [ServedScore(trace["mean_return"], trace.get("returns"), trace) for trace in traces]
 
     def _check(self) -> None:
         """Raises if no request can succeed: the token is wrong, or the server is of another kind."""
         try:
-            self._request([])
+            self._request(_body([]))
         except _Refused as refused:
             if refused.status != _NO_COMPLETION:
                 raise
 
-    def _request(self, completions: list[dict[str, Any]]) -> bytes:
-        body = json.dumps({"completions": completions}).encode()
+    def _request(self, body: bytes) -> bytes:
         until = time.monotonic() + self._timeout_s
         failed: set[str] = set()
         while True:
@@ -108,6 +112,25 @@ class Server:
             if time.monotonic() + _PAUSE_S > until:
                 raise Unreachable(f"no answer from {address.url} within {self._timeout_s:g} s: {problem}")
             time.sleep(_PAUSE_S)
+
+
+def _bodies(records: list[dict[str, Any]]) -> list[bytes]:
+    """Returns the bodies of requests for these records, in order, within the server's limit. A record beyond it has a body of its own."""
+    batches: list[list[str]] = [[]]
+    num_bytes = len(_body([]))
+    for record in records:
+        written = json.dumps(record)  # ASCII
+        if batches[-1] and num_bytes + len(written) > _BODY_BYTES:
+            batches.append([])
+            num_bytes = len(_body([]))
+        batches[-1].append(written)
+        num_bytes += len(written) + len(", ")
+    return [_body(batch) for batch in batches]
+
+
+def _body(records: list[str]) -> bytes:
+    """Returns the body of a request for records that are JSON."""
+    return ('{"completions": [' + ", ".join(records) + "]}").encode()
 
 
 class _Refused(CorverError):

@@ -13,14 +13,14 @@ not possible: OpenRLHF puts one number on the last token.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 import corver
 from corver import _native, _report
 from corver._batching import BatchQueue, Completion
-from corver._golds import parse_golds
+from corver._golds import parse_golds, question_in
 
 _log = logging.getLogger("corver.openrlhf")
 
@@ -46,18 +46,15 @@ def reward_function(*, strict: bool = False, **scorer: Any) -> RewardFunction:
 
 def _submit(batches: BatchQueue, query: str, prompt: str, label: Any) -> Future:
     try:
-        completion = Completion(_question(label, prompt), parse_golds(label), _native.extract_response(query, prompt))
+        question = question_in(label)
+        if question is None:
+            question = _native.last_user_turn(prompt)
+        completion = Completion(question, parse_golds(label), _native.extract_response(query, prompt))
     except ValueError as error:
         unreadable: Future = Future()
         unreadable.set_exception(error)
         return unreadable
     return batches.submit(completion)
-
-
-def _question(label: Any, prompt: str) -> str:
-    """Returns the label's ``question`` or ``problem``, if that is a text, or else the prompt's last user turn, as the server does."""
-    question = label.get("question", label.get("problem")) if isinstance(label, Mapping) else None
-    return question if isinstance(question, str) else _native.last_user_turn(prompt)
 
 
 def _result(future: Future, strict: bool) -> tuple[float, float, dict[str, float]]:

@@ -56,6 +56,8 @@ mod _native {
     use super::transcript::last_user_turn;
     #[pymodule_export]
     use super::transcript::parse_golds;
+    #[pymodule_export]
+    use super::transcript::question_in;
 
     /// Sets the corver-host that child processes run: the one inside the package.
     #[pyfunction]

@@ -105,6 +105,22 @@ class Requests(unittest.TestCase):
                     score(Server(server.url))
                 self.assertEqual(len(server.seen), 2)
 
+    def test_long_batch_is_sent_in_several_requests(self):
+        texts = ["a", "b", "c" * 300, "d" * 300]
+        scored = [(200, {}, {"completions": [{"mean_return": reward} for reward in rewards]}) for rewards in ([1, 2], [3], [4])]
+        with serving(*scored) as server, mock.patch.object(_server, "_BODY_BYTES", 300):
+            scores = Server(server.url).score(questions=["q"] * 4, answers=[["a"]] * 4, completions=texts)
+        self.assertEqual([score.reward for score in scores], [1, 2, 3, 4])
+        self.assertEqual([count for _, _, count in server.seen], [0, 2, 1, 1])
+
+    def test_body_may_reach_limit_exactly(self):
+        records = [{"n": 1}, {"n": 2}]
+        whole = json.dumps({"completions": records}).encode()
+        with mock.patch.object(_server, "_BODY_BYTES", len(whole)):
+            self.assertEqual(_server._bodies(records), [whole])
+        with mock.patch.object(_server, "_BODY_BYTES", len(whole) - 1):
+            self.assertEqual(len(_server._bodies(records)), 2)
+
     def test_server_error_can_be_pickled(self):
         with serving((413, {}, "no")) as server, self.assertRaises(corver.CorverError) as caught:
             score(Server(server.url))
@@ -196,6 +212,15 @@ class Real(unittest.TestCase):
                 self.assertIsInstance(score(Server(url))[0].reward, float)
                 with self.assertRaisesRegex(corver.CorverError, "answers 404"):
                     Server(url + "/elsewhere")
+
+    def test_real_server_refuses_oversized_body_with_413(self):
+        texts = ["x" * 120_000] * 100  # 12 MB
+        batch = {"questions": ["q"] * 100, "answers": [["a"]] * 100, "completions": texts}
+        with real_server() as url, environment(CORVER_TOKEN=TOKEN), mock.patch.object(_server, "_BODY_BYTES", 1 << 30):
+            server = Server(url, timeout_s=5)
+            with self.assertRaisesRegex(corver.CorverError, "answers 413: .*longer than 8388608 bytes") as caught:
+                server.score(**batch)
+        self.assertNotIsInstance(caught.exception, Unreachable, "so that a batch is scored one by one")
 
 
 if __name__ == "__main__":

@@ -7,13 +7,13 @@ use corver_http::Token;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, EXPECT, HeaderName, HeaderValue, RETRY_AFTER,
     WWW_AUTHENTICATE,
 };
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::ServerLimits;
 use crate::connections::{ConnectionLimiter, ConnectionSlot, Peer};
@@ -23,6 +23,9 @@ use crate::route::{HttpError, HttpReply, Route};
 
 /// Clients without a slot that are answered at the same time.
 const MAX_TURNED_AWAY: usize = 256;
+
+/// Most bytes of a refused body that are read and dropped, as a multiple of the route's limit.
+const DISCARDED_BODIES: u64 = 4;
 
 /// Paths that monitors request.
 const MONITORS: [&str; 3] = ["/health", "/ready", "/metrics"];
@@ -113,15 +116,29 @@ impl Service {
             return result.map(|reply| MeteredReply { reply, memory: None });
         }
         let Some(slot) = slot else {
-            discard(request.into_body()).await;
+            discard(request.into_body(), u64::MAX).await; // the caller limits the time
             return Err(HttpError::busy("all connections of this server are in use"));
         };
         self.authorize(&request)?;
         let route = self.find_route(&request)?;
-        let read = self.read_body(request.into_body(), slot.peer, route.body_bytes);
-        let (body, memory) = timeout(self.limits.time, read)
+        let deadline = Instant::now() + self.limits.time;
+        // A client that waits for a status before it sends the body gets the refusal as that.
+        let waits = request.headers().contains_key(EXPECT);
+        let mut incoming = request.into_body();
+        let reading = self.read_body(&mut incoming, slot.peer, route.body_bytes);
+        let read = timeout_at(deadline, reading)
             .await
-            .map_err(|_| late("the request did not arrive in time"))??;
+            .unwrap_or_else(|_| Err(late("the request did not arrive in time")));
+        // What is late, or had to give way, is not waited for any longer.
+        if let Err(refused) = &read
+            && refused.status != StatusCode::REQUEST_TIMEOUT
+            && !waits
+        {
+            let max_bytes = (route.body_bytes as u64).saturating_mul(DISCARDED_BODIES);
+            // The refusal is sent whether the rest arrives or not.
+            let _ = timeout_at(deadline, discard(incoming, max_bytes)).await;
+        }
+        let (body, memory) = read?;
         let _busy = slot.start_request();
         let reply = (route.handler)(body).await?;
         Ok(MeteredReply { reply, memory: Some(memory) })
@@ -183,7 +200,7 @@ impl Service {
     /// Reads a body of a peer, and returns it with its memory.
     async fn read_body(
         &self,
-        mut incoming: Incoming,
+        incoming: &mut Incoming,
         peer: Peer,
         limit: usize,
     ) -> Result<(Bytes, RequestBytes), HttpError> {
@@ -289,7 +306,15 @@ impl AsRef<[u8]> for AccountedBody {
     }
 }
 
-/// Reads a body and drops it: a client may read no answer while it is still sending.
-async fn discard(mut body: Incoming) {
-    while let Some(Ok(_)) = body.frame().await {}
+/// Reads up to `max_bytes` of a body and drops them: a client may read no answer while it is still
+/// sending. A body that announces more is not read.
+async fn discard(mut body: Incoming, max_bytes: u64) {
+    let mut remaining = max_bytes;
+    while body.size_hint().lower() <= remaining
+        && let Some(Ok(frame)) = body.frame().await
+    {
+        let num_bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+        let Some(rest) = remaining.checked_sub(num_bytes) else { return };
+        remaining = rest;
+    }
 }

@@ -33,6 +33,14 @@ fn slow(limits: ServerLimits) -> (Running, mpsc::Receiver<()>, mpsc::Sender<()>)
     (Running::new(server), begun, word)
 }
 
+/// A server with one route, `POST /`, for bodies of at most `body_bytes`.
+fn bounded(body_bytes: usize, limits: ServerLimits) -> Running {
+    let mut server =
+        HttpServer::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
+    server.add_routes([Route::post("/", body_bytes, |_| async { Ok(HttpReply::json(&"done")) })]);
+    Running::new(server)
+}
+
 /// Until the server says so, by its metrics.
 fn wait_for(server: &Running, line: &str) {
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -133,6 +141,57 @@ fn total_request_memory_is_limited() {
     );
     assert_eq!(server.exchange(&chunked).status, 413);
     assert_eq!(server.post("/slow", &"x".repeat(1_001)).status, 413);
+}
+
+#[test]
+fn client_that_sends_oversized_body_reads_413() {
+    let server = bounded(4 << 20, ServerLimits::default());
+    // More than the system buffers: sending ends only if the server reads.
+    let body = "x".repeat(16 << 20);
+    let chunked = format!(
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+        body.len()
+    );
+    for request in [post("/", &body), chunked] {
+        let mut stream = server.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        let refused = read_answer(&mut stream);
+        assert_eq!(refused.status, 413);
+        assert!(refused.error().contains("longer than 4194304 bytes"), "{refused:?}");
+        stream.write_all(post("/", "{}").as_bytes()).unwrap();
+        assert_eq!(read_answer(&mut stream).status, 200, "the connection is still usable");
+    }
+}
+
+#[test]
+fn client_that_waits_is_not_invited_to_send_a_refused_body() {
+    let server = bounded(64 << 10, ServerLimits::default());
+    let mut stream = server.connect();
+    let head =
+        "POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 100000\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut stream).status, 413, "no 100 comes before it");
+}
+
+#[test]
+fn refused_body_is_read_within_limits() {
+    let limits = ServerLimits { time: Duration::from_millis(500), ..ServerLimits::default() };
+    let announce =
+        |length: usize| format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+    let hasty = bounded(64 << 10, limits);
+    assert_eq!(hasty.exchange(&announce(100_000)).status, 413, "although no body arrives");
+
+    // More than four times the limit is not waited for.
+    let server = bounded(64 << 10, ServerLimits::default());
+    let start = Instant::now();
+    assert_eq!(server.exchange(&announce((256 << 10) + 1)).status, 413);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+
+    let mut endless = server.connect();
+    endless.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").unwrap();
+    let chunk = format!("{:x}\r\n{}\r\n", 64 << 10, "x".repeat(64 << 10));
+    let num_sent = (0..1_000).take_while(|_| endless.write_all(chunk.as_bytes()).is_ok()).count();
+    assert!(num_sent < 1_000, "the server reads without end");
 }
 
 #[test]
