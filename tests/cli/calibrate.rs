@@ -53,7 +53,7 @@ fn papers_sheet(name: &str) -> PathBuf {
         for n in 0..of {
             let label = if n < correct { "Correct" } else { "incorrect" };
             text += &format!(
-                "s{count}x{n},{bucket},{count},q,Sentence {n}.,Rome,is in,Italy,Rome AND Italy,{label},\r\n"
+                "s{count}x{n},{bucket},{count},q{count}x{n},Sentence {n}.,Rome,is in,Italy,Rome AND Italy,{label},\r\n"
             );
         }
     }
@@ -348,4 +348,65 @@ fn corpus_that_repeats_no_fact_suggests_no_settings() {
     assert!(found.stdout.contains("no settings are suggested"), "{found}");
     assert!(!Path::new(out).join("calibrated.toml").exists());
     assert!(Path::new(out).join("calibration.html").exists());
+}
+
+#[test]
+fn calibrated_fact_has_its_own_query() {
+    let folder = tempfile::tempdir().unwrap();
+    let [articles, index, out] =
+        ["articles.jsonl", "index", "thresholds"].map(|name| folder.path().join(name));
+    // Min takes the second fact of the first sentence: the first fact is in two articles.
+    let mut lines = String::new();
+    for n in 100..300 {
+        let met = format!("The painter Paris{n} met Lima{n}");
+        lines += &format!("{{\"text\": \"{met} near Oslo{n} in the year of the flood.\"}}\n");
+        lines += &format!("{{\"text\": \"{met} in the year of the flood.\"}}\n");
+    }
+    fs::write(&articles, lines).unwrap();
+    let tokenizer = format!("{}/../demo/assets/policy/tokenizer.json", env!("CARGO_MANIFEST_DIR"));
+    let [articles, index, out] = [&articles, &index, &out].map(|path| path.to_str().unwrap());
+    host(&["index", "build", articles, "--tokenizer", &tokenizer, "--out", index]).good();
+    let names = ["--set", "extract.kind=names", "--facts", "150", "--plugin", "min.wasm"];
+    let calibrate = ["calibrate", "corpus", "--index", index, "--out", out];
+    host(&[&calibrate[..], &names].concat()).good();
+
+    let mut second_facts = 0;
+    let mut sheet = csv::Reader::from_path(Path::new(out).join("sheet.csv")).unwrap();
+    for row in sheet.records().map(Result::unwrap) {
+        let [head, tail, query] = [5, 7, 8].map(|column| row[column].to_owned());
+        assert_eq!(query, format!("{head} AND {tail}"), "{row:?}");
+        second_facts += usize::from(tail.starts_with("Oslo"));
+    }
+    assert!(second_facts > 0);
+}
+
+#[test]
+fn audited_rule_has_a_weight_of_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let [index, sheet] = ["index", "sheet.csv"].map(|name| folder.path().join(name));
+    small_index(&index);
+    let rows = [
+        "a1,0,0,Where is it?,Paris is a city in France.,Paris,in,France,c",
+        "a2,0,0,Where is it?,Lima is a city in France.,Lima,in,France,i",
+    ];
+    let header = "id,bucket,count,question,sentence,head,relation,tail,label";
+    fs::write(&sheet, format!("{header}\n{}\n", rows.join("\n"))).unwrap();
+    let [index, sheet] = [&index, &sheet].map(|path| path.to_str().unwrap());
+    let audit = ["calibrate", "audit", "--sheet", sheet, "--index", index, "--json"];
+    let rules = ["--plugin", "first.wasm:0", "--plugin", "min.wasm:-2"];
+    let audited = host(&[&audit[..], &rules].concat()).good().json();
+    for rule in audited["rules"].as_array().unwrap() {
+        assert_eq!(rule["auc"]["value"], 1.0, "{audited}");
+    }
+}
+
+#[test]
+fn audit_opens_the_configured_adapter() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("adapter_config.json"), "{}").unwrap();
+    let adapter = format!("policy.adapter={}", folder.path().display());
+    let audit = ["calibrate", "audit", "--config", "demo", "--device", "cpu", "--limit", "1"];
+    let set = ["--samples", "1", "--set", &adapter];
+    let refused = host(&[&audit[..], &set].concat()).found(1);
+    assert!(refused.stderr.contains("loading the adapter"), "{refused}");
 }

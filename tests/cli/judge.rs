@@ -161,7 +161,7 @@ fn sheet(path: &Path, parts: &[(usize, &str, u64, &str, &str)]) {
     let sentences = parts.iter().flat_map(|part| std::iter::repeat_n(part, part.0));
     let row = |(n, (_, bucket, count, sounds, label)): (usize, &(usize, &str, u64, &str, &str))| {
         format!(
-            "s{n},{bucket},{count},who?,{sounds} {n}.,Rome,is in,Italy,Rome AND Italy,{label},\n"
+            "s{n},{bucket},{count},who?{n},{sounds} {n}.,Rome,is in,Italy,Rome AND Italy,{label},\n"
         )
     };
     fs::write(path, format!("{HEADER}\n{}", sentences.enumerate().map(row).collect::<String>()))

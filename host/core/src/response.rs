@@ -300,7 +300,9 @@ impl AnswerRule {
         }
     }
 
-    fn is_refusal(self, answer: &str) -> bool {
+    /// Returns true if an extracted answer is a refusal.
+    #[must_use]
+    pub fn is_refusal(self, answer: &str) -> bool {
         language::is_refusal(answer, self.language())
             || (self == Self::PublishedTraining && compat::is_training_refusal(answer))
     }

@@ -10,11 +10,7 @@ use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::grade::Grades;
 use super::graded::{GradedError, read_graded};
-
-/// Number of draws of the bootstrap.
-const DRAWS: usize = 2_000;
-/// Share of the draws outside an interval, on either side.
-const TAIL: f64 = 0.025;
+use super::interval::{DRAWS, percentile_interval};
 
 /// Error of a comparison.
 #[derive(Debug, thiserror::Error)]
@@ -247,10 +243,9 @@ fn difference(
     figure: fn(&Grades) -> f64,
 ) -> Difference {
     let value = |[first, second]: &[Grades; 2]| figure(second) - figure(first);
-    let mut sorted: Vec<f64> = draws.iter().map(value).collect();
-    sorted.sort_by(f64::total_cmp);
-    let cut = (TAIL * DRAWS as f64) as usize;
-    Difference { value: value(&grades(pairs)), low: sorted[cut], high: sorted[DRAWS - 1 - cut] }
+    let (low, high) =
+        percentile_interval(draws.iter().map(value).collect()).expect("a bootstrap has draws");
+    Difference { value: value(&grades(pairs)), low, high }
 }
 
 /// Groups the questions whose popularity is known by quarters of the ranking.

@@ -94,7 +94,7 @@ pub const FIGURES: &[Figure<Evaluation>] = &[
         .means("completions cut off before an answer (`eval.answers.max_completion_length`)"),
     Entry::new("unformatted_rate", "no answer", Percent, |one| Some(one.unformatted_rate))
         .views(&[Training, Policies])
-        .means("completions that ended without an answer block, or with an empty one"),
+        .means("completions that ended without an answer block, or with one without words"),
     Entry::new("f1", "F1", Percent, |one| Some(one.f1))
         .views(&[Policies, Comparison])
         .means("harmonic mean of the accuracy and the share of right ones among the answers"),

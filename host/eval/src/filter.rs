@@ -105,8 +105,8 @@ pub struct FilterSummary {
 }
 
 /// Samples answers to every question, and writes [`ANSWERED`], [`RETAINED`] and the summary into the
-/// folder. Continues if an earlier call was interrupted. `progress` receives the number of questions
-/// answered so far.
+/// folder. A selection without questions is not written: that of an earlier call remains. Continues if
+/// an earlier call was interrupted. `progress` receives the number of questions answered so far.
 ///
 /// # Errors
 /// Fails if the policy fails or the folder cannot be written. The earlier answers are saved.
@@ -154,14 +154,16 @@ pub fn filter(
             selected.push(SelectedQuestion { record: question.into(), num_correct });
         }
     }
-    run.write_lines(RETAINED, &selected)?;
     let summary = FilterSummary {
         questions: questions.len(),
         retained: selected.len(),
         anchors: anchors.len(),
         by_num_correct,
     };
-    run.finish(&summary)?;
+    if !selected.is_empty() {
+        run.write_lines(RETAINED, &selected)?;
+        run.finish(&summary)?;
+    }
     Ok(summary)
 }
 
@@ -201,7 +203,59 @@ fn anchors(num_correct: &[usize], settings: &FilterSettings, seed: u64) -> Vec<u
 
 #[cfg(test)]
 mod tests {
+    use corver_runs::RunManifest;
+
     use super::*;
+
+    /// Answers every question correctly.
+    struct Knows;
+
+    impl Sampler for Knows {
+        fn sample(
+            &mut self,
+            questions: &[Question],
+            sampling: &Sampling,
+            _: u64,
+            _: &mut dyn FnMut(usize, &Rollout),
+        ) -> Result<Vec<Rollout>, BoxError> {
+            let rollout = |n: usize| Rollout {
+                question: n / sampling.num_generations,
+                text: "<answer>Rome</answer>".into(),
+                tokens: Vec::new(),
+                log_probs: Vec::new(),
+                token_spans: Vec::new(),
+                finished: true,
+            };
+            Ok((0..questions.len() * sampling.num_generations).map(rollout).collect())
+        }
+    }
+
+    #[test]
+    fn selection_without_questions_leaves_the_earlier_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
+        let golds = vec!["Rome".into()];
+        let questions = [Question { question: "q".into(), golds, ..Question::default() }];
+        let select = |num_correct: usize| {
+            let settings = FilterSettings {
+                num_generations: 2,
+                min_correct: num_correct,
+                max_correct: Some(num_correct),
+                ..FilterSettings::default()
+            };
+            let sampling = settings.sampling(Sampling::default());
+            let plan = FilterPlan { settings, sampling, text: TextSettings::default(), seed: 1 };
+            filter(&mut Knows, &questions, &plan, &run, &mut |_| ()).unwrap().retained
+        };
+        let written = || {
+            let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+            (read(RETAINED), read("summary.json"))
+        };
+        assert_eq!(select(2), 1);
+        let before = written();
+        assert_eq!(select(1), 0);
+        assert_eq!(written(), before);
+    }
 
     #[test]
     fn learning_zone_excludes_zero_and_all_correct() {

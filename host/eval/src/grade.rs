@@ -14,18 +14,19 @@ pub enum MissingAnswer {
     Refused,
     /// The completion was cut off before an answer.
     CutOff,
-    /// The completion ended without an answer block, or with an empty one.
+    /// The completion ended without an answer block, or with one without words; articles and
+    /// punctuation are none.
     Unformatted,
 }
 
-/// Returns the reason why a completion without an answer has none. `finished` is true if it was not
+/// Returns the reason why a completion is graded NOT_ATTEMPTED. `finished` is true if it was not
 /// cut off.
 #[must_use]
 pub fn missing_answer(completion: &str, finished: bool, rule: AnswerRule) -> MissingAnswer {
-    match (rule.extract(completion).is_empty(), finished) {
-        (false, _) => MissingAnswer::Refused,
-        (true, false) => MissingAnswer::CutOff,
-        (true, true) => MissingAnswer::Unformatted,
+    match (rule.is_refusal(rule.extract(completion)), finished) {
+        (true, _) => MissingAnswer::Refused,
+        (false, false) => MissingAnswer::CutOff,
+        (false, true) => MissingAnswer::Unformatted,
     }
 }
 
@@ -103,6 +104,22 @@ mod tests {
         );
         assert_eq!(missing_answer("Paris.", true, paper), MissingAnswer::Unformatted);
         assert_eq!(missing_answer("<answer></answer>", true, paper), MissingAnswer::Unformatted);
+    }
+
+    #[test]
+    fn answer_that_normalises_to_nothing_is_no_refusal() {
+        for rule in [AnswerRule::default(), AnswerRule::PublishedTraining] {
+            for answer in ["A", "?", "The."] {
+                let completion = format!("<answer>{answer}</answer>");
+                assert_eq!(rule.grade(&completion, &["B".to_owned()]), Label::NotAttempted);
+                let reasons =
+                    [true, false].map(|finished| missing_answer(&completion, finished, rule));
+                assert_eq!(reasons, [MissingAnswer::Unformatted, MissingAnswer::CutOff]);
+            }
+        }
+        let curly = "<answer>I don\u{2019}t know</answer>";
+        let training = AnswerRule::PublishedTraining;
+        assert_eq!(missing_answer(curly, true, training), MissingAnswer::Refused);
     }
 
     #[test]

@@ -1,7 +1,11 @@
-//! Confidence intervals of shares.
+//! Confidence intervals of shares, and of a bootstrap's draws.
 
-/// The two-sided 95 % quantile of the normal distribution.
-const Z: f64 = 1.959_963_984_540_054;
+/// Two-sided 95 % quantile of the normal distribution.
+pub const Z: f64 = 1.959_963_984_540_054;
+/// Number of draws of a bootstrap.
+pub const DRAWS: usize = 2_000;
+/// Share of the draws outside an interval, on either side.
+const TAIL: f64 = 0.025;
 
 /// Returns Wilson's 95 % interval for `correct` out of `n`; 0 to 1 if `n` is 0.
 #[must_use]
@@ -19,9 +23,26 @@ pub fn wilson_of(share: f64, n: f64) -> (f64, f64) {
     ((centre - half).max(0.0), (centre + half).min(1.0))
 }
 
+/// Returns the 95 % interval of a bootstrap's draws; `None` without draws.
+#[must_use]
+pub fn percentile_interval(mut draws: Vec<f64>) -> Option<(f64, f64)> {
+    draws.sort_by(f64::total_cmp);
+    let cut = (TAIL * draws.len() as f64) as usize;
+    let low = *draws.get(cut)?;
+    Some((low, draws[draws.len() - 1 - cut]))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentile_interval_excludes_as_many_draws_on_either_side() {
+        let draws = (0..1000_u32).rev().map(f64::from).collect();
+        assert_eq!(percentile_interval(draws), Some((25.0, 974.0)));
+        assert_eq!(percentile_interval(vec![7.0]), Some((7.0, 7.0)));
+        assert_eq!(percentile_interval(Vec::new()), None);
+    }
 
     #[test]
     fn wilson_interval_matches_paper_table() {

@@ -39,8 +39,10 @@ impl Reported {
         names
     }
 
+    /// Returns the check for a hack; of several, one that is flagged.
     pub fn check(&self, hack: Hack) -> Option<&HackCheck> {
-        self.checks.iter().find(|check| check.hack == hack)
+        let of_hack = self.checks.iter().filter(|check| check.hack == hack);
+        of_hack.min_by_key(|check| !check.flagged)
     }
 }
 
@@ -70,6 +72,23 @@ pub(crate) fn distinct_names(runs: &[LoadedRun]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::testing::run_folder;
+
+    #[test]
+    fn flagged_check_of_several_watched_rules_is_shown() {
+        let folder = run_folder(8, |_| Vec::new());
+        let mut run = LoadedRun::open(folder.path()).unwrap();
+        for (step, line) in run.metrics.iter_mut().enumerate() {
+            line["rewards/first/mean"] = step.into();
+            line.insert("watched/max/mean".to_owned(), step.into());
+            line.insert("watched/min/mean".to_owned(), (8 - step).into());
+            line.insert("watched/pmi/mean".to_owned(), step.into());
+        }
+        let reported = Reported::of(run, "run".to_owned()).unwrap();
+        let opposed = reported.checks.last().unwrap().hack;
+        assert_eq!(reported.flagged(), [opposed.name]);
+        let shown = reported.check(opposed).unwrap();
+        assert!(shown.flagged && shown.first.contains("min"), "{shown:?}");
+    }
 
     #[test]
     fn equally_named_runs_are_labelled_by_folder() {

@@ -76,7 +76,7 @@ impl StepTally {
         self.right += usize::from(is(Label::Good));
         self.graded += usize::from(is(Label::Good) || is(Label::Bad) || is(Label::NotAttempted));
         // Graded without golds: only the label NOT_ATTEMPTED matters here.
-        let rule = AnswerRule::of_evaluation(text);
+        let rule = AnswerRule::of_training(text);
         if rule.grade(&trace.completion, &[]) == Label::NotAttempted {
             let refused = missing_answer(&trace.completion, true, rule) == MissingAnswer::Refused;
             self.refusals += usize::from(refused);
@@ -180,6 +180,8 @@ fn retain_best(
 
 #[cfg(test)]
 mod tests {
+    use corver_core::Compatibility;
+
     use super::*;
     use crate::testing::trace;
 
@@ -212,6 +214,19 @@ mod tests {
                 .repetition()
                 > 0.5
         );
+    }
+
+    /// The published evaluation reads past `</answer>`; the published training does not.
+    #[test]
+    fn refusal_of_reference_is_read_by_rule_of_training() {
+        let text =
+            TextSettings { compatibility: Compatibility::Reference, ..TextSettings::default() };
+        let refusal = "<think>x</think><answer>I don't know</answer>";
+        let mut tally = RunTally::default();
+        for completion in [SOUND, refusal] {
+            tally.add(1, trace("q", completion, 0.0), text, 1);
+        }
+        assert_eq!(tally.steps[0].refusals(), 0.5);
     }
 
     #[test]

@@ -48,8 +48,14 @@ impl FilterSettings {
     /// True if a question with this number of correct answers is selected.
     #[must_use]
     pub fn keeps(&self, num_correct: usize) -> bool {
-        let max = self.max_correct.unwrap_or(self.num_generations.saturating_sub(1));
-        (self.min_correct..=max).contains(&num_correct)
+        (self.min_correct..=self.most_correct()).contains(&num_correct)
+    }
+
+    /// Returns the largest number of correct answers that selects a question.
+    #[must_use]
+    pub fn most_correct(&self) -> usize {
+        let most = self.max_correct.unwrap_or(self.num_generations.saturating_sub(1));
+        most.min(self.num_generations)
     }
 
     /// Returns the sampling of the filter; the rest is as in `rollout`.

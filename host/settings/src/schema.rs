@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::Settings;
+use crate::filter::FilterSettings;
 use crate::reward::{Compatibility, Language, SentenceSplitter};
 
 /// Jaro–Winkler similarity from which on a known name is suggested for an unknown one, 0 to 1.
@@ -253,7 +254,26 @@ pub fn check_all(settings: &Settings) -> Vec<InvalidSetting> {
         }
     }
     problems.extend(language_problems(settings));
+    problems.extend(filter_problem(&settings.filter));
     problems
+}
+
+/// Returns the problem of a filter that can select no question; `None` if it can select one.
+fn filter_problem(filter: &FilterSettings) -> Option<InvalidSetting> {
+    let most = filter.most_correct();
+    if filter.min_correct <= most || filter.anchors > 0 {
+        return None;
+    }
+    let origin = match filter.max_correct {
+        Some(max) if max <= filter.num_generations => "filter.max_correct",
+        Some(_) => "filter.num_generations",
+        None => "one less than filter.num_generations",
+    };
+    Some(InvalidSetting {
+        key: "filter.min_correct".to_owned(),
+        got: filter.min_correct.to_string(),
+        expected: format!("at most {most}, which is {origin}"),
+    })
 }
 
 /// Returns the problems of a language with the paper's splitter and the published code, which are for
@@ -435,6 +455,29 @@ mod tests {
                    check.sentences = 'paper'";
         assert_eq!(keys(all), ["reward.sentences", "check.sentences", "reward.compatibility"]);
         assert!(keys("reward.language = 'en'\ncheck.sentences = 'paper'").is_empty());
+    }
+
+    #[test]
+    fn filter_that_selects_nothing_is_refused() {
+        let refused = |lines: &str| {
+            let settings: Settings = toml::from_str(&format!("[filter]\n{lines}")).unwrap();
+            let problems = check_all(&settings);
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        let message = |got: usize, most: usize, origin: &str| {
+            format!("`filter.min_correct` is {got}; it must be at most {most}, which is {origin}")
+        };
+        let less = "one less than filter.num_generations";
+        assert_eq!(refused("num_generations = 1"), message(1, 0, less));
+        assert_eq!(refused("min_correct = 20"), message(20, 15, less));
+        let above = refused("min_correct = 20\nmax_correct = 20");
+        assert_eq!(above, message(20, 16, "filter.num_generations"));
+        assert_eq!(refused("max_correct = 0"), message(1, 0, "filter.max_correct"));
+        for lines in ["num_generations = 2", "min_correct = 16\nmax_correct = 16"] {
+            assert_eq!(refused(lines), "");
+        }
+        // The questions that are always answered correctly are anchors.
+        assert_eq!(refused("num_generations = 1\nanchors = 5"), "");
     }
 
     #[test]

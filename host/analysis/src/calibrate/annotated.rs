@@ -1,6 +1,6 @@
 //! Merges the sheets of several people, and measures their agreement.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use super::label::{RaterAgreement, TruthLabel, agreement, majority};
@@ -9,12 +9,27 @@ use super::sheet::{SheetError, SheetRow, read_sheet};
 /// Sentences of all sheets. Several people may have labelled the same ones, each in their own sheet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Annotated {
-    /// Sentences without duplicates, each with the label of the majority.
+    /// Sentences without duplicates, each with the label of the majority of people; without a
+    /// person's label, of the models.
     pub rows: Vec<SheetRow>,
-    /// Agreement of the people; `None` if no sentence has two labels.
+    /// Agreement of the people; `None` if no sentence has the labels of two.
     pub agreement: Option<RaterAgreement>,
-    /// Number of sentences with a model's label.
+    /// Number of sentences whose label is a model's.
     pub by_model: u64,
+}
+
+/// Labels of one sentence in all sheets.
+#[derive(Default)]
+struct SentenceLabels {
+    people: Vec<TruthLabel>,
+    models: Vec<TruthLabel>,
+}
+
+impl SentenceLabels {
+    fn add(&mut self, row: &SheetRow) {
+        let labels = if row.is_by_model() { &mut self.models } else { &mut self.people };
+        labels.extend(row.label);
+    }
 }
 
 /// Reads sheets, one of each person.
@@ -38,18 +53,15 @@ fn merge_sheets(
     is_label_used: impl Fn(&SheetRow) -> bool,
 ) -> Result<Annotated, SheetError> {
     let mut rows: Vec<SheetRow> = Vec::new();
-    let mut labels: Vec<Vec<TruthLabel>> = Vec::new();
+    let mut labels: Vec<SentenceLabels> = Vec::new();
     let mut known: HashMap<String, (usize, &Path)> = HashMap::new();
-    let mut by_model: HashSet<String> = HashSet::new();
     for path in paths {
         for (line, mut row) in read_sheet(path)? {
             row.label = row.label.filter(|_| is_label_used(&row));
-            if row.label.is_some() && row.is_by_model() {
-                by_model.insert(row.id.clone());
-            }
             let (index, other) = *known.entry(row.id.clone()).or_insert((rows.len(), path));
             if index == rows.len() {
-                labels.push(row.label.into_iter().collect());
+                labels.push(SentenceLabels::default());
+                labels[index].add(&row);
                 rows.push(row);
                 continue;
             }
@@ -68,14 +80,19 @@ fn merge_sheets(
                     )));
                 }
             }
-            labels[index].extend(row.label);
+            labels[index].add(&row);
         }
     }
+    let mut by_model = 0;
     for (row, labels_of_row) in rows.iter_mut().zip(&labels) {
-        row.label = majority(labels_of_row);
+        row.label = majority(&labels_of_row.people);
+        if row.label.is_none() {
+            row.label = majority(&labels_of_row.models);
+            by_model += u64::from(row.label.is_some());
+        }
     }
-    let agreement = agreement(labels.iter().map(Vec::as_slice));
-    Ok(Annotated { rows, agreement, by_model: by_model.len() as u64 })
+    let agreement = agreement(labels.iter().map(|labels_of_row| labels_of_row.people.as_slice()));
+    Ok(Annotated { rows, agreement, by_model })
 }
 
 #[cfg(test)]
@@ -136,13 +153,35 @@ mod tests {
         let all = read_sheets(&sheets).unwrap();
         assert_eq!(
             (labels(&all), all.by_model),
-            (vec![Some(TruthLabel::Correct), Some(TruthLabel::Unclear)], 2)
+            (vec![Some(TruthLabel::Correct), Some(TruthLabel::Incorrect)], 1)
         );
+        assert_eq!(all.agreement, None);
         let peoples = read_sheets_of_people(&sheets).unwrap();
         assert_eq!(
             (labels(&peoples), peoples.by_model),
             (vec![None, Some(TruthLabel::Incorrect)], 0)
         );
         assert_eq!(peoples.agreement, None);
+    }
+
+    #[test]
+    fn model_label_is_no_vote_where_people_labelled() {
+        let folder = tempfile::tempdir().unwrap();
+        let sheets: Vec<PathBuf> =
+            ["model.csv", "one.csv", "other.csv"].map(|name| folder.path().join(name)).into();
+        for (path, labels) in sheets.iter().zip([["i", "i"], ["c", "i"], ["c", "c"]]) {
+            let mut rows =
+                vec![row(1, 0, labels[0].parse().ok()), row(2, 3, labels[1].parse().ok())];
+            if path.ends_with("model.csv") {
+                rows = rows.iter().map(|row| row.labelled_by("m", row.label)).collect();
+            }
+            write_sheet(path, &rows).unwrap();
+        }
+        let annotated = read_sheets(&sheets).unwrap();
+        let labels: Vec<_> = annotated.rows.iter().map(|row| row.label).collect();
+        assert_eq!(labels, [Some(TruthLabel::Correct), Some(TruthLabel::Unclear)]);
+        assert_eq!(annotated.by_model, 0);
+        let agreement = annotated.agreement.unwrap();
+        assert_eq!((agreement.sentences, agreement.share), (2, 0.5));
     }
 }

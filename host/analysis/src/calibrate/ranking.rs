@@ -3,14 +3,10 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use corver_eval::interval::{DRAWS, percentile_interval};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
-
-/// Draws of the bootstrap.
-const DRAWS: usize = 2_000;
-/// Share of the draws that an interval excludes on either side.
-const TAIL: f64 = 0.025;
 
 /// Minimum number of true sentences, and of false ones, for a conclusion.
 ///
@@ -241,13 +237,9 @@ pub fn auc_within_questions(outcomes: &[RewardedSentence], seed: u64) -> Option<
 }
 
 impl Interval {
-    fn new(mut draws: Vec<f64>) -> Self {
-        draws.sort_by(f64::total_cmp);
-        let cut = (TAIL * draws.len() as f64) as usize;
-        if draws.is_empty() {
-            return Self { low: 0.0, high: 1.0 };
-        }
-        Self { low: draws[cut], high: draws[draws.len() - 1 - cut] }
+    fn new(draws: Vec<f64>) -> Self {
+        let (low, high) = percentile_interval(draws).unwrap_or((0.0, 1.0));
+        Self { low, high }
     }
 }
 

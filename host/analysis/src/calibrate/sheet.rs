@@ -442,7 +442,7 @@ pub(crate) mod tests {
     use super::super::annotated::read_sheets;
     use super::*;
 
-    /// Returns a row with this count, in the paper's buckets.
+    /// Returns a row with this count, in the paper's buckets; each `n` has its own question.
     pub fn row(n: usize, count: u64, label: Option<TruthLabel>) -> SheetRow {
         let bucket = super::super::CountBuckets::default()
             .iter()
@@ -452,7 +452,7 @@ pub(crate) mod tests {
             id: format!("s{n}"),
             bucket,
             count,
-            question: format!("q{}", n / 2),
+            question: format!("q{n}"),
             sentence: format!("Sentence {n}."),
             triplet: Triplet {
                 head: "Rome".into(),

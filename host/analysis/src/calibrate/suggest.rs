@@ -70,11 +70,8 @@ fn tiers(buckets: &[BucketShare]) -> Vec<Tier> {
         if rise.z > 0.0 && rise.p < LEVEL {
             break;
         }
-        let merged = tiers.remove(index + 1).share;
-        let share = tiers[index].share;
-        tiers[index].share =
-            CorrectShare::of_independent(share.correct + merged.correct, share.n + merged.n)
-                .unwrap_or(share);
+        let higher = tiers.remove(index + 1).share;
+        tiers[index].share = tiers[index].share.merge(higher);
     }
     tiers
 }
@@ -112,12 +109,17 @@ fn step_function(tiers: &[Tier]) -> Value {
 mod tests {
     use super::super::table::{
         calibrate,
-        tests::{PAPER, annotated},
+        tests::{PAPER, annotated, of_ten_each},
     };
     use super::*;
+    use crate::calibrate::Annotated;
 
     fn settings(table: &[(u64, u64, u64)]) -> Vec<(String, Value)> {
-        let buckets = calibrate(&annotated(table)).unwrap().buckets;
+        settings_of(&annotated(table))
+    }
+
+    fn settings_of(annotated: &Annotated) -> Vec<(String, Value)> {
+        let buckets = calibrate(annotated).unwrap().buckets;
         suggest(&buckets)
             .into_iter()
             .map(|suggestion| (suggestion.rule.plugin, suggestion.rule.settings))
@@ -156,5 +158,15 @@ mod tests {
         let nothing = settings(&[(0, 50, 100), (3, 52, 100), (20, 49, 100)]);
         assert_eq!(nothing.len(), 1, "no tiers: {nothing:?}");
         assert_eq!(settings(&[(3, 5, 10)])[0].1, json!({"labels": [[0, 5, 10]]}));
+    }
+
+    /// By effective sentences, 14 and 7, the last share differs from the first two together with
+    /// p = 0.094; with p = 0.028 if the first two had 160 independent ones.
+    #[test]
+    fn merged_tier_has_effective_sentences_of_both() {
+        let clustered = settings_of(&of_ten_each(&[(0, 2, 8), (3, 2, 8), (9, 5, 8)]));
+        assert_eq!(clustered.len(), 1, "no tiers: {clustered:?}");
+        let independent = settings(&[(0, 20, 80), (3, 20, 80), (9, 50, 80)]);
+        assert_eq!(independent[0].1["tiers"]["thresholds"], json!([5]));
     }
 }

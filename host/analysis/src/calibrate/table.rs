@@ -1,6 +1,6 @@
 //! P(correct) by count, with a test of its trend.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -38,12 +38,12 @@ impl CorrectShare {
         (n > 0).then(|| Self::new(correct, n, n as f64))
     }
 
-    /// Computes the share of sentences that are clustered by question, each given with the index of its
-    /// question; `None` without sentences. Wilson's interval is that of as many independent sentences
-    /// as have the variance of the questions' sums (Korn and Graubard 1998).
+    /// Computes the share of sentences that are clustered by question, each given with its
+    /// question; `None` without sentences. Wilson's interval is that of as many independent
+    /// sentences as have the variance of the questions' sums (Korn and Graubard 1998).
     #[must_use]
-    pub fn of_questions(sentences: impl IntoIterator<Item = (usize, bool)>) -> Option<Self> {
-        let mut questions: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+    pub fn of_questions<Q: Ord>(sentences: impl IntoIterator<Item = (Q, bool)>) -> Option<Self> {
+        let mut questions: BTreeMap<Q, (u64, u64)> = BTreeMap::new();
         for (question, is_correct) in sentences {
             let (correct, n) = questions.entry(question).or_default();
             *correct += u64::from(is_correct);
@@ -66,6 +66,12 @@ impl CorrectShare {
             clusters
         };
         (n > 0).then(|| Self::new(correct, n, effective))
+    }
+
+    /// Returns the share of the sentences of two buckets, which are taken as independent.
+    pub(super) fn merge(self, other: Self) -> Self {
+        let effective = self.effective + other.effective;
+        Self::new(self.correct + other.correct, self.n + other.n, effective)
     }
 
     fn new(correct: u64, n: u64, effective: f64) -> Self {
@@ -111,7 +117,8 @@ impl BucketShare {
 }
 
 /// Cochran–Armitage test of a linear trend of the shares with the bucket's rank. For two buckets it is
-/// the test of two proportions.
+/// the test of two proportions. The number of sentences of each share is
+/// [`CorrectShare::effective`]; shares of different buckets are taken as independent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trend {
     /// Test statistic: standard normal without a trend, positive for rising shares.
@@ -173,9 +180,9 @@ pub struct Calibration {
     pub unclear: u64,
     /// Number of sentences without a label.
     pub unlabelled: u64,
-    /// Number of sentences with a model's label.
+    /// Number of sentences whose label is a model's.
     pub by_model: u64,
-    /// Agreement of people; `None` if no sentence has two labels.
+    /// Agreement of people; `None` if no sentence has the labels of two.
     pub agreement: Option<RaterAgreement>,
 }
 
@@ -235,21 +242,22 @@ pub enum TableError {
     },
 }
 
-/// Counts the labels by bucket.
+/// Counts the labels by bucket. Sentences of one question are correlated: see
+/// [`CorrectShare::of_questions`].
 ///
 /// # Errors
 /// If no sentence is labelled correct or incorrect, or buckets overlap.
 pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
     let rows = &annotated.rows;
-    // Correct and incorrect sentences of each bucket, lowest counts first.
-    let mut by_bucket: BTreeMap<CountBucket, (u64, u64)> = BTreeMap::new();
+    // Questions of the sentences of each bucket, lowest counts first; true for a correct sentence.
+    let mut by_bucket: BTreeMap<CountBucket, Vec<(&str, bool)>> = BTreeMap::new();
     let mut unclear = 0;
     let mut unlabelled = 0;
     for row in rows {
-        let (correct, incorrect) = by_bucket.entry(row.bucket).or_default();
+        let sentences = by_bucket.entry(row.bucket).or_default();
         match row.label {
-            Some(TruthLabel::Correct) => *correct += 1,
-            Some(TruthLabel::Incorrect) => *incorrect += 1,
+            Some(TruthLabel::Correct) => sentences.push((row.question.as_str(), true)),
+            Some(TruthLabel::Incorrect) => sentences.push((row.question.as_str(), false)),
             Some(TruthLabel::Unclear) => unclear += 1,
             None => unlabelled += 1,
         }
@@ -261,8 +269,8 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
         }
     }
     let mut buckets = Vec::new();
-    for (bucket, (correct, incorrect)) in by_bucket {
-        if let Some(share) = CorrectShare::of_independent(correct, correct + incorrect) {
+    for (bucket, sentences) in by_bucket {
+        if let Some(share) = bucket_share(&sentences) {
             buckets.push(BucketShare { bucket, share });
         }
     }
@@ -278,6 +286,18 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
         by_model: annotated.by_model,
         agreement: annotated.agreement,
     })
+}
+
+/// Returns the share of sentences, each given with its question: that of independent sentences if
+/// no question has two or all are blank; `None` without sentences.
+fn bucket_share(sentences: &[(&str, bool)]) -> Option<CorrectShare> {
+    let questions: BTreeSet<&str> = sentences.iter().map(|(question, _)| *question).collect();
+    let have_questions = questions.iter().any(|question| !question.trim().is_empty());
+    if have_questions && questions.len() < sentences.len() {
+        return CorrectShare::of_questions(sentences.iter().copied());
+    }
+    let correct = sentences.iter().filter(|(_, is_correct)| *is_correct).count();
+    CorrectShare::of_independent(correct as u64, sentences.len() as u64)
 }
 
 /// Compares the shares of neighbouring buckets.
@@ -315,6 +335,18 @@ pub(super) mod tests {
         let rows: Vec<SheetRow> =
             all.enumerate().map(|(n, (count, label))| row(n, count, Some(label))).collect();
         Annotated { rows, ..Annotated::default() }
+    }
+
+    /// Returns a sheet from rows of (count, correct questions, all questions). Each question has
+    /// ten sentences, all correct or all incorrect.
+    pub fn of_ten_each(table: &[(u64, u64, u64)]) -> Annotated {
+        let sentences: Vec<(u64, u64, u64)> =
+            table.iter().map(|&(count, correct, of)| (count, 10 * correct, 10 * of)).collect();
+        let mut clustered = annotated(&sentences);
+        for (n, row) in clustered.rows.iter_mut().enumerate() {
+            row.question = format!("q{}", n / 10);
+        }
+        clustered
     }
 
     /// Counts of the paper (Tab. calibration).
@@ -407,7 +439,34 @@ pub(super) mod tests {
         );
         assert_eq!(of(&[(1, true), (1, true), (2, true)]).effective, 2.0);
         assert_eq!(of(&[(1, true), (1, false)]).effective, 1.0);
-        assert_eq!(CorrectShare::of_questions([]), None);
+        assert_eq!(CorrectShare::of_questions([(1, true); 0]), None);
+    }
+
+    /// Oracle: Wilson's interval of 9 sentences, and the test of two proportions of 9 each, in
+    /// Python.
+    #[test]
+    fn sentences_of_one_question_are_not_independent() {
+        let percent = |share: f64| (1000.0 * share).round() / 10.0;
+        let mut all = of_ten_each(&[(0, 10, 20)]);
+        for (n, row) in all.rows.iter_mut().enumerate() {
+            row.question = format!("q{}", n / 20);
+        }
+        let share = calibrate(&all).unwrap().buckets[0].share;
+        assert_eq!((share.n, share.correct), (200, 100));
+        assert!((share.effective - 9.0).abs() < 1e-9, "{share:?}");
+        assert_eq!([share.low, share.high].map(percent), [22.7, 77.3]);
+
+        let falling = calibrate(&of_ten_each(&[(0, 7, 10), (3, 3, 10)])).unwrap();
+        let trend = falling.trend.unwrap();
+        assert!((trend.p - 0.089_686).abs() < 1e-6, "{trend:?}");
+        assert_eq!(falling.order, ShareOrder::Unclear);
+    }
+
+    #[test]
+    fn sentences_of_different_questions_are_independent() {
+        for BucketShare { share, .. } in calibrate(&annotated(&PAPER)).unwrap().buckets {
+            assert_eq!(Some(share), CorrectShare::of_independent(share.correct, share.n));
+        }
     }
 
     #[test]

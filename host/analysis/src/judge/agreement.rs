@@ -1,11 +1,9 @@
 //! Agreement of two judges beyond chance.
 
+use corver_eval::interval::Z;
 use serde::{Serialize, Serializer};
 
 use super::{JudgeSubject, JudgedSubject};
-
-/// Two-sided 95 % quantile of the normal distribution.
-const Z: f64 = 1.959_963_984_540_054;
 
 /// Cohen's κ with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -29,8 +29,8 @@ pub struct JudgeSettings<L> {
     /// Longest reply, in tokens; 1 or more.
     #[serde(default = "one_word")]
     pub max_tokens: u32,
-    /// Label of each word. A reply is one of the words, in any case; punctuation around it is
-    /// ignored.
+    /// Label of each word, which begins and ends with a letter or a digit. A reply is one of the
+    /// words, in any case; punctuation around it is ignored.
     pub labels: BTreeMap<String, L>,
 }
 
@@ -47,7 +47,8 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
     /// Checks the settings.
     ///
     /// # Errors
-    /// If a value is out of range, the prompt does not show the item, or a needed label has no word.
+    /// If a value is out of range, the prompt does not show the item, no reply can be one of the
+    /// words, or a needed label has no word.
     pub fn check<S: JudgeSubject<Label = L>>(&self) -> Result<(), PromptError> {
         if !is_temperature(f64::from(self.temperature)) {
             return Err(PromptError("the judge's `temperature` must be from 0 to 2".to_owned()));
@@ -61,6 +62,14 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
                 "the judge's `prompt` shows the model nothing to judge; write {} where it goes",
                 shown.join(" or ")
             )));
+        }
+        for word in self.labels.keys() {
+            if word.is_empty() || without_punctuation(word) != word.as_str() {
+                return Err(PromptError(format!(
+                    "no reply can be {word:?}, a word of the judge's `labels`; a word begins and \
+                     ends with a letter or a digit"
+                )));
+            }
         }
         for label in S::NEEDED {
             if !self.labels.values().any(|known| *known == label) {
@@ -115,10 +124,15 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
     /// Parses a reply; `None` if it is not exactly one of the words.
     #[must_use]
     pub fn parse_reply(&self, reply: &str) -> Option<L> {
-        let word = reply.trim_matches(|c: char| !c.is_alphanumeric());
-        let (_, label) = self.labels.iter().find(|(known, _)| known.eq_ignore_ascii_case(word))?;
+        let word = without_punctuation(reply).to_lowercase();
+        let (_, label) = self.labels.iter().find(|(known, _)| known.to_lowercase() == word)?;
         Some(*label)
     }
+}
+
+/// Returns a text without the characters at its ends that are neither letters nor digits.
+fn without_punctuation(text: &str) -> &str {
+    text.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
 #[cfg(test)]
@@ -183,6 +197,16 @@ mod tests {
     }
 
     #[test]
+    fn case_of_reply_is_ignored_in_any_script() {
+        let mut russian = judge("{answer}");
+        russian.labels =
+            [("Верно".to_owned(), Label::Good), ("НЕВЕРНО".to_owned(), Label::Bad)].into();
+        assert!(russian.check::<Item>().is_ok());
+        assert_eq!(russian.parse_reply("верно"), Some(Label::Good));
+        assert_eq!(russian.parse_reply("«Неверно»."), Some(Label::Bad));
+    }
+
+    #[test]
     fn incomplete_judge_settings_are_rejected() {
         let error = |judge: &JudgeSettings<Label>| judge.check::<Item>().unwrap_err().to_string();
         assert!(judge("{answer}").check::<Item>().is_ok());
@@ -197,5 +221,11 @@ mod tests {
         let mut mild = judge("{answer}");
         mild.labels.remove("INCORRECT");
         assert!(error(&mild).contains("means BAD"));
+        for word in ["RIGHT.", " RIGHT", "!", ""] {
+            let mut unmatched = judge("{answer}");
+            unmatched.labels.insert(word.into(), Label::Good);
+            let message = error(&unmatched);
+            assert!(message.contains(&format!("no reply can be {word:?}")), "{message}");
+        }
     }
 }

@@ -114,8 +114,8 @@ mod tests {
         for (count, table) in sheet {
             for (people, models) in table.iter().enumerate() {
                 for (model, &number) in models.iter().enumerate() {
-                    for n in 0..number {
-                        rows.push((row(n, *count, LABELS[people]), LABELS[model]));
+                    for _ in 0..number {
+                        rows.push((row(rows.len(), *count, LABELS[people]), LABELS[model]));
                     }
                 }
             }
