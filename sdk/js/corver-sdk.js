@@ -352,6 +352,11 @@ export class Tiers {
     if (rewards.length !== thresholds.length + 2) {
       throw new SettingsError(`\`rewards\` must have ${thresholds.length + 2} entries; got [${rewards}]`);
     }
+    // A verdict carries a 32-bit float.
+    const notFinite = rewards.find((reward) => !Number.isFinite(Math.fround(reward)));
+    if (notFinite !== undefined) {
+      throw new SettingsError(`\`rewards\` must be finite 32-bit numbers; got ${notFinite}`);
+    }
     this.#thresholds = thresholds;
     this.#rewards = rewards;
   }

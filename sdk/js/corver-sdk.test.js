@@ -82,6 +82,15 @@ test('tier rewards step at thresholds', () => {
   assert.equal(map.top(), 20);
 });
 
+test('tier rewards beyond 32-bit floats are rejected', () => {
+  const configure = (rewards) => first.configure(JSON.stringify({ tiers: { rewards } }));
+  const largest = Math.fround(3.4028234e38);
+  assert.equal(configure([-largest, 0, 0, largest]).tiers.reward(20), largest);
+  assert.throws(() => configure([-0.3, -0.1, 0, 1e39]), {
+    message: 'tiers: `rewards` must be finite 32-bit numbers; got 1e+39',
+  });
+});
+
 test('inconsistent settings are rejected by name', () => {
   const refused = (settings, why) => assert.throws(() => first.configure(JSON.stringify(settings)), { message: why });
   refused([], 'settings: expected a JSON object, got []');

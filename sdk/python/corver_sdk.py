@@ -456,6 +456,10 @@ def first_valid_triplet(sentence: Sentence) -> tuple[int, Triplet] | None:
     return next(iter(valid_triplets(sentence)), None)
 
 
+# The smallest number that is infinite as a 32-bit float, which is what a verdict carries.
+_FLOAT32_END = 2.0**128 - 2.0**103
+
+
 @dataclass
 class Tiers:
     """A step function from counts to rewards; the default is the paper's."""
@@ -468,6 +472,9 @@ class Tiers:
             raise ValueError(f"`thresholds` must ascend and start at 2 or above; got {self.thresholds}")
         if len(self.rewards) != len(self.thresholds) + 2:
             raise ValueError(f"`rewards` must have {len(self.thresholds) + 2} entries; got {len(self.rewards)}")
+        for reward in self.rewards:
+            if not abs(reward) < _FLOAT32_END:  # so that NaN is refused, too
+                raise ValueError(f"`rewards` must be finite 32-bit numbers; got {reward}")
 
     def reward(self, count: int | None) -> float:
         """Returns the reward of a count; 0 for an unknown count."""

@@ -21,6 +21,7 @@ from corver_sdk import (
     Search,
     Section,
     Sentence,
+    Tiers,
     TokenReward,
     Verdict,
     response_rule,
@@ -113,6 +114,23 @@ class TestRule(unittest.TestCase):
         ]:
             with self.assertRaises(ValueError) as raised:
                 rule.configure(settings)
+            self.assertEqual(str(raised.exception), message)
+
+    def test_tier_rewards_beyond_32_bit_floats_are_rejected(self):
+        @dataclass
+        class Stepped:
+            """Rewards a count by its tier."""
+
+            tiers: Tiers = setting(Tiers(), "From the count to the reward.")
+
+        rule = sentence_rule(Stepped, "stepped", "0.1.0")
+        largest = 2.0**128 - 2.0**104
+        accepted = rule.configure({"tiers": {"rewards": [-largest, 0.0, 0.0, largest]}})
+        self.assertEqual(accepted.tiers.reward(20), largest)
+        for reward, shown_as in [(1e39, "1e+39"), (-1e39, "-1e+39")]:
+            with self.assertRaises(ValueError) as raised:
+                rule.configure({"tiers": {"rewards": [-0.3, -0.1, 0.0, reward]}})
+            message = f"tiers: `rewards` must be finite 32-bit numbers; got {shown_as}"
             self.assertEqual(str(raised.exception), message)
 
     def test_requests_of_one_kind_are_batched(self):

@@ -55,8 +55,9 @@
 //! of a [`Search`].
 //!
 //! Ready-made parts: [`Sentence::first_valid_triplet`], [`Triplet::word_query`],
-//! [`Corpus::count_facts`], [`first_fact`], [`mean_fact`], [`Tiers`], [`content_words`]. [`chat`]
-//! parses replies of chat models, [`tags`] reads blocks of a completion, [`overlap`] compares texts.
+//! [`Corpus::count_facts`], [`first_fact`], [`mean_fact`], [`Tiers`], [`content_words`],
+//! [`Completion::answer_block`]. [`chat`] parses replies of chat models, [`tags`] reads blocks of a
+//! completion, [`overlap`] compares texts.
 //!
 //! `corver-host plugin build`, or `cargo build --release --target wasm32-unknown-unknown`, makes the
 //! file for `corver-host train --plugin`. `cargo test` is native: [`testing`] has a corpus with given

@@ -1,6 +1,6 @@
 //! Tags: the blocks of a completion, and the fields of a prompt.
 
-use crate::ChatPrompt;
+use crate::{ChatPrompt, Completion};
 
 /// Returns the text between the first `<name>` and the next `</name>`; `None` if either is missing.
 ///
@@ -26,6 +26,23 @@ pub fn has_template(text: &str) -> bool {
     positions.len() == tags.len()
         && tags.iter().all(|tag| text.contains(tag))
         && positions.is_sorted()
+}
+
+impl Completion {
+    /// Returns the content of the answer block, trimmed; `None` without an `<answer>`, where the
+    /// field `answer` is the whole text.
+    ///
+    /// ```
+    /// use corver_sdk::testing::response;
+    ///
+    /// let answered = response("Where?", &[], "<think>So.</think><answer>Rome</answer>");
+    /// assert_eq!(answered.answer_block(), Some("Rome"));
+    /// assert_eq!(response("Where?", &[], "<think>So.").answer_block(), None);
+    /// ```
+    #[must_use]
+    pub fn answer_block(&self) -> Option<&str> {
+        self.text.contains("<answer>").then_some(self.answer.as_str())
+    }
 }
 
 impl ChatPrompt {
@@ -90,6 +107,21 @@ fn is_tag(tag: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::response;
+
+    #[test]
+    fn answer_block_needs_opening_tag() {
+        for (text, block) in [
+            ("<think>a</think><answer> Rome </answer> b", Some("Rome")),
+            ("<answer> Rome", Some("Rome")),
+            ("<answer> </answer>", Some("")),
+            ("<think>Rome</think>", None),
+            ("Rome</answer>", None),
+            ("", None),
+        ] {
+            assert_eq!(response("", &[], text).answer_block(), block, "{text:?}");
+        }
+    }
 
     #[test]
     fn between_tags_requires_closed_block() {

@@ -158,8 +158,8 @@ fn response_rule_grades_batches_and_respects_limits() {
     assert!(judge.grade(&[], &mut Backends::default()).unwrap().is_empty());
     assert_eq!(
         judge.grade(&[completion("Mario Camerini")], &mut Backends::default()).unwrap()[0].label,
-        "GOOD",
-        "no tags: all of it is the answer"
+        "NOT_ATTEMPTED",
+        "no answer block: no answer"
     );
 
     let slow = Limits { call_ms: 1, memory_bytes: 64 << 10, ..Limits::default() };

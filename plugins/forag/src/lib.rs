@@ -15,8 +15,10 @@ settings! {
         /// A claim counts if it follows from the evidence with at least this probability.
         pub threshold: f64 = 0.5,
         /// Greatest number of claims of a sentence; the others are ignored.
+        /// `rule.limits.requests_per_sentence` must be at least `claims` + `tries`.
         pub claims: u32 = 20,
         /// Requests for a list of claims until a reply can be parsed.
+        /// `rule.limits.rounds` must be at least `tries` + 1.
         pub tries: u32 = 2,
         /// Instructions to the chat model for listing the claims of a sentence.
         pub extract_prompt: String = LIST_CLAIMS.to_owned(),
@@ -154,6 +156,14 @@ mod tests {
             unpaid(&["Rome."], "It is so."),
             (None, "no list of its claims could be read".into())
         );
+    }
+
+    #[test]
+    fn settings_name_the_limits_they_need() {
+        let schema = <Forag as corver_sdk::RuleSettings>::schema();
+        for limit in ["`rule.limits.rounds`", "`rule.limits.requests_per_sentence`"] {
+            assert!(schema.contains(limit), "{limit} is not in {schema}");
+        }
     }
 
     #[test]

@@ -12,7 +12,8 @@ settings! {
 impl SentenceRule for Max {
     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending> {
         let facts = corpus.count_facts(sentence, self.tiers.top())?;
-        let Some((index, count)) = facts.into_iter().max_by_key(|&(_, count)| count) else {
+        // Reversed, since `max_by_key` returns the last of equal counts, and the first decides.
+        let Some((index, count)) = facts.into_iter().rev().max_by_key(|&(_, count)| count) else {
             return Ok(Verdict::abstain("no fact that can be counted"));
         };
         Ok(Verdict::new(self.tiers.reward(Some(count))).because(index, Some(count)))
@@ -37,6 +38,13 @@ mod tests {
             run(&Max::default(), &text, &counts(&[]).without(DIRECTED).without(STARRED)).reward,
             None
         );
+    }
+
+    #[test]
+    fn first_of_equal_counts_decides() {
+        let text = sentence("Mario Camerini directed Il Seduttore with Sophia Loren.", &FILM);
+        let scored = run(&Max::default(), &text, &counts(&[(DIRECTED, 50), (STARRED, 50)]));
+        assert_eq!((scored.count, scored.triplet), (Some(50), Some(0)));
     }
 
     #[test]

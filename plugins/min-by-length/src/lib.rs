@@ -1,14 +1,16 @@
-//! MinByLength: as Min, less the average reward of the minimum of as many facts.
+//! MinByLength: as Min, less the average reward of the minimum of as many distinct facts.
 //!
 //! Under Min every further fact can only lower the reward, so a policy learns to say less (paper,
 //! “Why Min underperforms”). Here a sentence is compared with others of its number of facts: for a
 //! policy whose facts fall into the tiers as in `reference`, the mean reward is 0 for each number of
 //! facts, none included; a better policy receives more with more facts.
+use std::collections::BTreeSet;
+
 use corver_sdk::prelude::*;
 
 settings! {
     /// Rewards a sentence by the smallest count of its valid triplets, compared with sentences of as
-    /// many.
+    /// many distinct ones.
     pub struct MinByLength {
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
@@ -39,8 +41,9 @@ impl SentenceRule for MinByLength {
         let Some(&(index, count)) = facts.iter().min_by_key(|&&(_, count)| count) else {
             return Ok(Verdict::abstain("no fact that can be counted"));
         };
-        let reward = self.tiers.reward(Some(count)) - self.expected(facts.len());
-        let note = format!("least of {}", facts.len());
+        let num_facts = count_distinct(sentence, &facts);
+        let reward = self.tiers.reward(Some(count)) - self.expected(num_facts);
+        let note = format!("least of {num_facts}");
         Ok(Verdict::new(reward).because(index, Some(count)).note(&note))
     }
 
@@ -61,6 +64,17 @@ impl SentenceRule for MinByLength {
         }
         Ok(())
     }
+}
+
+/// Returns the number of facts that differ in their content words, whatever the order and case.
+fn count_distinct(sentence: &Sentence, facts: &[(usize, u64)]) -> usize {
+    let mut distinct: BTreeSet<BTreeSet<String>> = BTreeSet::new();
+    for &(index, _) in facts {
+        if let Some(query) = sentence.triplets[index].word_query() {
+            distinct.insert(query.words().map(str::to_lowercase).collect());
+        }
+    }
+    distinct.len()
 }
 
 corver_sdk::export!(MinByLength);
@@ -98,6 +112,18 @@ mod tests {
         assert!(attested.is_sorted_by(|a, b| a < b), "{attested:?}");
         assert!((attested[0] - 0.175).abs() < 1e-6, "0.1 against a mean of -0.075");
         assert!(paid(&rule, &[20, 0]) < paid(&rule, &[20, 20]), "the least attested decides");
+    }
+
+    #[test]
+    fn repeated_fact_counts_once() {
+        let facts = [("Rome", "in", "Italy"), ("ITALY", "has", "rome"), ("Rome", "in", "Italy")];
+        let corpus = counts(&[("Rome AND Italy", 20), ("ITALY AND rome", 20)]);
+        let score = |stated: usize| {
+            let text = sentence("Rome is in Italy.", &facts[..stated]);
+            run(&MinByLength::default(), &text, &corpus)
+        };
+        assert_eq!([2, 3].map(|stated| score(stated).reward), [score(1).reward; 2]);
+        assert_eq!(score(3).note.as_deref(), Some("least of 1"));
     }
 
     #[test]

@@ -36,8 +36,10 @@ settings! {
         /// Words of a passage in the prompt; the rest is cut off.
         pub words: u32 = 64,
         /// Greatest number of statements of a sentence; the others are ignored.
+        /// `rule.limits.requests_per_sentence` must be at least 3 · `statements` + `tries`.
         pub statements: u32 = 20,
         /// Requests for a list of statements until a reply can be parsed.
+        /// `rule.limits.rounds` must be at least `tries` + 2.
         pub tries: u32 = 2,
         /// The rule abstains on a sentence with one of these phrases, in any case, and on a question.
         pub refusals: Vec<String> = REFUSALS.map(str::to_owned).to_vec(),
@@ -471,6 +473,14 @@ mod tests {
         assert!(refused(r#"{"info_weight": 1e39}"#).contains("`info_weight`"));
         for name in ["passages", "words", "statements", "tries"] {
             assert!(refused(&format!(r#"{{"{name}": 0}}"#)).contains(name));
+        }
+    }
+
+    #[test]
+    fn settings_name_the_limits_they_need() {
+        let schema = <Rlfh as corver_sdk::RuleSettings>::schema();
+        for limit in ["`rule.limits.rounds`", "`rule.limits.requests_per_sentence`"] {
+            assert!(schema.contains(limit), "{limit} is not in {schema}");
         }
     }
 

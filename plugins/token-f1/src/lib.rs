@@ -21,7 +21,7 @@ impl ResponseRule for TokenF1 {
         if completion.golds.is_empty() {
             return Ok(Grade::new(0.0, "NO_GOLD"));
         }
-        let answer = words(&completion.answer);
+        let answer = words(completion.answer_block().unwrap_or_default());
         if answer.is_empty()
             || ["i dont know", "i do not know"].contains(&answer.join(" ").as_str())
         {
@@ -95,9 +95,18 @@ mod tests {
     }
 
     #[test]
+    fn text_without_answer_block_is_not_attempted() {
+        for text in ["Rome", "<think> Rome </think>", "<think> Rome"] {
+            let completion = response("Where?", &["Rome"], text);
+            let grade = run_response(&TokenF1::default(), &completion, &counts(&[]));
+            assert_eq!((grade.reward, grade.label.as_str()), (-1.0, "NOT_ATTEMPTED"), "{text:?}");
+        }
+    }
+
+    #[test]
     fn settings_are_read_and_checked() {
         let rule: TokenF1 = configured_response(r#"{"good": 0.5}"#).unwrap();
-        let completion = response("Who?", &["Mario Camerini"], "Camerini");
+        let completion = response("Who?", &["Mario Camerini"], "<answer>Camerini</answer>");
         assert_eq!(run_response(&rule, &completion, &counts(&[])).label, "GOOD");
         assert!(configured_response::<TokenF1>(r#"{"good": 2}"#).unwrap_err().contains("`good`"));
     }

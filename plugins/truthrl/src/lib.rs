@@ -27,12 +27,13 @@ impl ResponseRule for TruthRl {
         if completion.golds.is_empty() {
             return Ok(Grade::new(0.0, "NO_GOLD"));
         }
-        if completion.answer.is_empty() {
+        let answer = completion.answer_block().unwrap_or_default();
+        if answer.is_empty() {
             return Ok(Grade::new(self.wrong, "NO_ANSWER"));
         }
         let mut fields = vec![("question", completion.question.as_str())];
         fields.extend(completion.golds.iter().map(|gold| ("gold", gold.as_str())));
-        fields.push(("answer", &completion.answer));
+        fields.push(("answer", answer));
         let replies = corpus.chats([ChatPrompt::tagged(&self.judge_prompt, &fields)])?;
         Ok(match first_word(&replies[0]).as_str() {
             "A" | "CORRECT" => Grade::new(self.correct, "GOOD"),
@@ -95,6 +96,15 @@ mod tests {
         assert_eq!(run_response(&TruthRl::default(), &empty, &none).reward, -1.0);
         let no_gold = response("Which city?", &[], "<answer>Rome</answer>");
         assert_eq!(run_response(&TruthRl::default(), &no_gold, &none).reward, 0.0);
+    }
+
+    #[test]
+    fn text_without_answer_block_is_wrong_without_judge_call() {
+        for text in ["Rome", "<think>It is Rome.</think>", "<think>It is Rome."] {
+            let completion = response("Which city?", &["Rome"], text);
+            let grade = run_response(&TruthRl::default(), &completion, &FakeCorpus::default());
+            assert_eq!((grade.reward, grade.label.as_str()), (-1.0, "NO_ANSWER"), "{text:?}");
+        }
     }
 
     #[test]
