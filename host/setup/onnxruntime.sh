@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts ONNX Runtime's shared library into .deps/onnxruntime: the CPU's, or, where an NVIDIA GPU is present, the build for CUDA 13, whose
 # libraries come with libtorch's. CORVER_ONNXRUNTIME=cuda or =cpu chooses. Does nothing when it is already there. A CUDA
-# build stays on a machine without a GPU.
+# build stays on a machine without a GPU. An installed library stays until the new one is complete.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -16,11 +16,13 @@ choose_layout "${CORVER_ONNXRUNTIME:-}" "${installed#* }" "ONNX Runtime" CORVER_
   exit 1
 }
 . host/setup/pip.sh
+. host/setup/replace.sh
 echo "setup: ONNX Runtime $version ($layout)" >&2
-rm -rf .deps/onnxruntime .deps/onnxruntime.tmp
+begin_replacement .deps/onnxruntime.tmp "ONNX Runtime" "$version $layout" "$installed" CORVER_ONNXRUNTIME
+new=.deps/onnxruntime.tmp/onnxruntime
 if [ "$layout" = cuda ]; then package=onnxruntime-gpu; else package=onnxruntime; fi
-fetch_wheels .deps/onnxruntime.tmp "$package==$version"
-python3 - .deps/onnxruntime.tmp "$version" "$layout" <<'PY'
+fetch_wheels "$new" "$package==$version"
+python3 - "$new" "$version" "$layout" <<'PY'
 import glob, os, shutil, sys, zipfile
 root, version, layout = sys.argv[1:]
 libraries = {"libonnxruntime.so." + version: "libonnxruntime.so", "libonnxruntime_providers_shared.so": None}
@@ -33,5 +35,5 @@ for wheel in glob.glob(os.path.join(root, "*.whl")):
                 shutil.copyfileobj(source, target)
     os.remove(wheel)
 PY
-echo "$version $layout" >.deps/onnxruntime.tmp/version
-mv .deps/onnxruntime.tmp .deps/onnxruntime
+echo "$version $layout" >"$new/version"
+put_in_place onnxruntime

@@ -3,13 +3,17 @@
 #[path = "../../http/tests/served/mod.rs"]
 mod served;
 
+use std::fmt::Debug;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use corver_backends::chat::{ChatClient, ChatError, ChatPrices, ChatSettings, LengthField};
 use corver_core::{ChatModel, ChatPrompt, ChatReply, ChatRole, Message, Usage};
 use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 use served::{Request, Response, Server};
 
@@ -473,6 +477,82 @@ fn cut_reply_is_not_requested_twice() {
     let again = open(endpoint.settings(), folder.path());
     assert_eq!(request(&again, 3).unwrap(), ["", "", ""]);
     assert_eq!(endpoint.num_requests(), 3);
+}
+
+#[test]
+fn only_leading_reasoning_is_skipped() {
+    let answer = "B. The part after `</think>` is a fine sentence";
+    let in_block = format!("<think>A or B?</think>\n\n{answer}");
+    let in_open_block = format!("A or B?</think>\n\n{answer}");
+    let cases = [(answer, 0), (in_block.as_str(), 0), (in_open_block.as_str(), 1_000)];
+    for (content, reasoning_tokens) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::new(vec![thinks(content, "stop")]);
+        let settings = ChatSettings { reasoning_tokens, ..endpoint.settings() };
+        let replies = open(settings, folder.path()).reply(&prompts(1)).unwrap();
+        assert_eq!(words(replies), [answer], "{content}");
+    }
+}
+
+#[test]
+fn cut_reasoning_is_no_answer() {
+    let reasoning = "Well, if CORRECT means";
+    for (reasoning_tokens, reason, expected) in
+        [(1_000, "length", ""), (1_000, "stop", reasoning), (0, "length", reasoning)]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        // Of a model whose chat template opens the block.
+        let endpoint = Endpoint::new(vec![thinks(reasoning, reason)]);
+        let settings = ChatSettings { reasoning_tokens, ..endpoint.settings() };
+        let replies = open(settings, folder.path()).reply(&prompts(1)).unwrap();
+        assert_eq!(words(replies), [expected], "{reasoning_tokens} {reason}");
+    }
+}
+
+/// What this thread logs.
+#[derive(Clone, Default)]
+struct ThreadLog(Arc<Mutex<String>>);
+
+impl Subscriber for ThreadLog {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+impl Visit for ThreadLog {
+    fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
+        self.0.lock().unwrap().push_str(&format!("{value:?}\n"));
+    }
+}
+
+/// A rule accepts every reply, also an empty one.
+#[test]
+fn empty_cut_replies_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![thinks("", "length"), thinks("CORRECT", "length")]);
+    let mut chat = open(endpoint.settings(), folder.path());
+    let log = ThreadLog::default();
+    let replies = tracing::subscriber::with_default(log.clone(), || chat.reply(&prompts(2)));
+    assert_eq!(words(replies.unwrap()), ["", "CORRECT"]);
+    let logged = log.0.lock().unwrap().clone();
+    assert!(logged.contains("1 of 2 replies of judge were cut off"), "{logged}");
+    assert!(logged.contains("raise backends.chat.reasoning_tokens, now 0"), "{logged}");
 }
 
 #[test]

@@ -13,7 +13,10 @@ use regex::Regex;
 use crate::Language;
 use crate::language::{LanguageWords, words_of};
 
-use words::{AFTER_ORDINAL, BEFORE_NUMBER, NEVER_LAST, PERHAPS_LAST, STARTERS};
+use words::{
+    AFTER_ORDINAL, BEFORE_NUMBER, COMMON_WORDS, COMMON_WORDS_ELSEWHERE, MONTHS, NEVER_LAST,
+    PERHAPS_LAST, STARTERS,
+};
 
 /// Markers of list items, headings and quotations at the start of a line.
 static MARKER: LazyLock<Regex> = LazyLock::new(|| {
@@ -237,9 +240,15 @@ impl Prose {
     fn ends_at_full_stop(&self, word: &str, next: &str, next_word: &str) -> bool {
         let lower = word.to_lowercase();
         let lower_next = next_word.to_lowercase();
-        let is_initial = next[offset_in(next, next_word) + next_word.len()..].starts_with('.');
+        let after_next = &next[offset_in(next, next_word) + next_word.len()..];
+        let is_initial = after_next.starts_with('.');
         let is_starter = self.is_starter(&lower_next) && !is_initial;
-        let is_number = next_word.starts_with(|c: char| c.is_ascii_digit());
+        let is_number = starts_with_digit(next_word);
+        if self.is_common_word(&lower) {
+            let is_date = MONTHS.contains(&lower_next.as_str())
+                && starts_with_digit(after_next.trim_start_matches(['.', ' ']));
+            return !is_number && !is_date;
+        }
         if self.is_never_last(&lower) {
             return false;
         }
@@ -256,7 +265,13 @@ impl Prose {
     }
 
     fn is_abbreviation(&self, word: &str) -> bool {
-        self.is_never_last(word) || self.is_perhaps_last(word)
+        let is_in_list = self.is_never_last(word) || self.is_perhaps_last(word);
+        is_in_list && !self.is_common_word(word)
+    }
+
+    fn is_common_word(&self, word: &str) -> bool {
+        COMMON_WORDS.contains(&word)
+            || (self.other_words.is_some() && COMMON_WORDS_ELSEWHERE.contains(&word))
     }
 
     fn is_never_last(&self, word: &str) -> bool {
@@ -343,6 +358,10 @@ fn closing_guillemet(rest: &str) -> usize {
 /// Cyrillic.
 fn is_of_other_script(terminator: &str) -> bool {
     terminator.chars().any(|c| !c.is_ascii() && !matches!(c, '…' | '‼' | '⁇' | '⁈' | '⁉' | '․'))
+}
+
+fn starts_with_digit(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_digit())
 }
 
 fn is_hiragana(c: char) -> bool {

@@ -123,22 +123,23 @@ const MAX_DEPTH: usize = 64;
 /// Most parts of a reply that are tried after one that is not closed. Each may be read to the end.
 const MAX_UNCLOSED: usize = 64;
 
-/// Names of a claim's parts, in lower case.
-const HEAD: &[&str] = &["head", "subject", "subj", "source", "h", "s", "entity1", "head_entity"];
+/// Names of a claim's parts, in lower case. Of the names that an object has, the first here counts:
+/// the last ones may also name something else, such as the document or the kind of a claim.
+const HEAD: &[&str] = &["head", "subject", "subj", "head_entity", "entity1", "h", "s", "source"];
 const RELATION: &[&str] = &[
     "relation",
     "predicate",
     "pred",
     "rel",
-    "property",
-    "type",
-    "r",
-    "p",
     "relationship",
     "relation_type",
+    "property",
+    "r",
+    "p",
+    "type",
 ];
 const TAIL: &[&str] =
-    &["tail", "object", "obj", "target", "value", "t", "o", "entity2", "tail_entity"];
+    &["tail", "object", "obj", "tail_entity", "entity2", "t", "o", "target", "value"];
 
 /// Returns the parts of a reply that hold claims, in order.
 fn candidates(reply: &str) -> Vec<ReplyCandidate> {
@@ -267,13 +268,9 @@ impl ReplyValue {
         match self {
             Self::List(list) => claim_of_list(list),
             Self::Object(fields) => {
-                let named = |names: &[&str]| {
-                    let field = fields.iter().find(|(key, _)| names.contains(&key.as_str()));
-                    field.map(|(_, value)| value)
-                };
-                let head = named(HEAD)?.text()?;
-                let relation = named(RELATION).map_or(Some(String::new()), Self::joined)?;
-                match named(TAIL) {
+                let head = named(fields, HEAD)?.text()?;
+                let relation = named(fields, RELATION).map_or(Some(String::new()), Self::joined)?;
+                match named(fields, TAIL) {
                     Some(tail) => claim(head, relation, tail.text()?),
                     None if relation.is_empty() => None,
                     None => claim(head, relation, String::new()),
@@ -304,6 +301,18 @@ impl ReplyValue {
             _ => self.text(),
         }
     }
+}
+
+/// Returns the value of the field that has the first of these names; `None` if no field has one.
+fn named<'a>(fields: &'a [(String, ReplyValue)], names: &[&str]) -> Option<&'a ReplyValue> {
+    for name in names {
+        for (key, value) in fields {
+            if key == name {
+                return Some(value);
+            }
+        }
+    }
+    None
 }
 
 /// Converts a list of two or more texts. More than three are a tail with commas.

@@ -40,6 +40,11 @@ impl Answer {
     fn is_final(&self, accepts: impl Fn(&str) -> bool) -> bool {
         self.is_cut || accepts(&self.content)
     }
+
+    /// True if the largest length cut it off before an answer. `accepts` may accept an empty reply.
+    fn is_lost(&self, accepts: impl Fn(&str) -> bool) -> bool {
+        self.is_cut && (self.content.trim().is_empty() || !accepts(&self.content))
+    }
 }
 
 /// The replies of a batch, by prompt.
@@ -113,7 +118,7 @@ impl ChatClient {
             };
             let mut batch = batch.lock().expect("no thread panics with it");
             batch.finished += indices.len();
-            if answer.is_cut && !accepts(&answer.content) {
+            if answer.is_lost(&accepts) {
                 batch.num_cut += indices.len();
             }
             let mut reply = ChatReply { content: answer.content, usage };
@@ -236,7 +241,7 @@ impl ChatClient {
                 self.section
             ))),
             _ => Ok(Answer {
-                content: after_thinking(&reply.content).to_owned(),
+                content: after_thinking(&reply, self.settings.reasoning_tokens > 0).to_owned(),
                 is_cut: reply.is_cut,
             }),
         }
@@ -295,12 +300,15 @@ fn check(prompt: &ChatPrompt) -> Result<(), ChatError> {
     Ok(())
 }
 
-/// Returns what follows a reply's think block; nothing if the block does not end.
-fn after_thinking(content: &str) -> &str {
-    match content.rsplit_once("</think>") {
-        Some((_, answer)) => answer.trim_start(),
-        None if content.trim_start().starts_with("<think>") => "",
-        None => content,
+/// Returns what follows the think block at the start of a reply; nothing if the block does not end.
+/// If the model `thinks`, its chat template may have opened the block.
+fn after_thinking(reply: &EndpointReply, thinks: bool) -> &str {
+    let content = reply.content.as_str();
+    let is_open = content.trim_start().starts_with("<think>");
+    match content.split_once("</think>") {
+        Some((_, answer)) if is_open || thinks => answer.trim_start(),
+        None if is_open || (thinks && reply.is_cut) => "",
+        _ => content,
     }
 }
 

@@ -20,13 +20,50 @@ pub(super) const BEFORE_NUMBER: &[&str] = &[
 
 /// Abbreviations that may be the last word of a sentence: the next word decides.
 pub(super) const PERHAPS_LAST: &[&str] = &[
-    "acad", "al", "apr", "assn", "assoc", "aug", "ave", "bldg", "blvd", "bro", "bros", "bull",
-    "cie", "co", "corp", "cos", "ct", "dec", "dept", "dist", "div", "eds", "esq", "est", "etc",
-    "ext", "feb", "fn", "fri", "ft", "gmbh", "govt", "hrsg", "hwy", "inc", "inst", "intl", "jan",
-    "jh", "jr", "jul", "jun", "lim", "llc", "ltd", "ltda", "mar", "mfg", "mon", "mt", "mts", "mus",
-    "natl", "nov", "oct", "orig", "phd", "prod", "publ", "pty", "rd", "ret", "rev", "sat", "sep",
-    "sept", "spp", "sr", "st", "ste", "sun", "supp", "temp", "terr", "thu", "thurs", "transl",
-    "tue", "tues", "univ", "usw", "var", "wed", "гг", "др", "тыс", "млн", "руб",
+    "acad", "al", "apr", "assn", "assoc", "aug", "ave", "bldg", "blvd", "bro", "bros", "cie", "co",
+    "corp", "cos", "ct", "dec", "dept", "dist", "div", "eds", "esq", "est", "etc", "ext", "feb",
+    "fn", "fri", "ft", "gmbh", "govt", "hrsg", "hwy", "inc", "inst", "intl", "jan", "jh", "jr",
+    "jul", "jun", "lim", "llc", "ltd", "ltda", "mar", "mfg", "mon", "mt", "mts", "mus", "natl",
+    "nov", "oct", "orig", "phd", "prod", "publ", "pty", "rd", "ret", "rev", "sep", "sept", "spp",
+    "sr", "st", "ste", "supp", "temp", "terr", "thu", "thurs", "transl", "tue", "tues", "univ",
+    "usw", "var", "гг", "др", "тыс", "млн", "руб",
+];
+
+/// Abbreviations that are common words, too: only before a number or a date their full stop ends no
+/// sentence.
+pub(super) const COMMON_WORDS: &[&str] = &["bull", "sat", "sun", "wed"];
+
+/// The same for texts in another language than English, such as the Spanish “mar” and the French
+/// “sept”.
+pub(super) const COMMON_WORDS_ELSEWHERE: &[&str] =
+    &["ave", "col", "est", "gen", "mar", "sept", "var"];
+
+/// Months, which a day follows in an English date.
+pub(super) const MONTHS: &[&str] = &[
+    "jan",
+    "january",
+    "feb",
+    "february",
+    "mar",
+    "march",
+    "apr",
+    "april",
+    "may",
+    "jun",
+    "june",
+    "jul",
+    "july",
+    "aug",
+    "august",
+    "sep",
+    "sept",
+    "september",
+    "oct",
+    "october",
+    "nov",
+    "november",
+    "dec",
+    "december",
 ];
 
 /// Words that begin a sentence, and seldom a name.
