@@ -97,6 +97,18 @@ fn sft_cold_start_resumes_and_feeds_training() {
     };
     assert!(adapter("cut") == adapter("whole"), "resumed to the same end");
 
+    // A resumed run has the batches that fitted when it began.
+    let small = ["--set", "run.memory_gib=0.1"];
+    sft("small", &small).good();
+    let config = fs::read_to_string(folder.join("small/config.toml")).unwrap();
+    let saved: toml::Table = config.parse().unwrap();
+    assert!(saved["update"]["micro_batch_tokens"].as_integer().unwrap() < 16_384, "{config}");
+    assert!(saved["run"]["threads"].is_integer(), "{config}");
+    fs::remove_dir_all(folder.join("small/checkpoints/step-000006")).unwrap();
+    fs::remove_file(folder.join("small/summary.json")).unwrap();
+    sft("small", &["--resume"]).good();
+    assert_eq!(fs::read_to_string(folder.join("small/config.toml")).unwrap(), config);
+
     let from = format!("policy.adapter={}", whole["adapter"].as_str().unwrap());
     let trained = run_dir("warm");
     short_run(&trained, 1, &["--config", "demo", "--set", &from]).good();
@@ -131,6 +143,8 @@ fn rule_with_unusable_credit_is_rejected_before_training() {
     };
     transcript.add_failure(&train(&["--plugin", "rlfh.wasm"]));
     transcript.add_failure(&train(&["--plugin", "rlfh.wasm:0.5"]));
+    let gspo = "update.loss.importance_sampling_level=sequence";
+    transcript.add_failure(&train(&["--plugin", "fspo.wasm", "--set", gspo]));
     assert!(!out.exists());
     // One reward for the completion has no token rewards: what is missing then is the grant.
     let set = "reward.granularity=response";

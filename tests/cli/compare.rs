@@ -6,7 +6,7 @@ use std::path::Path;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::host::{Finished, host, run_dir, signal_when};
+use crate::host::{Finished, host, run_dir, short_run, signal_when};
 use crate::transcript::{Transcript, normalise, without_figures};
 
 const SMALL: [&str; 8] = [
@@ -192,4 +192,46 @@ fn arm_file_overrides_common_settings() {
     for (one, other) in of_file.iter().zip(of_demo) {
         assert_eq!(one[1][0]["grades"], other[1][0]["grades"]);
     }
+}
+
+#[test]
+fn arm_in_another_language_is_refused() {
+    let out = run_dir("not-compared-languages");
+    let german = out.with_file_name("german.toml");
+    fs::create_dir_all(out.parent().unwrap()).unwrap();
+    fs::write(&german, "[reward]\nlanguage = \"de\"\nsentences = \"prose\"\n").unwrap();
+    let (out, german) = (out.to_str().unwrap(), german.to_str().unwrap());
+    let refused = host(&["compare", "--out", out, "--arm", german]).found(1);
+    assert!(refused.stderr.contains("german has another `reward.language` than base"), "{refused}");
+}
+
+/// The adapter that training continues from is the untrained policy, and all questions of a set are
+/// answered: `question.eval_limit` is for the evaluation of the training.
+#[test]
+fn adapter_of_cold_start_is_evaluated_as_untrained_policy() {
+    let start = run_dir("start-of-arms");
+    short_run(&start, 2, &[]).good();
+    let adapter = start.join("checkpoints/step-000002");
+    let out = run_dir("compared-from-adapter");
+    let world = out.with_extension("world");
+    host(&["demo", "world", world.to_str().unwrap()]).good();
+    let all = fs::read_to_string(world.join("eval.json")).unwrap();
+    let all: Vec<Value> = serde_json::from_str(&all).unwrap();
+    let few = world.join("few.json");
+    fs::write(&few, serde_json::to_string(&all[..20]).unwrap()).unwrap();
+    let (few, folder) = (few.to_str().unwrap(), out.to_str().unwrap());
+    let from = format!("policy.adapter={}", adapter.display());
+    let common = ["--config", "demo", "--device", "cpu"];
+    let arms = ["--plugin", "first.wasm", "--plugin", "min.wasm", "--seeds", "1", "--set", &from];
+    let compare = ["compare", "--out", folder, "--eval", few];
+    host(&[&compare[..], &common, &arms, &SMALL].concat()).good();
+
+    let evaluate = ["eval", "--json", "--questions", few, "--adapter", adapter.to_str().unwrap()];
+    let expected = host(&[&evaluate[..], &common].concat()).good().json();
+    let grades = expected[0]["grades"].as_object().unwrap();
+    assert_eq!(grades.values().map(|grade| grade.as_u64().unwrap()).sum::<u64>(), 20);
+    let policies = comparison(&out)["sets"][0]["policies"].clone();
+    assert_eq!(policies[0][0], "raw", "{policies}");
+    assert_eq!(policies[0][1][0]["grades"], expected[0]["grades"], "{policies}");
+    assert!(!out.join("first/seed-42/sets/raw.few.jsonl").exists());
 }

@@ -113,3 +113,20 @@ fn policies_are_evaluated_and_compared() {
     transcript.add_failure(&diff.masked(r"column \d+", "column #"));
     insta::assert_snapshot!(transcript);
 }
+
+#[test]
+fn support_is_refused_for_rules_that_need_more_than_counts() {
+    let eval = ["eval", "--questions", "demo", "--device", "cpu", "--supported"];
+    let refused = host(&[&eval[..], &["--plugin", "fspo.wasm"]].concat()).found(1);
+    let expected = "`rule.plugin`: fspo requires nli, but --supported only counts";
+    assert!(refused.stderr.contains(expected), "{refused}");
+}
+
+#[test]
+fn configured_limit_holds_for_question_files() {
+    let eval = ["eval", "--questions", "demo", "--device", "cpu", "--json"];
+    let limit = ["--set", "question.eval_limit=2"];
+    let evaluated = host(&[&eval[..], &limit].concat()).good().json();
+    let grades = evaluated[0]["grades"].as_object().unwrap();
+    assert_eq!(grades.values().map(|grade| grade.as_u64().unwrap()).sum::<u64>(), 2, "{grades:?}");
+}

@@ -115,3 +115,21 @@ fn trained_extractor_learns_labels_and_resumes() {
     assert!(!folder.join("other").exists(), "nothing is left of it");
     insta::assert_snapshot!(transcript);
 }
+
+#[test]
+fn flags_of_a_model_are_refused_with_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let sentences = folder.path().join("sentences.txt");
+    fs::write(&sentences, "Lima lies in Peru.\n").unwrap();
+    let extract = ["extract", sentences.to_str().unwrap(), "--set", "extract.kind=names"];
+    host(&extract).good();
+    for flag in [
+        &["--no-chat"][..],
+        &["--max-new-tokens", "9"],
+        &["--batch-size", "9"],
+        &["--device", "cpu"],
+    ] {
+        let refused = host(&[&extract[..], flag].concat()).found(1);
+        assert!(refused.stderr.contains(&format!("{} is for a model", flag[0])), "{refused}");
+    }
+}

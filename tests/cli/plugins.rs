@@ -511,3 +511,15 @@ fn invalid_plugin_projects_are_rejected() {
     assert!(!folder.path().join("taken/taken.wasm").exists());
     insta::assert_snapshot!(transcript);
 }
+
+#[test]
+fn settings_of_renamed_file_have_the_name_of_its_rule() {
+    let folder = tempfile::tempdir().unwrap();
+    let [renamed, config] = ["mine.wasm", "several.toml"].map(|name| folder.path().join(name));
+    fs::copy(repository().join("plugins/dist/first.wasm"), &renamed).unwrap();
+    let settings = "rule.plugin = [\"first.wasm\", \"min.wasm\"]\n\
+                    rule.settings.first.tiers.rewards = [-1.0, 0.0, 0.0, 0.0]\n";
+    fs::write(&config, settings).unwrap();
+    let check = host(&["plugin", "check", text(&renamed), "--config", text(&config)]).good();
+    assert!(check.stdout.contains("[-1.0,0.0,0.0,0.0]"), "{check}");
+}

@@ -186,3 +186,42 @@ fn names_replace_the_extractor() {
     let refused = host(&[&["score", file, "--extractor", "own"], &names[..]].concat());
     assert!(refused.stderr.contains("uses no model"), "{refused}");
 }
+
+/// A file with one completion and its triplets.
+fn one_completion(folder: &Path) -> String {
+    let sentence = "Old Riavuck lies in Denwick.";
+    let line = json!({
+        "question": "Where does Old Riavuck lie?",
+        "answers": "Denwick",
+        "completion": format!("<think>{sentence}</think><answer>Denwick</answer>"),
+        "triplets": [[sentence, []], ["Denwick", []]],
+    });
+    let file = folder.join("completions.jsonl");
+    fs::write(&file, line.to_string()).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn refused_settings_leave_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = one_completion(folder.path());
+    let counts = folder.path().join("counts.jsonl");
+    for command in ["score", "explain"] {
+        let args = [command, &file, "--record", counts.to_str().unwrap()];
+        let refused = host(&[&args[..], &["--set", "rule.settings.tires=1"]].concat()).found(1);
+        assert!(refused.stderr.contains("refuses its settings"), "{refused}");
+        assert!(!counts.exists(), "{refused}");
+        host(&args).good();
+        fs::remove_file(&counts).unwrap();
+    }
+}
+
+#[test]
+fn explain_refuses_step_and_completion_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = one_completion(folder.path());
+    for flag in ["--step", "--completion"] {
+        let refused = host(&["explain", &file, flag, "1"]).found(1);
+        assert!(refused.stderr.contains("--step and --completion are for a run"), "{refused}");
+    }
+}

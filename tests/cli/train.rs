@@ -83,6 +83,17 @@ fn demo_training_writes_finished_run() {
 }
 
 #[test]
+fn run_of_a_curriculum_has_a_fixed_length() {
+    let out = run_dir("curriculum");
+    let phase = r#"[{ file = "demo", take = 8 }]"#;
+    let phases = format!("question.train=[{phase}, {phase}]");
+    short_run(&out, 2, &["--config", "demo", "--set", &phases]).good();
+    let longer = short_run(&out, 4, &["--resume"]);
+    assert_eq!(longer.code, Some(1), "{longer}");
+    assert!(longer.stderr.contains("began with other values of run.steps"), "{longer}");
+}
+
+#[test]
 fn run_plan_respects_memory_limit() {
     let mut transcript = Transcript::default();
     let plan = |device: &str, gib: f64| {

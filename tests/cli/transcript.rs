@@ -102,8 +102,6 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
         (r"\d+(\.\d+)? (ns|µs|ms)\b".to_owned(), "[TIME]"),
         (r"within \d+ s".to_owned(), "within [TIME]"),
         (r"attempts: \d+".to_owned(), "attempts: [N]"),
-        // Logs of this program and of libraries, where a test requests them.
-        (r"(?m)^ *(TRACE|DEBUG) .*\n".to_owned(), ""),
         // The process that ran out of stack, and what the runtime library says of it.
         (r"thread 'main' .*".to_owned(), "[CRASH]"),
         (r"(?m) +$".to_owned(), ""),

@@ -15,6 +15,7 @@ use corver_core::{
 use corver_engine::{AdapterFolder, Engine, EngineApi, EngineSettings, ModelShape};
 use corver_learn::{LoraSettings, LossSettings, Model, Policy, Precision};
 use corver_pretrained::{ChatTokenizer, Dialogue};
+use corver_settings::AdapterPrecision;
 use serde_json::{Value, json};
 
 use vllm::{MODEL, Vllm, free_port};
@@ -81,7 +82,7 @@ fn update(policy: &mut Policy, batch: &TrainingBatch<'_>) -> UpdateReport {
 }
 
 fn publish(engine: &mut Engine, policy: &Policy) -> String {
-    engine.publish(|folder| Ok(policy.save_adapter(folder, Precision::F32)?)).unwrap();
+    engine.publish(|folder| Ok(policy.save_adapter(folder, AdapterPrecision::F32)?)).unwrap();
     engine.adapter().unwrap().to_owned()
 }
 

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use anyhow::Result;
 use corver_core::{
-    BoxError, Decoding, Demonstration, Learner, Precision, Question, Rollout, Sampler, Sampling,
-    Signal, TrainingBatch, UpdateReport,
+    BoxError, Decoding, Demonstration, Learner, Question, Rollout, Sampler, Sampling, Signal,
+    TrainingBatch, UpdateReport,
 };
 use corver_engine::Engine;
-use corver_settings::Settings;
+use corver_settings::{AdapterPrecision, Settings};
 
 use crate::engine::adapter_folder;
 use crate::policy::Policy;
@@ -18,7 +18,7 @@ use crate::policy::Policy;
 pub struct EnginePolicy {
     engine: Engine,
     policy: Policy,
-    precision: Precision,
+    precision: AdapterPrecision,
     /// True if the engine does not have the policy's latest weights.
     is_behind: bool,
 }

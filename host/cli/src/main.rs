@@ -34,8 +34,12 @@ use std::process::ExitCode;
 use clap::Parser;
 use corver_core::error_chain_with;
 use corver_reward::config::Problems;
+use tracing::Level;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::format::FmtSpan;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::args::{Cli, CliCommand};
 
@@ -51,10 +55,6 @@ fn main() -> ExitCode {
     if arguments.log_level() < LevelFilter::INFO {
         filter = filter.add_directive("ort=error".parse().expect("a valid directive"));
     }
-    // Their trace messages have the bytes of requests and replies, keys included.
-    for client in ["ureq=debug", "ureq_proto=debug"] {
-        filter = filter.add_directive(client.parse().expect("a valid directive"));
-    }
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| output::LogWriter)
@@ -62,6 +62,9 @@ fn main() -> ExitCode {
         // Not `.without_time()` here: it would take the durations of the spans too.
         .event_format(tracing_subscriber::fmt::format().without_time().with_target(false))
         .with_span_events(FmtSpan::CLOSE) // with -v: how long each stage took
+        .finish()
+        // A directive of `filter` would raise the level of these messages where it is lower.
+        .with(filter_fn(|event| !has_exchange(event.target(), *event.level())))
         .init();
     if let Err(error) = corver_corpus::report_truncated_files() {
         tracing::warn!(%error, "errors about index files truncated while in use will not name them");
@@ -73,6 +76,12 @@ fn main() -> ExitCode {
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// Returns true for log messages that have the bytes of requests and replies, keys included: the
+/// trace messages of `ureq` and `ureq_proto`.
+fn has_exchange(target: &str, level: Level) -> bool {
+    level == Level::TRACE && target.starts_with("ureq")
 }
 
 /// Formats an error with its causes, outermost first, on one line; a configuration error has a line
@@ -136,4 +145,17 @@ fn run(arguments: Cli) -> anyhow::Result<ExitCode> {
         CliCommand::RenderPrompts => return Ok(corver_pretrained::render_as_child()),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_trace_messages_of_http_client_have_exchanges() {
+        assert!(has_exchange("ureq::unversioned::transport", Level::TRACE));
+        assert!(has_exchange("ureq_proto::client", Level::TRACE));
+        assert!(!has_exchange("ureq_proto::client", Level::DEBUG));
+        assert!(!has_exchange("corver_http::client", Level::TRACE));
+    }
 }

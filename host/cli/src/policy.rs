@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::ensure;
 use anyhow::{Context, Result};
 use corver_core::{Algorithm, Decoding, Device, Learner, Question, Sampler, Sampling};
-use corver_learn::{Model, Workload};
+use corver_learn::{Answers, Model, Workload};
 use corver_reward::config::PolicyConfig;
 use corver_settings::Settings;
 
@@ -22,6 +22,28 @@ pub fn find_device(wanted: Device) -> Result<String> {
     Ok(corver_learn::device_name(corver_learn::find_device(wanted)?))
 }
 
+/// Fits a run into the memory that is free now, and chooses the number of threads. A resumed run
+/// retains its batches: others would sum in another order, and end in another adapter.
+pub fn fit(
+    settings: &mut Settings,
+    policy: &PolicyConfig,
+    model: &Path,
+    is_resumed: bool,
+) -> Result<Option<MemoryPlan>> {
+    let mut fitted = settings.clone();
+    let memory = plan_memory(&mut fitted, policy, model)?;
+    if !is_resumed {
+        *settings = fitted;
+    } else if fitted != *settings {
+        tracing::warn!(
+            "less memory is free than when the run began; it resumes with the same batches, which \
+             may not fit: end other programs"
+        );
+    }
+    choose_threads(settings)?;
+    Ok(memory)
+}
+
 /// Fits a run into its device's memory: lowers the decoding batch and the micro-batch to what it can
 /// hold.
 pub fn plan_memory(
@@ -31,12 +53,15 @@ pub fn plan_memory(
 ) -> Result<Option<MemoryPlan>> {
     let samples_here = policy.engine.is_none();
     let (rollout, update) = (settings.rollout, settings.update);
+    let answers = &settings.eval.answers;
     let workload = Workload {
         num_generations: if samples_here { rollout.num_generations } else { 1 },
         max_prompt_length: rollout.max_prompt_length,
-        max_completion_length: rollout
-            .max_completion_length
-            .max(settings.eval.answers.max_completion_length),
+        max_completion_length: rollout.max_completion_length,
+        answers: (samples_here && settings.question.eval.is_some()).then_some(Answers {
+            samples: answers.samples,
+            max_length: answers.max_completion_length,
+        }),
         max_rows: if samples_here { settings.policy.max_rows } else { 1 },
         micro_batch_tokens: update.micro_batch_tokens,
         rank: update.lora.r,

@@ -13,15 +13,10 @@ use crate::args::SettingsArgs;
 /// Manifest entry with the fingerprint of the configuration.
 pub const CONFIGURATION: &str = "configuration";
 
-/// Loads the configuration that the run saved, unless the command line names files.
+/// Puts the configuration that the run saved before the files that the command line names.
 pub fn load_saved_config(args: &mut SettingsArgs, out: Option<&Path>) {
-    if args.config.is_empty() {
-        args.config = out
-            .map(|out| out.join(folder::CONFIG))
-            .into_iter()
-            .filter(|path| path.is_file())
-            .collect();
-    }
+    let saved = out.map(|out| out.join(folder::CONFIG)).filter(|path| path.is_file());
+    args.config.splice(0..0, saved);
 }
 
 /// Returns the settings that decide a run's result, as TOML: all but those in `free`, each a setting

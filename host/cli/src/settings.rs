@@ -1,7 +1,9 @@
 //! Settings of a command: configuration files, then single settings, then flags.
 
 use anyhow::Result;
-use corver_settings::{Layers, Settings};
+use corver_reward::config::RulesConfig;
+use corver_reward::parts::Loader;
+use corver_settings::{Layers, PluginRef, Settings};
 
 use crate::args::{Flags, RuleArgs, SettingsArgs};
 
@@ -47,7 +49,7 @@ pub fn layers_of_arm(
 }
 
 /// Returns the settings of a command about a single rule, which replaces the configured ones. If
-/// several are configured, the table with its file's name has its settings.
+/// several are configured, the table with its name has its settings.
 pub fn of_rule(args: &RuleArgs, flags: &[&dyn Flags]) -> Result<Settings> {
     with_rule(load(&args.settings, flags)?, args)
 }
@@ -59,9 +61,18 @@ pub fn of_rule_alone(args: &RuleArgs) -> Result<Settings> {
 
 fn with_rule(mut settings: Settings, args: &RuleArgs) -> Result<Settings> {
     if settings.rule.plugin.len() > 1 {
-        let own = settings.rule.settings.remove(&args.plugin.name());
+        let name = rule_name(&args.plugin, &settings)?;
+        let own = settings.rule.settings.remove(&name);
         settings.rule.settings = own.and_then(|own| own.as_object().cloned()).unwrap_or_default();
     }
     settings.rule.plugin = vec![args.plugin.to_string()];
     Ok(settings)
+}
+
+/// Returns the name that a rule gives itself; its file may have another.
+fn rule_name(plugin: &PluginRef, settings: &Settings) -> Result<String> {
+    let mut config = RulesConfig::single(plugin, settings);
+    config.settings.clear();
+    let rule = Loader::new(&config)?.any(plugin)?;
+    Ok(rule.manifest().name.clone())
 }

@@ -12,7 +12,10 @@
 //! GSPO is GRPO with `loss.importance_sampling_level = "sequence"`.
 
 use crate::advantage::GaeSettings;
-use crate::{AdvantageSettings, Algorithm, Estimator, LearnSettings, LossSettings, PpoSettings};
+use crate::{
+    AdvantageSettings, Algorithm, Estimator, ImportanceLevel, LearnSettings, LossSettings,
+    OldLogProbs, PpoSettings,
+};
 
 impl Estimator {
     /// Returns the estimator of an algorithm; `normalization` is GRPO's.
@@ -77,6 +80,23 @@ pub fn ignored_settings(
             ignored.push((key, message));
         }
     }
+    let corrects = loss.importance_sampling_correction == Some(true);
+    if !dpo && corrects && update.old_log_probs == OldLogProbs::Sampled {
+        let message = "not used with `update.old_log_probs = \"sampled\"`, whose ratio has the \
+                       sampler's probabilities already; leave it out";
+        ignored.push(("update.loss.importance_sampling_correction", message.to_owned()));
+    }
+    let is_capped = loss.importance_sampling_cap != default_loss.importance_sampling_cap;
+    if !dpo && is_capped && update.old_log_probs == OldLogProbs::Sampled {
+        let message = "not used with `update.old_log_probs = \"sampled\"`; leave it out";
+        ignored.push(("update.loss.importance_sampling_cap", message.to_owned()));
+    }
+    let is_per_sequence = loss.importance_sampling_level == ImportanceLevel::Sequence;
+    if algorithm == Algorithm::Ppo && is_per_sequence {
+        let message = "\"sequence\", with which all tokens of a completion get the mean of PPO's \
+                       advantages; set it to \"token\"";
+        ignored.push(("update.loss.importance_sampling_level", message.to_owned()));
+    }
     if dpo && loss.beta != default_loss.beta && loss.beta != 0.0 {
         let message = format!(
             "{}, which DPO does not use: its own β is `update.dpo.beta`; set this one to 0",
@@ -104,7 +124,7 @@ pub fn ignored_settings(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DpoSettings, ImportanceLevel, LossType, ScaleRewards};
+    use crate::{DpoSettings, LossType, ScaleRewards};
 
     const ALL: [Algorithm; 5] =
         [Algorithm::Grpo, Algorithm::Reinforce, Algorithm::Rloo, Algorithm::Ppo, Algorithm::Dpo];
@@ -151,6 +171,23 @@ mod tests {
             importance_sampling_level: ImportanceLevel::Sequence,
             ..LossSettings::default()
         };
+        let sampled = LearnSettings {
+            old_log_probs: OldLogProbs::Sampled,
+            loss: LossSettings {
+                importance_sampling_correction: Some(true),
+                importance_sampling_cap: 3.0,
+                ..loss
+            },
+            ..with(Algorithm::Ppo)
+        };
+        assert_eq!(
+            keys(&sampled, &AdvantageSettings::default()),
+            [
+                "update.loss.importance_sampling_correction",
+                "update.loss.importance_sampling_cap",
+                "update.loss.importance_sampling_level"
+            ]
+        );
         let changed = LearnSettings { loss, num_iterations: 2, ..with(Algorithm::Dpo) };
         let expected = [
             "update.loss.loss_type",

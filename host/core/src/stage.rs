@@ -3,7 +3,6 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use tracing::info_span;
 
 use crate::BoxError;
@@ -24,20 +23,21 @@ pub enum StepError {
     /// The answer judge or the format check broke its contract, or a backend failed.
     #[error("grading completions")]
     GradeResponses(#[source] BoxError),
-    /// Preparation or update of the policy failed.
+    /// Reference, values or advantages failed, before the policy changed.
+    #[error("preparing the update")]
+    Prepare(#[source] BoxError),
+    /// The update failed. It may have changed the policy.
     #[error("updating the policy")]
     Update(#[source] BoxError),
 }
 
 /// Wall-clock seconds by stage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StageSeconds {
     /// Sampling of the rollouts.
     pub rollout: f64,
     /// Extraction of triplets, without the part that overlaps with sampling.
     pub extract: f64,
-    /// Requests of rules: counts, and the capabilities that the run grants.
-    pub requests: f64,
     /// Sentence rules, answer judge and format check, without their requests.
     pub rule: f64,
     /// The reward in total: extraction, requests, rules and returns.
@@ -94,11 +94,11 @@ impl StageTimer {
         }
     }
 
-    /// Returns the seconds of each stage; `requests` are those that rules waited for replies.
+    /// Returns the seconds of each stage; `requests` are those that rules waited for replies, which
+    /// are not a rule's own.
     pub(crate) fn seconds(&self, requests: f64) -> StageSeconds {
         let seconds = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         StageSeconds {
-            requests,
             rule: seconds.rule - requests,
             reward: seconds.extract + seconds.reward,
             ..seconds

@@ -47,7 +47,7 @@ pub struct StepReport {
 /// last ones are extracted and the rules score.
 ///
 /// # Errors
-/// If a part fails; the policy is then unchanged.
+/// If a part fails. The policy is then unchanged, unless it is [`StepError::Update`].
 pub fn step<P: Learner + ?Sized>(
     policy: &mut P,
     scorers: &mut Scorers<'_, '_>,
@@ -82,11 +82,11 @@ pub fn step<P: Learner + ?Sized>(
         || timer.time(Stage::Prepare, || policy.prepare(&batch)),
     );
     let (completions, backend_stats, not_understood) = scored?;
-    let values = prepared.map_err(StepError::Update)?;
+    let values = prepared.map_err(StepError::Prepare)?;
 
     let signal = estimator
         .signal(&completions, values.as_deref(), sampling.num_generations)
-        .map_err(StepError::Update)?;
+        .map_err(StepError::Prepare)?;
     let update =
         timer.time(Stage::Update, || policy.update(&batch, &signal)).map_err(StepError::Update)?;
 

@@ -384,7 +384,7 @@ fn critic_values_reach_gae_advantages() {
 
     let mut without = policy();
     let error = run_with(&mut without, &mut extractor, &mut scorer, gae).err().unwrap();
-    assert!(matches!(error, StepError::Update(_)) && without.signal.is_none(), "{error}");
+    assert!(matches!(error, StepError::Prepare(_)) && without.signal.is_none(), "{error}");
 }
 
 #[test]

@@ -97,9 +97,26 @@ impl Engine {
     /// Checks that the prompts of these questions are not too long.
     ///
     /// # Errors
-    /// Fails as [`Dialogue::check_prompts`].
+    /// Fails with the first question that is too long, or as [`Dialogue::prompts`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
-        Ok(self.dialogue.check_prompts(questions, sampling)?)
+        self.prompts(questions, sampling).map(drop)
+    }
+
+    /// Checks that an update can use the log-probabilities of rollouts that are sampled at this
+    /// temperature.
+    ///
+    /// # Errors
+    /// Fails if the server returns log-probabilities of another temperature.
+    pub fn check_log_probs(&self, temperature: f64) -> Result<()> {
+        if self.log_probs.fits(temperature) {
+            return Ok(());
+        }
+        Err(EngineError::Unusable(format!(
+            "the engine {} returns log-probabilities of temperature 1, and rollout.temperature is \
+             {temperature}: start vLLM with --logprobs-mode processed_logprobs (SGLang without \
+             SGLANG_RETURN_ORIGINAL_LOGPROB)",
+            self.server.url()
+        )))
     }
 
     /// Claims a folder for the adapters of a run.
@@ -153,17 +170,7 @@ impl Engine {
         seed: u64,
         on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>> {
-        if !self.log_probs.fits(sampling.temperature) {
-            return Err(EngineError::Unusable(format!(
-                "the engine {} returns log-probabilities of temperature 1, and \
-                 rollout.temperature is {}: start vLLM with --logprobs-mode processed_logprobs \
-                 (SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB)",
-                self.server.url(),
-                sampling.temperature
-            )));
-        }
-        let prompts = self.dialogue.prompts(questions, sampling)?;
-        self.check_room(questions, &prompts)?;
+        let prompts = self.prompts(questions, sampling)?;
         let mut sink = RolloutSink { groups: vec![None; questions.len()], on_finished };
         match self.sample_missing(&prompts, sampling, seed, &mut sink) {
             // The server was restarted and has lost the adapter. The second call loads it again,
@@ -236,14 +243,17 @@ impl Engine {
         )
     }
 
-    /// Checks that every prompt leaves room for a token.
-    fn check_room(&self, questions: &[Question], prompts: &[Vec<u32>]) -> Result<()> {
+    /// Returns the token ids of every question's prompt, each with room for a completion.
+    fn prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<Vec<Vec<u32>>> {
+        let prompts = self.dialogue.prompts(questions, sampling)?;
         let max_positions = self.shape.max_positions;
-        for (question, prompt) in questions.iter().zip(prompts) {
+        for (question, prompt) in questions.iter().zip(&prompts) {
             if prompt.len() >= max_positions {
                 return Err(PretrainedError::InvalidInput(format!(
                     "the prompt of {:?} has {} tokens; the engine {} takes {max_positions}, \
-                     completion included (--max-model-len)",
+                     completion included (--max-model-len, max_position_embeddings). Shorten the \
+                     question or the system prompt; a training run can also cut it, with \
+                     rollout.max_prompt_length and rollout.long_prompts = \"truncate\"",
                     excerpt(&question.question),
                     prompt.len(),
                     self.server.url()
@@ -251,7 +261,7 @@ impl Engine {
                 .into());
             }
         }
-        Ok(())
+        Ok(prompts)
     }
 }
 

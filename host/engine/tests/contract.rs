@@ -264,6 +264,20 @@ fn max_tokens_fits_context_after_prompt() {
 }
 
 #[test]
+fn prompt_without_room_is_found_before_sampling() {
+    let server = vllm();
+    let engine = open(&server);
+    engine.check_prompts(&questions(2), &GROUP).unwrap();
+    let mut long = questions(2);
+    long[1].question = "Who? ".repeat(300);
+    let error = engine.check_prompts(&long, &GROUP).unwrap_err().to_string();
+    let message = format!("the engine {} takes 512, completion included", server.url);
+    assert!(error.contains(&message), "{error}");
+    assert!(error.contains("Shorten the question or the system prompt"), "{error}");
+    assert_eq!(server.bodies(COMPLETIONS).len(), 2, "only those that open the engine");
+}
+
+#[test]
 fn invalid_engine_replies_are_rejected() {
     type Change = fn(&mut Value);
     let cases: [(&str, Change); 13] = [
@@ -313,7 +327,7 @@ fn invalid_engine_replies_are_rejected() {
 }
 
 #[test]
-fn raw_log_probs_are_rejected_at_other_temperatures() {
+fn raw_log_probs_are_rejected_for_training_at_other_temperatures() {
     let state = Mutex::new(Vllm::default());
     let server = serve(move |route, body| {
         match (route, body["logprobs"].as_u64(), body["temperature"].as_f64()) {
@@ -323,13 +337,16 @@ fn raw_log_probs_are_rejected_at_other_temperatures() {
         }
     });
     let mut engine = open(&server);
-    let error = error_of(engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()));
+    let error = engine.check_log_probs(GROUP.temperature).unwrap_err();
     assert!(error.to_string().contains(" and rollout.temperature is 0.7: "), "{error}");
     assert!(error.to_string().contains("--logprobs-mode processed_logprobs"), "{error}");
-    engine
-        .sample(&questions(1), &Sampling { temperature: 1.0, ..GROUP }, 7, &mut |_, _| ())
-        .unwrap();
-    engine.sample(&questions(1), &Sampling::greedy(24), 7, &mut |_, _| ()).unwrap();
+    engine.check_log_probs(1.0).unwrap();
+    engine.check_log_probs(0.0).unwrap();
+    open(&vllm()).check_log_probs(GROUP.temperature).unwrap();
+    // Without training, no update uses them.
+    for sampling in [GROUP, Sampling { temperature: 1.0, ..GROUP }, Sampling::greedy(24)] {
+        engine.sample(&questions(1), &sampling, 7, &mut |_, _| ()).unwrap();
+    }
 }
 
 #[test]

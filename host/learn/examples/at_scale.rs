@@ -152,6 +152,7 @@ fn run(
         num_generations: samples,
         max_prompt_length: Some(prompt_tokens),
         max_completion_length: longest,
+        answers: None,
         max_rows: prompts * samples,
         micro_batch_tokens: 16_384,
         rank,

@@ -31,14 +31,12 @@
 
 mod attention;
 mod cache;
-pub mod checkpoint;
 pub mod critic;
 pub mod device;
 pub mod dpo;
 mod draw;
 pub mod error;
 mod files;
-pub mod imitation;
 mod layer;
 mod libtorch;
 mod linear;
@@ -58,6 +56,7 @@ mod prompts;
 mod random;
 mod rope;
 pub mod sample;
+mod scale;
 pub mod schedule;
 mod scores;
 pub mod sft;
@@ -65,10 +64,8 @@ pub mod sft;
 mod testing;
 mod update;
 mod update_report;
-mod values;
 mod weights;
 
-pub use checkpoint::checkpoints;
 pub use corver_core::{
     AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType,
     MomentPrecision, OldLogProbs, Precision,
@@ -78,9 +75,8 @@ pub use error::{LearnError, Result};
 pub use merge::merge;
 pub use model::Model;
 pub use optimizer::{AdamW, clip_gradients};
-pub use plan::{MemoryPlan, Workload};
-pub use policy::Policy;
+pub use plan::{Answers, MemoryPlan, Workload};
+pub use policy::{Policy, checkpoints};
 pub use sample::{SampleHooks, SampledCompletion, Watch, sample, sample_with};
 pub use schedule::CosineSchedule;
 pub use sft::{Example, FitSettings, fit};
-pub use values::WeightValues;

@@ -28,8 +28,10 @@ pub struct Workload {
     pub num_generations: usize,
     /// Longest prompt, tokens; `None` if no setting bounds it.
     pub max_prompt_length: Option<usize>,
-    /// Longest completion, tokens.
+    /// Longest completion that the policy learns from, tokens.
     pub max_completion_length: usize,
+    /// Answers of an evaluation; `None` if the run has none.
+    pub answers: Option<Answers>,
     /// Most rows that are decoded together.
     pub max_rows: usize,
     /// Most tokens of a forward and backward pass.
@@ -44,6 +46,15 @@ pub struct Workload {
     pub reference_adapter: bool,
 }
 
+/// Answers of an evaluation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Answers {
+    /// Answers per question; 1 or more.
+    pub samples: usize,
+    /// Longest answer, tokens.
+    pub max_length: usize,
+}
+
 /// Bytes by purpose, and the batch sizes that fit.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct MemoryPlan {
@@ -55,7 +66,7 @@ pub struct MemoryPlan {
     pub adapters: u64,
     /// Rows that are decoded together, if those of a question share their prompt.
     pub rows: usize,
-    /// Prompts that are decoded together, if each has one row, as in an evaluation.
+    /// Prompts that are decoded together, if each has one row, or the answers of an evaluation.
     pub prompts: usize,
     /// Bytes of the keys and values of the rows and their prompts.
     pub cache: u64,
@@ -162,22 +173,35 @@ impl MemoryPlan {
 
         // Growing and thinning out the cache copies the table of one layer at a time.
         let layers = config.num_layers as u64;
-        let row_cache = completion * shape.cache_per_token * (layers + 1) / layers;
+        let cache_of = |tokens: u64| tokens * shape.cache_per_token * (layers + 1) / layers;
+        let row_cache = cache_of(completion);
         let row_logits = LOGITS * 4 * config.vocab_size as u64;
         let prompt_cache = prompt * shape.cache_per_token;
         let prompt_pass = prompt * shape.pass_per_token;
         let at_rest = weights + adapters + shape.frozen_factors;
         // The prompts' pass is over before the rows have a cache.
-        let question = |rows: u64| prompt_cache + prompt_pass.max(rows * (row_cache + row_logits));
-        let fitting = |rows: u64| budget.saturating_sub(at_rest) / question(rows);
+        let question = |rows: u64, tokens: u64| {
+            prompt_cache + prompt_pass.max(rows * (cache_of(tokens) + row_logits))
+        };
+        let fitting =
+            |rows: u64, tokens: u64| budget.saturating_sub(at_rest) / question(rows, tokens);
         let generations = workload.num_generations as u64;
-        if fitting(generations) == 0 {
+        if fitting(generations, completion) == 0 {
             let remedy = "lower rollout.max_completion_length or rollout.num_generations";
-            let needs = at_rest + question(generations);
+            let needs = at_rest + question(generations, completion);
             return Err(too_small("decoding one question's completions", needs, budget, remedy));
         }
-        let rows = (fitting(generations) * generations).min(workload.max_rows as u64);
-        let prompts = fitting(1).min(workload.max_rows as u64);
+        let rows = (fitting(generations, completion) * generations).min(workload.max_rows as u64);
+        let mut prompts = fitting(1, completion).min(workload.max_rows as u64);
+        if let Some(Answers { samples, max_length }) = workload.answers {
+            let (samples, answer) = (samples as u64, max_length.min(config.max_positions) as u64);
+            prompts = prompts.min(fitting(samples, answer));
+            if prompts == 0 {
+                let remedy = "lower eval.answers.max_completion_length or eval.answers.samples";
+                let needs = at_rest + question(samples, answer);
+                return Err(too_small("decoding one question's answers", needs, budget, remedy));
+            }
+        }
         let questions = rows.div_ceil(generations);
         let pass = (questions * prompt_pass).saturating_sub(rows * row_cache);
 
@@ -400,6 +424,7 @@ mod tests {
         num_generations: 16,
         max_prompt_length: Some(256),
         max_completion_length: 1024,
+        answers: None,
         max_rows: 512,
         micro_batch_tokens: 16_384,
         rank: 128,
@@ -579,6 +604,24 @@ mod tests {
         let short =
             Workload { max_prompt_length: Some(170), max_completion_length: 150, ..published };
         assert!(plan(&olmo, &short, gib(79.2)).rows >= 192);
+    }
+
+    #[test]
+    fn long_answers_take_memory_of_decoding_only() {
+        let qwen = config(ModelFamily::Qwen2, (896, 4864, 24, 14, 2, 151_936, true));
+        let plan = |answers, gib: f64| {
+            let short = Workload { max_completion_length: 128, answers, ..PAPER };
+            MemoryPlan::new(&qwen, Kind::BFloat16, Device::Cpu, &short, (gib * GIB) as u64)
+        };
+        let answers = |samples, max_length| Some(Answers { samples, max_length });
+        let without = plan(None, 8.0).unwrap();
+        let with = plan(answers(1, 1000), 8.0).unwrap();
+        assert!(with.prompts < without.prompts, "{with:?}");
+        assert_eq!(MemoryPlan { prompts: without.prompts, ..with }, without);
+        // A question's answer is one row, although it has 16 completions.
+        assert!(plan(answers(1, 4096), 6.0).is_ok());
+        let error = plan(answers(32, 4096), 6.0).unwrap_err().to_string();
+        assert!(error.contains("lower eval.answers.max_completion_length"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The policy: samples completions, and learns from their advantages.
 
+mod checkpoint;
+mod imitation;
 mod learn;
 
 use std::ops::ControlFlow;
@@ -7,10 +9,12 @@ use std::path::{Path, PathBuf};
 
 use corver_core::text::excerpt;
 use corver_core::{
-    Algorithm, BoxError, Compatibility, Decoding, LearnSettings, Precision, Question, Rollout,
-    Sampler, Sampling,
+    Algorithm, BoxError, Compatibility, Decoding, LearnSettings, Question, Rollout, Sampler,
+    Sampling,
 };
 use corver_pretrained::{ChatTokenizer, Dialogue, PretrainedError};
+use corver_settings::AdapterPrecision;
+use tch::Kind;
 
 use crate::critic::Critic;
 use crate::error::Result;
@@ -21,6 +25,8 @@ use crate::optimizer::AdamW;
 use crate::sample::{MAX_ROWS, SampleHooks, Watch, sample_with};
 use crate::schedule::CosineSchedule;
 use crate::update::PreparedUpdate;
+
+pub use checkpoint::checkpoints;
 
 /// A model with adapters, its tokenizer, and the state of its training.
 pub struct Policy {
@@ -97,13 +103,6 @@ impl Policy {
         })
     }
 
-    /// Sets the system prompt of all questions; `None` removes it.
-    #[must_use]
-    pub fn with_system_prompt(mut self, system_prompt: Option<String>) -> Self {
-        self.dialogue.set_system_prompt(&system_prompt.unwrap_or_default());
-        self
-    }
-
     /// Sets how token spans are computed: exactly, or as in the published code, which decodes every
     /// token alone and adds up the lengths.
     #[must_use]
@@ -174,30 +173,6 @@ impl Policy {
     #[must_use]
     pub fn steps(&self) -> usize {
         self.optimizer.steps() / self.settings.updates_per_step()
-    }
-
-    pub(crate) fn optimizer(&self) -> &AdamW {
-        &self.optimizer
-    }
-
-    pub(crate) fn model_mut(&mut self) -> &mut Model {
-        &mut self.model
-    }
-
-    pub(crate) fn dialogue(&self) -> &Dialogue {
-        &self.dialogue
-    }
-
-    pub(crate) fn critic(&self) -> Option<&Critic> {
-        self.critic.as_ref()
-    }
-
-    pub(crate) fn optimizer_mut(&mut self) -> &mut AdamW {
-        &mut self.optimizer
-    }
-
-    pub(crate) fn set_critic(&mut self, critic: Option<Critic>) {
-        self.critic = critic;
     }
 
     /// Checks that the prompts of these questions are not too long.
@@ -280,9 +255,13 @@ impl Policy {
     ///
     /// # Errors
     /// Fails if a file cannot be written.
-    pub fn save_adapter(&self, folder: &Path, precision: Precision) -> Result<()> {
+    pub fn save_adapter(&self, folder: &Path, precision: AdapterPrecision) -> Result<()> {
+        let kind = match precision {
+            AdapterPrecision::F32 => Kind::Float,
+            AdapterPrecision::Bf16 => Kind::BFloat16,
+        };
         let new = files::create_folder(folder)?;
-        self.model.save_adapter_in(new.path(), precision)?;
+        self.model.save_adapter_in(new.path(), kind)?;
         files::finish_folder(new, folder)
     }
 }

@@ -84,6 +84,7 @@ fn plan(model: &ModelConfig, kind: Kind, rank: usize, max_completion_length: usi
         num_generations: SAMPLES,
         max_prompt_length: Some(8),
         max_completion_length,
+        answers: None,
         max_rows: SAMPLES,
         micro_batch_tokens: 16_384,
         rank,

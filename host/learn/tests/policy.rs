@@ -123,7 +123,8 @@ fn weights(policy: &Policy) -> Vec<f32> {
 
 #[test]
 fn rollouts_have_consistent_tokens_spans_and_text() {
-    let mut policy = policy(fast()).with_system_prompt(Some("e".into()));
+    let mut policy = policy(fast());
+    policy.set_system_prompt("e");
     let rollouts = policy.sample(&questions(), &sampling(), 3, &mut |_, _| ()).unwrap();
     assert_eq!(rollouts.iter().map(|r| r.question).collect::<Vec<_>>(), [[0; 8], [1; 8]].concat());
     for rollout in &rollouts {

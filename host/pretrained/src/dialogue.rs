@@ -80,19 +80,6 @@ impl Dialogue {
         Ok(prompt)
     }
 
-    /// Checks that the prompts of these questions are not too long.
-    ///
-    /// # Errors
-    /// Fails with the first question that is too long, or as [`ChatTokenizer::prompt`].
-    pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
-        match sampling.long_prompts {
-            LongPrompts::Reject if sampling.max_prompt_length.is_some() => {
-                self.prompts(questions, sampling).map(drop)
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// Returns the token ids of a question's prompt, and of a completion with its stop token.
     ///
     /// # Errors
@@ -141,10 +128,8 @@ mod tests {
         let error = dialogue.prompts(&[question("u")], &bounded).unwrap_err();
         let message = format!("the prompt of \"u\" has {} tokens; ", whole.len());
         assert!(error.to_string().starts_with(&message), "{error}");
-        assert!(dialogue.check_prompts(&[question("u")], &bounded).is_err());
         let cut = Sampling { long_prompts: LongPrompts::Truncate, ..bounded };
         assert_eq!(dialogue.prompts(&[question("u")], &cut).unwrap(), [&whole[1..]]);
-        dialogue.check_prompts(&[question("u")], &cut).unwrap();
     }
 
     #[test]

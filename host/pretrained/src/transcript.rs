@@ -14,26 +14,81 @@ const SPECIAL: &str = concat!(
     r"|<(?:start|end)_of_turn>|\[/?INST\]"
 );
 
-/// The header of the model's turn.
-const ASSISTANT: &str = concat!(
-    r"<\|im_start\|>assistant\n|<\|start_header_id\|>assistant<\|end_header_id\|>\n\n",
-    r"|<start_of_turn>model\n|<\|assistant\|>\n?|<｜Assistant｜>|\[/INST\]"
-);
+/// Markers of the turns of a model family, as patterns without groups.
+struct TurnMarkers {
+    /// Header of a user's turn, with the system block in it.
+    user: &'static str,
+    /// End of a user's turn.
+    user_end: &'static str,
+    /// Header of the model's turn.
+    assistant: &'static str,
+}
 
-/// The header of a user's turn.
-const USER: &str = concat!(
-    r"<\|im_start\|>user\n|<\|start_header_id\|>user<\|end_header_id\|>\n\n",
-    r"|<start_of_turn>user\n|<\|user\|>\n?|<｜User｜>|\[INST\]"
-);
+static FAMILY_MARKERS: [TurnMarkers; 6] = [
+    // ChatML.
+    TurnMarkers {
+        user: r"<\|im_start\|>user\n",
+        user_end: r"<\|im_end\|>",
+        assistant: r"<\|im_start\|>assistant\n",
+    },
+    // Llama 3.
+    TurnMarkers {
+        user: r"<\|start_header_id\|>user<\|end_header_id\|>\n\n",
+        user_end: r"<\|eot_id\|>|<\|start_header_id\|>",
+        assistant: r"<\|start_header_id\|>assistant<\|end_header_id\|>\n\n",
+    },
+    // Gemma.
+    TurnMarkers {
+        user: r"<start_of_turn>user\n",
+        user_end: r"<end_of_turn>",
+        assistant: r"<start_of_turn>model\n",
+    },
+    // Phi, Tulu and Zephyr; Tulu has no end but the next header.
+    TurnMarkers {
+        user: r"<\|user\|>\n?",
+        user_end: r"(?:</s>\s*)?<\|(?:end|assistant|user|system)\|>",
+        assistant: r"<\|assistant\|>\n?",
+    },
+    // DeepSeek.
+    TurnMarkers {
+        user: r"<｜User｜>",
+        user_end: r"<｜Assistant｜>|<｜end▁of▁sentence｜>",
+        assistant: r"<｜Assistant｜>",
+    },
+    // Llama 2 and Mistral.
+    TurnMarkers {
+        user: r"\[INST\](?:\s*(?s:<<SYS>>.*?<</SYS>>))?",
+        user_end: r"\[/INST\]",
+        assistant: r"\[/INST\]",
+    },
+];
 
 static SPECIALS: LazyLock<Regex> = LazyLock::new(|| compile(SPECIAL));
 static LEADING: LazyLock<Regex> = LazyLock::new(|| compile(&format!(r"^(?:\s|{SPECIAL})+")));
-static ASSISTANTS: LazyLock<Regex> = LazyLock::new(|| compile(ASSISTANT));
-static USERS: LazyLock<Regex> =
-    LazyLock::new(|| compile(&format!(r"(?s)(?:{USER})\s*(.*?)\s*(?:{SPECIAL}|\z)")));
+static ASSISTANTS: LazyLock<Regex> = LazyLock::new(|| headers(|markers| markers.assistant));
+static USERS: LazyLock<Regex> = LazyLock::new(|| headers(|markers| markers.user));
+static USER_TURNS: LazyLock<Vec<Regex>> = LazyLock::new(user_turns);
 
 fn compile(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the patterns here are regular expressions")
+}
+
+/// Returns the pattern of a header, with a group for each family.
+fn headers(header: impl Fn(&TurnMarkers) -> &'static str) -> Regex {
+    let mut groups = Vec::new();
+    for markers in &FAMILY_MARKERS {
+        groups.push(format!("({})", header(markers)));
+    }
+    compile(&groups.join("|"))
+}
+
+/// Returns each family's pattern of a user's turn, with a group for its text.
+fn user_turns() -> Vec<Regex> {
+    let mut turns = Vec::new();
+    for TurnMarkers { user, user_end, .. } in &FAMILY_MARKERS {
+        turns.push(compile(&format!(r"(?s){user}\s*(.*?)\s*(?:{user_end}|\z)")));
+    }
+    turns
 }
 
 /// Returns the completion in a text that starts with its prompt, without special tokens.
@@ -71,13 +126,27 @@ fn after_last_header(text: &str) -> Option<&str> {
     Some(&text[header.end()..])
 }
 
-/// Returns the last turn of the user in a prompt, or all of a prompt without turns.
+/// Returns the last turn of the user in a prompt, or all of a prompt without turns. Other special
+/// tokens than the end of the turn are part of its text.
 #[must_use]
 pub fn question(prompt: &str) -> String {
-    match USERS.captures_iter(prompt).last() {
-        Some(turn) => turn[1].to_owned(),
+    match last_user_turn(prompt) {
+        Some(turn) => turn.to_owned(),
         None => without_special_tokens(prompt).trim().to_owned(),
     }
+}
+
+fn last_user_turn(prompt: &str) -> Option<&str> {
+    let turn = USER_TURNS[family_of(prompt)?].captures_iter(prompt).last()?;
+    turn.get(1).map(|text| text.as_str())
+}
+
+/// Returns the index of a prompt's family: that of the last header of the model's turn, where the
+/// prompt ends, or else of the first header of a user's turn.
+fn family_of(prompt: &str) -> Option<usize> {
+    let assistant = ASSISTANTS.captures_iter(prompt).last();
+    let header = assistant.or_else(|| USERS.captures(prompt))?;
+    (0..FAMILY_MARKERS.len()).find(|family| header.get(family + 1).is_some())
 }
 
 fn without_special_tokens(text: &str) -> String {
@@ -137,6 +206,26 @@ mod tests {
             assert_eq!(response(&text, None).as_deref(), Some(COMPLETION), "{text}");
         }
         assert_eq!(response("o?Ada", Some("Who?")), None, "the start of the answer is unknown");
+    }
+
+    #[test]
+    fn system_block_is_no_part_of_question() {
+        let prompt = "<s>[INST] <<SYS>>\nBe brief.\n<</SYS>>\n\nWho? [/INST]";
+        assert_eq!(question(prompt), "Who?");
+        assert_eq!(question(&format!("{prompt} Ada. </s><s>[INST] When? [/INST]")), "When?");
+    }
+
+    #[test]
+    fn question_may_quote_special_tokens() {
+        for (prompt, _) in &FAMILIES[..6] {
+            let quoting = prompt.replace("Who?", "What does `<s>` do?");
+            assert_eq!(question(&quoting), "What does `<s>` do?", "{quoting}");
+        }
+        let (prompt, _) = FAMILIES[0];
+        let quoting = prompt.replace("S.", "Use [INST].").replace("Who?", "What is [/INST]?");
+        assert_eq!(question(&quoting), "What is [/INST]?");
+        assert_eq!(question("<|user|>\nWho?</s>\n<|assistant|>\n"), "Who?");
+        assert_eq!(question("<|user|>\nWho?"), "Who?");
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub struct BackendsSection {
     pub passages: PassageSettings,
     /// Answers of the demo's world.
     pub demo: DemoSection,
-    /// Prices of the others, for the cost of a run; those of a chat model are `chat.prices`.
+    /// Prices of counts, NLI and passages, for the cost of a run; those of a chat model are
+    /// `chat.prices`.
     pub price: PriceSection,
 }
 
@@ -43,7 +44,7 @@ pub struct NliSettings {
     #[schemars(range(min = 1, max = 1_000_000))]
     pub batch_size: usize,
     /// Tokens run together, padding included; a longer pair is run alone. Not set: 1,024 on a
-    /// processor, whose caches a larger batch leaves, and 16,384 on a GPU.
+    /// CPU, whose caches do not hold more, and 16,384 on a GPU.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub max_batch_tokens: Option<usize>,
     /// Longest pair, in tokens; the longer text of a longer pair loses its end. Not set: 512 for

@@ -6,8 +6,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-use crate::policy::Precision;
-
 /// Inference server that samples completions in place of the policy (docs/integrations.md).
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -25,11 +23,11 @@ pub struct EngineSection {
     /// in the run's folder.
     #[schemars(length(min = 1))]
     pub adapters: Option<PathBuf>,
-    /// The server's path of that folder. Not set: the same path.
+    /// The server's path of the folder `adapters`. Not set: the same path.
     #[schemars(length(min = 1))]
     pub adapters_on_server: Option<PathBuf>,
-    /// Precision of these adapters; `auto` is f32. Checkpoints are always f32.
-    pub adapter_precision: Precision,
+    /// Precision of the adapters that the server reads. Checkpoints are always f32.
+    pub adapter_precision: AdapterPrecision,
     /// File with the server's key (`--api-key`). Not set: no key.
     pub token_file: Option<PathBuf>,
     /// Largest number of concurrent requests; each samples all completions of a question.
@@ -44,6 +42,17 @@ pub struct EngineSection {
     #[default = 120.0]
     #[schemars(range(min = 0.0, max = 86_400.0))]
     pub retry_timeout_s: f64,
+}
+
+/// Precision of the adapters that an inference server reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AdapterPrecision {
+    /// 32-bit floats.
+    #[default]
+    F32,
+    /// bfloat16, half the size.
+    Bf16,
 }
 
 /// API of an inference server.

@@ -46,7 +46,7 @@ pub use backends::{
 pub use check::{CheckSettings, DecidedBy};
 pub use checkpoint::CheckpointSection;
 pub use corpus::{CorpusSection, CountMode, PackMisses, RemoteSettings};
-pub use engine::{EngineKind, EngineSection};
+pub use engine::{AdapterPrecision, EngineKind, EngineSection};
 pub use eval::{EvalSection, EvaluateSettings};
 pub use extract::{ExtractKind, ExtractSection, ReplyGrammar};
 pub use filter::FilterSettings;

@@ -74,7 +74,7 @@ pub enum Granularity {
     /// A token gets the reward of its sentence.
     #[default]
     Token,
-    /// A3: every token gets the same mean of the sentence rewards; see [`SentenceMean`].
+    /// A3: every token gets the same mean of the sentence rewards, `reward.sentence_mean`.
     Response,
 }
 

@@ -48,7 +48,7 @@ pub struct Sampling {
     #[default(Some(256))]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_prompt_length: Option<usize>,
-    /// Treatment of longer prompts.
+    /// Treatment of prompts above `max_prompt_length`.
     pub long_prompts: LongPrompts,
 }
 

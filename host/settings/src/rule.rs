@@ -65,7 +65,7 @@ pub struct Limits {
     #[schemars(range(min = 0, max = 86_400_000_000_u64))]
     pub call_ms: u64,
     /// All linear memories of one instance together, in bytes. A large batch has up to 16
-    /// instances, or one for every core.
+    /// instances, or one per core on more cores, and three batches may run together.
     #[default(256 << 20)]
     #[schemars(range(min = 0, max = 8_589_934_592_u64))]
     pub memory_bytes: usize,

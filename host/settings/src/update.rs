@@ -38,9 +38,9 @@ pub struct LearnSettings {
     #[default = 0.03]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub warmup_ratio: f64,
-    /// Steps of the learning-rate schedule. A training run sets it to `run.steps`.
+    /// Steps of the learning-rate schedule, which the command sets.
     #[default = 100]
-    #[schemars(range(min = 0, max = 1_000_000_000))]
+    #[serde(skip)]
     pub total_steps: usize,
     /// Largest L2 norm of all gradients together.
     #[default = 1.0]
@@ -173,9 +173,10 @@ pub struct LossSettings {
     /// Unit that has one importance ratio.
     pub importance_sampling_level: ImportanceLevel,
     /// Truncated importance sampling: a token's policy term is weighted by min(π ⁄ μ, C), where a
-    /// sampler μ drew what the policy π learns from. Not set: `true` if an engine samples.
+    /// sampler μ drew what the policy π learns from. Not set: `true` if an engine samples and
+    /// `update.old_log_probs` is `recomputed`.
     pub importance_sampling_correction: Option<bool>,
-    /// Cap C of the correction.
+    /// C, the cap of `importance_sampling_correction`.
     #[default = 2.0]
     #[schemars(range(min = 1e-9, max = 1e6))]
     pub importance_sampling_cap: f64,

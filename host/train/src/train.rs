@@ -199,12 +199,10 @@ pub fn train(
     observer: &mut dyn Observer,
 ) -> Result<RunSummary, TrainError> {
     plan.check()?;
-    // A killed process may have left half a line, which cannot be read.
-    run.rewind(METRICS_LOG, usize::MAX)?;
-    // Before the logs are rewound: steps that are taken again were charged for the first time, too.
-    scorers.backends.add_prior_usage(StepLog::read(run)?.usage());
     run.rewind_logs(steps_done)?;
     let log = StepLog::read(run)?;
+    // Without the steps that are taken again: their replies are cached, and charged when used.
+    scorers.backends.add_prior_usage(log.usage());
     let mut trainer = Trainer { policy, scorers, plan, run, steps_done, observer, log };
 
     let before = match run.read_json(EvaluatedPolicy::Before.file())? {
@@ -351,21 +349,18 @@ impl Trainer<'_, '_, '_> {
 
     /// Writes a checkpoint of the steps before a failed one, and returns the error of the run.
     fn abort_step(&mut self, number: usize, source: StepError) -> TrainError {
+        // A failed update may have changed the policy, which is then not that of the last step.
+        if matches!(source, StepError::Update(_)) {
+            return TrainError::Step { step: number + 1, source };
+        }
         let has_new_steps = number > self.steps_done;
+        let saved = if has_new_steps { self.save(number) } else { Ok(()) };
         // An interrupted step is as if it had not begun.
         if self.observer.should_stop() {
-            if has_new_steps && let Err(error) = self.save(number) {
-                return error;
-            }
-            return TrainError::Stopped { step: number };
+            return saved.err().unwrap_or(TrainError::Stopped { step: number });
         }
-        // Only a failed update can leave the policy changed. If an earlier stage failed, such as by
-        // an engine that is down, the policy is that of the last step and is saved. A checkpoint
-        // that cannot be written must not hide the error of the step.
-        if has_new_steps
-            && !matches!(source, StepError::Update(_))
-            && let Err(error) = self.save(number)
-        {
+        // A checkpoint that cannot be written must not hide the error of the step.
+        if let Err(error) = saved {
             self.observer.on_warning(&format!("step {number} has no checkpoint: {error}"));
         }
         TrainError::Step { step: number + 1, source }

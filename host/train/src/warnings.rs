@@ -105,7 +105,7 @@ fn symptoms(metrics: &Map<String, Value>) -> Vec<Symptom<'static>> {
             is_present: value(metrics, "learning_rate") == 0.0 && value(metrics, "step") != 1.0,
             steps: 1,
             warning: "this step had the learning rate 0, so it changed nothing: see \
-                      update.learning_rate and update.total_steps"
+                      update.learning_rate"
                 .into(),
         },
         Symptom {

@@ -1,12 +1,15 @@
 //! A whole run with plain stand-ins: what it leaves behind, and that an interrupted run ends where
 //! it would have.
 
+use std::cell::Cell;
 use std::path::Path;
+use std::sync::Mutex;
 
 use corver_core::{
-    Backends, BoxError, Completion, Demonstration, Entailment, Extractor, ExtractorInput, Graders,
-    Learner, NliModel, NliPair, Question, Rollout, Sampler, Sampling, Scorers, SentenceScorer,
-    SentenceVerdict, Signal, StepError, StepSettings, TrainingBatch, Triplet, UpdateReport,
+    Backends, BoxError, ChatModel, ChatPrompt, ChatReply, ChatRole, Completion, Demonstration,
+    Entailment, Extractor, ExtractorInput, Graders, Learner, Message, NliModel, NliPair, Question,
+    Rollout, Sampler, Sampling, Scorers, SentenceScorer, SentenceVerdict, Signal, StepError,
+    StepSettings, TrainingBatch, Triplet, UpdateReport, Usage,
 };
 use corver_data::Curriculum;
 use corver_eval::Evaluation;
@@ -24,6 +27,7 @@ struct Pupil {
     prompt: String,
     fail_at: Option<u64>,
     away_at: Option<u64>,
+    unprepared_at: Option<u64>,
 }
 
 impl Sampler for Pupil {
@@ -63,6 +67,13 @@ impl Sampler for Pupil {
 }
 
 impl Learner for Pupil {
+    fn prepare(&mut self, _: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, BoxError> {
+        if self.unprepared_at == Some(self.skill) {
+            return Err("the reference does not fit".into());
+        }
+        Ok(None)
+    }
+
     fn update(&mut self, batch: &TrainingBatch<'_>, _: &Signal) -> Result<UpdateReport, BoxError> {
         if self.fail_at == Some(self.skill) {
             return Err("the power went out".into());
@@ -121,12 +132,58 @@ impl SentenceScorer for Nothing {
     }
 }
 
+/// Sends a prompt for every completion, and pays all alike.
+struct Asks;
+
+impl SentenceScorer for Asks {
+    fn score(
+        &mut self,
+        completions: &[Completion<'_>],
+        backends: &mut Backends<'_>,
+    ) -> Result<Vec<Vec<SentenceVerdict>>, BoxError> {
+        let mut prompts = Vec::new();
+        for completion in completions {
+            let content = completion.text.to_owned();
+            prompts.push(ChatPrompt {
+                messages: vec![Message { role: ChatRole::User, content }],
+                temperature: 0.0,
+                top_p: 1.0,
+                max_tokens: 1,
+                seed: None,
+            });
+        }
+        backends.reply(&prompts)?;
+        Nothing.score(completions, backends)
+    }
+}
+
+/// A chat model whose replies use ten and one tokens each.
+struct Chat<'a> {
+    /// Usage of earlier processes.
+    prior: &'a Mutex<Usage>,
+}
+
+impl ChatModel for Chat<'_> {
+    fn reply(&mut self, prompts: &[ChatPrompt]) -> Result<Vec<ChatReply>, BoxError> {
+        let usage = Usage { prompt_tokens: 10, completion_tokens: 1 };
+        Ok(vec![ChatReply { content: String::new(), usage }; prompts.len()])
+    }
+
+    fn add_prior_usage(&mut self, usage: Usage) {
+        let mut prior = self.prior.lock().unwrap();
+        *prior = prior.plus(usage);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Listener {
     steps: Vec<f64>,
     evaluated: Vec<&'static str>,
     warnings: Vec<String>,
     stop_after: Option<usize>,
+    /// Number of the call of `should_stop` that sees an interrupt.
+    stop_at_call: Option<usize>,
+    calls: Cell<usize>,
 }
 
 impl Observer for Listener {
@@ -143,7 +200,8 @@ impl Observer for Listener {
     }
 
     fn should_stop(&self) -> bool {
-        self.stop_after == Some(self.steps.len())
+        self.calls.set(self.calls.get() + 1);
+        self.stop_after == Some(self.steps.len()) || self.stop_at_call == Some(self.calls.get())
     }
 
     fn on_step_end(&mut self, metrics: &Map<String, Value>, _: usize) {
@@ -197,6 +255,28 @@ fn go(
         graders: &mut graders,
     };
     train(pupil, &mut scorers, &plan(6), run, from, listener)
+}
+
+/// Does the same with prompts to a chat model, and returns the usage that it is told of.
+fn go_with_chat(
+    pupil: &mut Pupil,
+    run: &RunDir,
+    from: usize,
+) -> (Result<RunSummary, TrainError>, Usage) {
+    let prior = Mutex::default();
+    let mut extractor = Nothing;
+    let mut backends = Backends::default().with_nli(Nothing).with_chat(Chat { prior: &prior });
+    let mut rules = Asks;
+    let mut graders = Graders::default();
+    let mut scorers = Scorers {
+        extractor: &mut extractor,
+        backends: &mut backends,
+        sentence_scorer: &mut rules,
+        graders: &mut graders,
+    };
+    let result = train(pupil, &mut scorers, &plan(6), run, from, &mut Listener::default());
+    let usage = *prior.lock().unwrap();
+    (result, usage)
 }
 
 fn without_times(path: &Path) -> Vec<Map<String, Value>> {
@@ -277,6 +357,24 @@ fn resume_after_failure_matches_uninterrupted_run() {
 }
 
 #[test]
+fn steps_that_are_taken_again_are_no_prior_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
+    let mut pupil = Pupil { fail_at: Some(3), ..Pupil::default() };
+    let (failed, before) = go_with_chat(&mut pupil, &run, 0);
+    assert!(matches!(failed, Err(TrainError::Step { step: 4, .. })), "{failed:?}");
+    assert_eq!(before, Usage::default());
+    drop(run);
+
+    // Step 3 is logged. The cached replies to its eight prompts are charged when it is repeated.
+    let resumed = RunDir::resume(folder.path(), &RunManifest::default()).unwrap();
+    let mut same_pupil = Pupil { skill: 2, ..Pupil::default() };
+    let (finished, usage) = go_with_chat(&mut same_pupil, &resumed, 2);
+    assert_eq!(finished.unwrap().queries_per_step.prompt_tokens, 80.0);
+    assert_eq!(usage, Usage { prompt_tokens: 160, completion_tokens: 16 });
+}
+
+#[test]
 fn unreachable_engine_checkpoints_last_step() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
@@ -287,6 +385,31 @@ fn unreachable_engine_checkpoints_last_step() {
         "{error}"
     );
     assert!(run.checkpoints().join("3").exists(), "step 3 is no multiple of `checkpoint_every`");
+}
+
+#[test]
+fn failed_preparation_checkpoints_last_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
+    let mut pupil = Pupil { unprepared_at: Some(3), ..Pupil::default() };
+    let error = go(&mut pupil, &run, 0, &mut Listener::default()).unwrap_err();
+    assert!(
+        matches!(error, TrainError::Step { step: 4, source: StepError::Prepare(_) }),
+        "{error}"
+    );
+    assert!(run.checkpoints().join("3").exists(), "step 3 is no multiple of `checkpoint_every`");
+}
+
+#[test]
+fn interrupt_does_not_hide_failed_update() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
+    let mut pupil = Pupil { fail_at: Some(3), ..Pupil::default() };
+    // Each finished step is a call, so the interrupt comes during step 4.
+    let mut listener = Listener { stop_at_call: Some(4), ..Listener::default() };
+    let error = go(&mut pupil, &run, 0, &mut listener).unwrap_err();
+    assert!(matches!(error, TrainError::Step { step: 4, source: StepError::Update(_) }), "{error}");
+    assert!(!run.checkpoints().join("3").exists(), "the update may have changed the policy");
 }
 
 #[test]

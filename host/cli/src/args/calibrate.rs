@@ -134,7 +134,7 @@ pub struct AuditArgs {
         value_parser = clap::value_parser!(u16).range(1..)
     )]
     pub samples: u16,
-    /// Folder of an adapter or a checkpoint. Default: the raw model.
+    /// Folder of an adapter or a checkpoint. Default: `policy.adapter`, or else the raw model.
     #[arg(long, value_name = "DIR", conflicts_with = "sheet")]
     pub adapter: Option<PathBuf>,
     #[command(flatten)]

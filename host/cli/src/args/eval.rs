@@ -20,9 +20,12 @@ pub struct EvalArgs {
     /// Question file, or a split of a dataset folder. Repeatable. Default: `question.eval`.
     #[arg(long, value_name = "FILE")]
     pub questions: Vec<PathBuf>,
-    /// Use only the first N questions of each set.
+    /// Use only the first N questions of each set (`question.eval_limit`).
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    /// True if the configured limit is for the questions of a training, and not for these.
+    #[arg(skip)]
+    pub all_questions: bool,
     /// Draw N answers to each question instead of the greedy one, for pass@k.
     #[arg(long, value_name = "N")]
     pub samples: Option<usize>,

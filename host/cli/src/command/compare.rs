@@ -30,6 +30,8 @@ const COMPARISON: &str = "comparison.json";
 const PAGE: &str = "comparison.html";
 /// Folder of a run with its answers to the question sets of --eval.
 const SETS: &str = "sets";
+/// Folder of a run with the answers of the adapter that its training continues from.
+const SETS_BEFORE: &str = "sets-before";
 
 /// Name of the arm with the common settings.
 const BASE: &str = "base";
@@ -136,8 +138,7 @@ fn first_run(out: &Path, arm: &str, plan: &ComparisonPlan) -> Option<PathBuf> {
 /// A1). The others' cost is reported in its steps.
 fn find_a1(out: &Path, arms: &[String]) -> Result<Option<usize>> {
     for (index, arm) in arms.iter().enumerate() {
-        let config = out.join(arm).join(folder::CONFIG);
-        let settings = Layers::new(&[config], &[])?.settings()?;
+        let settings = saved_settings(&out.join(arm))?;
         let is_compared_method =
             settings.judge.plugin.is_some() || settings.format.plugin.is_some();
         let reward = settings.reward;
@@ -148,8 +149,13 @@ fn find_a1(out: &Path, arms: &[String]) -> Result<Option<usize>> {
     Ok(None)
 }
 
-/// Evaluates the trained policy of every run, and the untrained one, on question sets. Finished sets
-/// are not answered again.
+/// Returns the settings that are saved in the folder of an arm or a run.
+fn saved_settings(dir: &Path) -> Result<Settings> {
+    Layers::new(&[dir.join(folder::CONFIG)], &[])?.settings()
+}
+
+/// Evaluates the trained policy of every run, and the untrained one of the first, on question sets.
+/// Finished sets are not answered again.
 fn evaluate_on_sets(
     out: &Path,
     arms: &[String],
@@ -160,34 +166,57 @@ fn evaluate_on_sets(
     for arm in arms {
         for &seed in seeds {
             let run = run_folder(out, arm, seed);
-            let answers = run.join(SETS);
             let steps = summary(out, arm, seed)?.steps;
-            let args = EvalArgs {
-                settings: SettingsArgs { config: vec![run.join(folder::CONFIG)], set: Vec::new() },
-                questions: sets.to_vec(),
-                raw: question_sets.is_empty(),
-                adapter: vec![run.join(folder::CHECKPOINTS).join(format!("step-{steps:06}"))],
-                resume: answers.exists(),
-                out: Some(answers),
-                ..EvalArgs::default()
-            };
+            let trained = run.join(folder::CHECKPOINTS).join(format!("step-{steps:06}"));
             eprintln!(
                 "{}, seed {seed}: answering {} question sets",
                 output::escaped(arm),
                 sets.len()
             );
-            for Evaluated { policy, questions, evaluation } in eval::answer(&args)? {
-                let policy = if policy == eval::RAW { policy } else { arm.clone() };
-                let known = question_sets.iter().position(|set| set.name == questions);
-                let index = known.unwrap_or_else(|| {
-                    question_sets.push(QuestionSet { name: questions, policies: Vec::new() });
-                    question_sets.len() - 1
-                });
-                question_sets[index].add(policy, evaluation);
+            if question_sets.is_empty()
+                && let Some(start) = saved_settings(&run)?.policy.adapter
+            {
+                for one in eval::answer(&eval_args(&run, SETS_BEFORE, start, sets))? {
+                    add(&mut question_sets, Evaluated { policy: eval::RAW.to_owned(), ..one });
+                }
+            }
+            let mut args = eval_args(&run, SETS, trained, sets);
+            args.raw = question_sets.is_empty();
+            for mut one in eval::answer(&args)? {
+                if one.policy != eval::RAW {
+                    one.policy.clone_from(arm);
+                }
+                add(&mut question_sets, one);
             }
         }
     }
     Ok(question_sets)
+}
+
+/// Returns the arguments that evaluate an adapter with the settings of a run, and write the answers
+/// into the run's folder `name`.
+fn eval_args(run: &Path, name: &str, adapter: PathBuf, sets: &[PathBuf]) -> EvalArgs {
+    let answers = run.join(name);
+    EvalArgs {
+        settings: SettingsArgs { config: vec![run.join(folder::CONFIG)], set: Vec::new() },
+        questions: sets.to_vec(),
+        all_questions: true,
+        adapter: vec![adapter],
+        resume: answers.join(folder::MANIFEST).exists(),
+        out: Some(answers),
+        ..EvalArgs::default()
+    }
+}
+
+/// Adds an evaluation to those of its question set.
+fn add(question_sets: &mut Vec<QuestionSet>, one: Evaluated) {
+    let Evaluated { policy, questions, evaluation } = one;
+    let known = question_sets.iter().position(|set| set.name == questions);
+    let index = known.unwrap_or_else(|| {
+        question_sets.push(QuestionSet { name: questions, policies: Vec::new() });
+        question_sets.len() - 1
+    });
+    question_sets[index].add(policy, evaluation);
 }
 
 fn show(Tables { figures, differences, costs, cost_differences, verdicts, sets }: &Tables) {
@@ -206,8 +235,14 @@ fn show(Tables { figures, differences, costs, cost_differences, verdicts, sets }
 }
 
 /// Settings of the evaluation, or set by the comparison itself; arms must not change them.
-const COMMON: [&str; 5] =
-    ["eval.", "question.eval", "policy.model", "reward.compatibility", "run.seed"];
+const COMMON: [&str; 6] = [
+    "eval.",
+    "question.eval",
+    "policy.model",
+    "reward.compatibility",
+    "reward.language",
+    "run.seed",
+];
 
 /// Resolves every arm's settings, then creates the folder with them.
 fn create(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_core::{ReturnParts, RewardSettings};
+use corver_core::{ReturnParts, RewardSettings, Scorers};
 use corver_eval::read_completions;
 use corver_report::explain::{ExplainedCompletion, MatchedPassage, Piece, QueryEvidence};
 use corver_report::{LoadedRun, explain, page};
@@ -15,7 +15,7 @@ use corver_runs::folder;
 use serde_json::json;
 
 use super::index::count::origin;
-use super::score::{scored, show_return, show_sentence};
+use super::score::{open_extractor, scored, show_return, show_sentence};
 use crate::args::{ExplainArgs, SettingsArgs};
 use crate::output;
 use crate::recording;
@@ -91,6 +91,10 @@ fn of_run_folder(args: &ExplainArgs) -> Result<ExplainInput> {
 fn of_file(args: &ExplainArgs) -> Result<ExplainInput> {
     let file = args.subject.display();
     let mut completions = read_completions(&args.subject)?;
+    ensure!(
+        args.step.is_none() && args.completion.is_none(),
+        "--step and --completion are for a run; for a file of completions, use --line"
+    );
     let line = match (args.line, completions.lines.len()) {
         (Some(line), _) => line,
         (None, 1) => completions.lines[0],
@@ -106,12 +110,19 @@ fn of_file(args: &ExplainArgs) -> Result<ExplainInput> {
     let (settings, config) = config::resolve_with(settings, |settings, problems| {
         GivenConfig::resolve(has_triplets, &args.recording, settings, problems)
     })?;
-    let mut backends = recording::backends(&config.answers, &args.recording)?;
+    recording::check(&args.recording, false)?;
     let loader = Loader::new(&config.rules)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    let extractor = config.extractor.as_ref();
-    let scored =
-        scored(completions, extractor, &settings.reward, &mut backends, &mut rules, &mut graders)?;
+    let mut extractor = open_extractor(&mut completions, config.extractor.as_ref())?;
+    // Last: it creates the file of --record, which no other failure may leave.
+    let mut backends = recording::backends(&config.answers, &args.recording)?;
+    let mut scorers = Scorers {
+        extractor: extractor.as_mut(),
+        backends: &mut backends,
+        sentence_scorer: &mut rules,
+        graders: &mut graders,
+    };
+    let scored = scored(&completions, &mut scorers, &settings.reward)?;
     let origin = format!(
         "line {line} of {}",
         args.subject.file_name().unwrap_or_default().to_string_lossy()

@@ -63,6 +63,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     manifest.set("device", device);
 
     settings.rollout = plan.sampling;
+    settings.question.eval = None;
     let memory = policy::plan_memory(&mut settings, &policy, &model)?;
     policy::choose_threads(&mut settings)?;
     let interrupt = Interrupt::listen()?;
@@ -124,7 +125,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
          request that format (`policy.system_prompt`)",
         filtered.questions,
         plan.settings.min_correct,
-        plan.settings.max_correct.unwrap_or(plan.settings.num_generations.saturating_sub(1)),
+        plan.settings.most_correct(),
         plan.settings.num_generations,
         path.join(ANSWERED).display()
     );

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use corver_core::{
-    Backends, CountPrecision, Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts,
-    Scored, Scorers, SentenceScorer, SentenceVerdict, Trace, score,
+    CountPrecision, Explained, Extractor, Lookup, ResponseGrades, ReturnParts, Scored, Scorers,
+    SentenceVerdict, Trace, score,
 };
 use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig};
@@ -17,38 +17,48 @@ use crate::scoring::GivenConfig;
 use crate::settings;
 
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
-    let completions = read_completions(&args.file)?;
+    let mut completions = read_completions(&args.file)?;
     let settings = settings::load(&args.settings, &[&args.reward, &args.graders])?;
     let has_triplets = completions.triplets.is_some();
     let (settings, config) = config::resolve_with(settings, |settings, problems| {
         GivenConfig::resolve(has_triplets, &args.recording, settings, problems)
     })?;
-    let mut backends = recording::backends(&config.answers, &args.recording)?;
+    recording::check(&args.recording, false)?;
     let loader = Loader::new(&config.rules)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    let extractor = config.extractor.as_ref();
-    score_and_show(
-        completions,
-        extractor,
-        &settings.reward,
-        &mut backends,
-        &mut rules,
-        &mut graders,
-        json,
-    )
+    let mut extractor = open_extractor(&mut completions, config.extractor.as_ref())?;
+    // Last: it creates the file of --record, which no other failure may leave.
+    let mut backends = recording::backends(&config.answers, &args.recording)?;
+    let mut scorers = Scorers {
+        extractor: extractor.as_mut(),
+        backends: &mut backends,
+        sentence_scorer: &mut rules,
+        graders: &mut graders,
+    };
+    score_and_show(&completions, &mut scorers, &settings.reward, json)
+}
+
+/// Opens the source of the completions' triplets: their own, or else the extractor's.
+pub fn open_extractor(
+    completions: &mut CompletionSet,
+    config: Option<&ExtractorConfig>,
+) -> Result<Box<dyn Extractor>> {
+    let extractor: Box<dyn Extractor> = match (completions.triplets.take(), config) {
+        (Some(given), _) => Box::new(given),
+        (None, Some(config)) => Box::new(parts::open_extractor(config)?),
+        (None, None) => bail!("the completions have no triplets, and no extractor is named"),
+    };
+    Ok(extractor)
 }
 
 /// Scores completions and prints their traces.
 pub fn score_and_show(
-    completions: CompletionSet,
-    extractor: Option<&ExtractorConfig>,
+    completions: &CompletionSet,
+    scorers: &mut Scorers<'_, '_>,
     settings: &RewardSettings,
-    backends: &mut Backends<'_>,
-    sentence_scorer: &mut dyn SentenceScorer,
-    graders: &mut Graders,
     json: bool,
 ) -> Result<()> {
-    let scored = scored(completions, extractor, settings, backends, sentence_scorer, graders)?;
+    let scored = scored(completions, scorers, settings)?;
     for completion in &scored.completions {
         let trace = &completion.trace;
         let explained = Explained::new(trace, settings);
@@ -57,22 +67,13 @@ pub fn score_and_show(
     Ok(())
 }
 
-/// Scores completions with their own triplets, or the extractor's.
+/// Scores completions.
 pub fn scored(
-    completions: CompletionSet,
-    extractor: Option<&ExtractorConfig>,
+    completions: &CompletionSet,
+    scorers: &mut Scorers<'_, '_>,
     settings: &RewardSettings,
-    backends: &mut Backends<'_>,
-    sentence_scorer: &mut dyn SentenceScorer,
-    graders: &mut Graders,
 ) -> Result<Scored> {
-    let mut extractor: Box<dyn Extractor> = match (completions.triplets, extractor) {
-        (Some(given), _) => Box::new(given),
-        (None, Some(config)) => Box::new(parts::open_extractor(config)?),
-        (None, None) => bail!("the completions have no triplets, and no extractor is named"),
-    };
-    let mut scorers = Scorers { extractor: extractor.as_mut(), backends, sentence_scorer, graders };
-    score(&completions.rollouts, &completions.questions, &mut scorers, settings)
+    score(&completions.rollouts, &completions.questions, scorers, settings)
         .context("scoring the completions")
 }
 

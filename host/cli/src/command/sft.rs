@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use corver_core::LossSettings;
-use corver_core::{Algorithm, LearnSettings, Learner, Sampling};
+use corver_core::{Algorithm, LearnSettings, Learner};
 use corver_learn::MemoryPlan;
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
@@ -91,6 +91,10 @@ pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
     let demonstrations = Demonstrations::read(file)?;
     let steps = settings.sft.steps(demonstrations.all.len());
     let model = parts::policy_folder(&policy)?;
+    let mut sft_settings = sft_settings(&settings, steps);
+    let memory = policy::fit(&mut sft_settings, &policy, &model, resume)?;
+    settings.update.micro_batch_tokens = sft_settings.update.micro_batch_tokens;
+    settings.run.threads = sft_settings.run.threads;
     let resolved =
         toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
 
@@ -116,12 +120,7 @@ pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
             .with_context(|| format!("{} is damaged", summary_path.display()))?;
         return Ok(Some(FineTuned::new(summary, &run)));
     }
-    settings.update = learning(&settings, steps);
-    let max_completion_length = settings.sft.max_length;
-    settings.rollout = Sampling { num_generations: 1, max_completion_length, ..settings.rollout };
-    let memory = policy::plan_memory(&mut settings, &policy, &model)?;
-    policy::choose_threads(&mut settings)?;
-    let mut learner = policy::load_learner(&settings, &policy, &model)?;
+    let mut learner = policy::load_learner(&sft_settings, &policy, &model)?;
     learner.set_system_prompt(&settings.policy.system_prompt);
     demonstrations.check_lengths(
         &learner.demonstration_lengths(&demonstrations.all)?,
@@ -137,6 +136,7 @@ pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
     } else {
         (RunDir::create(path, &resolved, &manifest)?, 0)
     };
+    learner.dump_failed_batches_to(run.path());
     let plan = SftPlan {
         demonstrations: demonstrations.all,
         settings: settings.sft,
@@ -180,10 +180,11 @@ pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
     }
 }
 
-/// Returns the update settings of SFT: one pass per batch, and the defaults for what only rewards
-/// use.
-fn learning(settings: &Settings, steps: usize) -> LearnSettings {
-    LearnSettings {
+/// Returns the settings of SFT: one pass per batch, no decoding, and the defaults for what only
+/// rewards use.
+fn sft_settings(settings: &Settings, steps: usize) -> Settings {
+    let mut changed = settings.clone();
+    changed.update = LearnSettings {
         algorithm: Algorithm::Grpo,
         loss: LossSettings::default(),
         num_iterations: 1,
@@ -191,7 +192,12 @@ fn learning(settings: &Settings, steps: usize) -> LearnSettings {
         learning_rate: settings.sft.learning_rate,
         total_steps: steps,
         ..settings.update
-    }
+    };
+    changed.rollout.num_generations = 1;
+    changed.rollout.max_completion_length = settings.sft.max_length;
+    changed.question.eval = None;
+    changed.policy.max_rows = 1;
+    changed
 }
 
 /// Prints the number of demonstrations and steps, and the losses.

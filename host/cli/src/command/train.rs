@@ -4,11 +4,12 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use corver_core::{
-    Backends, CreditKind, Decoding, Estimator, Graders, Granularity, Learner, Scorers,
-    SentenceScorer as _, StepSettings,
+    Backends, CreditKind, Decoding, Estimator, Graders, Granularity, ImportanceLevel, Learner,
+    Scorers, SentenceScorer as _, StepSettings,
 };
+use corver_data::Curriculum;
 use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, OpenedExtractor, SentenceRules};
@@ -33,12 +34,9 @@ use crate::resumed;
 use crate::scoring::{ScoringConfig, extractor_fingerprint, grader_fingerprint};
 use crate::settings;
 
-/// Settings that may change when a run is resumed: its length (`update.total_steps` repeats it for
-/// the schedule), the server of the same model, the endpoint and budget of the chat model, and
-/// `check`, which is not about training.
-const FREE: [&str; 20] = [
-    "run.steps",
-    "update.total_steps",
+/// Settings that may change when a run is resumed: the server of the same model, the endpoint and
+/// budget of the chat model, and `check`, which is not about training.
+const FREE: [&str; 18] = [
     "engine.url",
     "engine.model",
     "engine.adapters",
@@ -58,6 +56,17 @@ const FREE: [&str; 20] = [
     "backends.price",
     "check",
 ];
+
+/// Returns the settings that may change when a run is resumed: also its length, unless that decides
+/// which questions a step has.
+fn free_settings(questions: &Curriculum) -> Vec<&'static str> {
+    let mut free = FREE.to_vec();
+    if questions.num_phases() == 1 {
+        free.push("run.steps");
+    }
+    free
+}
+
 /// Manifest entry with the seed, which the configuration has too.
 const SEED: &str = "seed";
 
@@ -130,20 +139,11 @@ impl PreparedRun {
         Ok(Self { config, settings, model, memory: None })
     }
 
-    /// Fits the policy into the memory that is free now, and chooses the number of threads.
+    /// Fits the policy into the memory that is free now ([`policy::fit`]).
     fn plan_memory(&mut self, is_resumed: bool) -> Result<()> {
-        let mut fitted = self.settings.clone();
-        self.memory = policy::plan_memory(&mut fitted, &self.config.policy, &self.model)?;
-        if !is_resumed {
-            self.settings = fitted;
-        } else if fitted != self.settings {
-            // Other batches would sum in another order, and end in another adapter.
-            tracing::warn!(
-                "less memory is free than when the run began; it resumes with the same batches, \
-                 which may not fit"
-            );
-        }
-        policy::choose_threads(&mut self.settings)
+        self.memory =
+            policy::fit(&mut self.settings, &self.config.policy, &self.model, is_resumed)?;
+        Ok(())
     }
 
     /// Returns the fingerprints of settings, models, graders and questions.
@@ -153,7 +153,10 @@ impl PreparedRun {
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
         manifest.set(
             resumed::CONFIGURATION,
-            text_fingerprint(&resumed::fingerprint_settings(settings, &FREE)?),
+            text_fingerprint(&resumed::fingerprint_settings(
+                settings,
+                &free_settings(&plan.train),
+            )?),
         );
         manifest.set("judge", grader_fingerprint(config.scoring.rules.judge.as_ref())?);
         manifest.set("format", grader_fingerprint(config.scoring.rules.format.as_ref())?);
@@ -262,7 +265,12 @@ pub fn train_once(
     let resolved = prepared.as_toml()?;
     let PreparedRun { config, settings, model, memory } = prepared;
 
-    let engine = engine::open(&settings, &config.policy, &model)?;
+    let mut engine = engine::open(&settings, &config.policy, &model)?;
+    if let Some(engine) = &mut engine {
+        engine.check_log_probs(settings.rollout.temperature)?;
+        engine.set_system_prompt(&plan.prompts.train);
+        engine.check_prompts(&plan.train.questions, &plan.step.sampling)?;
+    }
     let mut policy = policy::load_learner(&settings, &config.policy, &model)?;
     if let Some(memory) = &memory {
         policy = policy.with_max_prompts(memory.prompts);
@@ -274,8 +282,7 @@ pub fn train_once(
         Some(interrupt) => interrupt.clone(),
         None => Interrupt::listen()?,
     };
-    let (run, steps_done) =
-        open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
+    let (run, steps_done) = open_run(args, &plan, &resolved, &manifest, &mut policy)?;
     let mut backends = recording::recorded(&args.recording, args.resume, backends)?;
     policy.dump_failed_batches_to(run.path());
     let mut scorers = Scorers {
@@ -367,20 +374,27 @@ fn checked_plan(
     rules: &SentenceRules,
 ) -> Result<TrainPlan> {
     let plan = plan(config, settings, &rules.name)?;
-    check_credit(&plan.step, rules.credit())?;
+    check_credit(&plan.step, settings.update.loss.importance_sampling_level, rules)?;
     plan.check()?;
     Ok(plan)
 }
 
 /// Fails if the algorithm cannot use the rules' credit. A mean over the completion has no token
 /// rewards, and with a weight of 0 no sentence is scored.
-fn check_credit(step: &StepSettings, credit: CreditKind) -> Result<()> {
+fn check_credit(step: &StepSettings, level: ImportanceLevel, rules: &SentenceRules) -> Result<()> {
+    let credit = rules.credit();
     let has_one_reward = step.rewards.granularity == Granularity::Response;
     if !step.rewards.sentence_rewards_enabled()
         || (credit == CreditKind::TokenRewards && has_one_reward)
     {
         return Ok(());
     }
+    ensure!(
+        credit != CreditKind::AdvantageSign || level == ImportanceLevel::Token,
+        "{} sets signs of advantages, but GSPO's tokens all get the mean advantage of their \
+         completion: set `update.loss.importance_sampling_level = \"token\"`",
+        rules.name
+    );
     step.estimator.check_credit(credit).map_err(anyhow::Error::from_boxed)
 }
 
@@ -428,19 +442,21 @@ fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPl
 
 fn open_run(
     args: &TrainArgs,
-    rule: &str,
+    plan: &TrainPlan,
     resolved: &str,
     manifest: &RunManifest,
     policy: &mut Policy,
-    steps: usize,
 ) -> Result<(RunDir, usize)> {
-    let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), rule));
+    let path = args
+        .out
+        .clone()
+        .unwrap_or_else(|| folder::next_free(Path::new("runs"), &plan.rewards.rule));
     if !args.resume {
         return Ok((RunDir::create(&path, resolved, manifest)?, 0));
     }
-    let run = resumed::open(&path, manifest, resolved, &FREE)?;
+    let run = resumed::open(&path, manifest, resolved, &free_settings(&plan.train))?;
     let steps_done = policy::resume(policy, &run.checkpoints())?;
-    run.continue_to(resolved, steps_done, steps)?;
+    run.continue_to(resolved, steps_done, plan.steps)?;
     Ok((run, steps_done))
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use corver_core::{LoraSettings, Precision};
+use corver_core::LoraSettings;
 use corver_pretrained::PretrainedError;
 use tch::{Kind, Tensor};
 
@@ -55,11 +55,11 @@ impl Model {
     /// # Errors
     /// Fails if the model has no adapters, or a file cannot be written.
     pub fn save_adapter(&self, folder: &Path) -> Result<()> {
-        self.save_adapter_in(folder, Precision::F32)
+        self.save_adapter_in(folder, Kind::Float)
     }
 
-    /// Writes the adapters in bf16 if that is `precision`, else in f32. See [`Self::save_adapter`].
-    pub(crate) fn save_adapter_in(&self, folder: &Path, precision: Precision) -> Result<()> {
+    /// Writes the adapters as numbers of a kind. See [`Self::save_adapter`].
+    pub(crate) fn save_adapter_in(&self, folder: &Path, kind: Kind) -> Result<()> {
         let Some(settings) = &self.lora else {
             return Err(LearnError::Input {
                 what: "model",
@@ -74,7 +74,6 @@ impl Model {
                 adapters.push((linear.name.clone(), adapter));
             }
         }
-        let kind = if precision == Precision::Bf16 { Kind::BFloat16 } else { Kind::Float };
         lora::write(folder, &adapters, settings, self.base_name.as_deref(), kind)
     }
 

@@ -59,7 +59,7 @@ impl Policy {
         }
     }
 
-    /// Runs every iteration over every mini-batch of a step.
+    /// Updates the policy on the rollouts of a batch.
     fn update_on(
         &mut self,
         batch: &TrainingBatch<'_>,
@@ -70,12 +70,25 @@ impl Policy {
         let rows = training_rows(batch.rollouts, &prompts)?;
         let lengths: Vec<usize> =
             batch.rollouts.iter().map(|rollout| rollout.tokens.len()).collect();
-        let mut prepared = match self.prepared.take() {
+        let prepared = match self.prepared.take() {
             Some(prepared) if prepared.lengths == lengths => prepared,
             _ => self.prepare_update(&rows, batch.sampling)?,
         };
-        let settings = self.settings;
-        let temperature = learning_temperature(batch.sampling);
+        let (settings, temperature) = (self.settings, learning_temperature(batch.sampling));
+        let report = self.update_rows(prepared, &rows, objective, &settings, temperature)?;
+        log_peak("update", peak);
+        Ok(report)
+    }
+
+    /// Runs every iteration over every mini-batch of a step.
+    pub(super) fn update_rows(
+        &mut self,
+        mut prepared: PreparedUpdate,
+        rows: &[TrainingRow<'_>],
+        objective: Objective<'_>,
+        settings: &LearnSettings,
+        temperature: f64,
+    ) -> Result<UpdateReport> {
         // The first update changes what later mini-batches would compute.
         if prepared.mini_batches.len() > 1 {
             prepared.set_old_log_probs(&mut self.model, temperature)?;
@@ -87,13 +100,13 @@ impl Policy {
                 let part = self
                     .optimizer_step(
                         &mut prepared,
-                        &rows,
+                        rows,
                         mini_batch,
                         objective,
-                        &settings,
+                        settings,
                         temperature,
                     )
-                    .map_err(|error| self.dump_batch(error, batch.rollouts, objective))?;
+                    .map_err(|error| self.dump_batch(error, rows, objective))?;
                 parts.push((prepared.mini_batches[mini_batch].num_tokens, part));
             }
             let next = mean_report(&parts);
@@ -102,7 +115,6 @@ impl Policy {
         if prepared.was_halved {
             self.micro_batch_tokens = (self.micro_batch_tokens / 2).max(1);
         }
-        log_peak("update", peak);
         Ok(report)
     }
 
@@ -111,12 +123,13 @@ impl Policy {
     fn dump_batch(
         &self,
         mut error: LearnError,
-        rollouts: &[Rollout],
+        rows: &[TrainingRow<'_>],
         objective: Objective<'_>,
     ) -> LearnError {
         if let (LearnError::NotFinite { step, batch, .. }, Some(folder)) =
             (&mut error, &self.failure_folder)
         {
+            let rollouts: Vec<&Rollout> = rows.iter().map(|row| row.rollout).collect();
             let path = folder.join(format!("not-finite-{step:06}.json"));
             let content = match objective {
                 Objective::Clipped(advantages) => {
@@ -133,7 +146,7 @@ impl Policy {
     }
 
     /// Takes one optimiser step on a mini-batch.
-    pub(crate) fn optimizer_step(
+    fn optimizer_step(
         &mut self,
         prepared: &mut PreparedUpdate,
         rows: &[TrainingRow<'_>],

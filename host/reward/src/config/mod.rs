@@ -19,7 +19,7 @@ mod rules;
 
 use anyhow::Result;
 use corver_core::ignored_settings;
-use corver_settings::{Algorithm, Settings, schema};
+use corver_settings::{Algorithm, OldLogProbs, Settings, schema};
 
 pub use backends::BackendsConfig;
 pub use corpus::CorpusConfig;
@@ -112,7 +112,9 @@ pub fn resolve_with<T>(
         );
         problems.add("update.num_mini_batches", problem);
     }
-    if settings.engine.kind.is_some() && settings.update.algorithm != Algorithm::Dpo {
+    let is_corrected = settings.update.algorithm != Algorithm::Dpo
+        && settings.update.old_log_probs == OldLogProbs::Recomputed;
+    if settings.engine.kind.is_some() && is_corrected {
         settings.update.loss.importance_sampling_correction.get_or_insert(true);
     }
     let parts = resolve_parts(&mut settings, &mut problems);
@@ -122,7 +124,7 @@ pub fn resolve_with<T>(
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use corver_settings::{Device, EngineKind, Layers, MomentPrecision};
 
@@ -154,23 +156,39 @@ mod tests {
     #[test]
     fn every_shipped_configuration_is_valid() {
         let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+        let is_toml = |path: &Path| path.extension().is_some_and(|extension| extension == "toml");
+        let check = |files: &[PathBuf]| {
+            let settings = Layers::new(files, &[]).and_then(|layers| layers.settings());
+            let resolved = settings.and_then(resolve::<()>);
+            assert!(resolved.is_ok(), "{files:?}: {:#}", resolved.unwrap_err());
+        };
         let mut folders = vec![configs.clone()];
+        let mut models = Vec::new();
+        let mut algorithms = Vec::new();
         let mut seen = 0;
         while let Some(folder) = folders.pop() {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 if path.is_dir() && !path.ends_with("judge") {
                     folders.push(path);
-                } else if path.extension().is_some_and(|extension| extension == "toml") {
-                    let settings = Layers::new(std::slice::from_ref(&path), &[])
-                        .and_then(|layers| layers.settings());
-                    let resolved = settings.and_then(resolve::<()>);
-                    assert!(resolved.is_ok(), "{}: {:#}", path.display(), resolved.unwrap_err());
+                } else if is_toml(&path) {
+                    check(std::slice::from_ref(&path));
                     seen += 1;
+                    if path.parent() == Some(configs.as_path()) {
+                        models.push(path);
+                    } else if path.parent().is_some_and(|parent| parent.ends_with("algorithms")) {
+                        algorithms.push(path);
+                    }
                 }
             }
         }
         assert!(seen >= 30, "only {seen} configurations found");
+        assert!(models.len() >= 7 && algorithms.len() >= 5, "{models:?} {algorithms:?}");
+        for model in &models {
+            for algorithm in &algorithms {
+                check(&[model.clone(), algorithm.clone()]);
+            }
+        }
     }
 
     /// The paper's table of baselines (Tab. baseline-hp), and KnowRL's checkpoints.

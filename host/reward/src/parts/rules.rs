@@ -142,13 +142,18 @@ impl<'a> Loader<'a> {
         SentenceRules::new(self.load()?)
     }
 
-    /// Loads the sentence rules one by one, with the settings that [`Self::sentence_rules`] gives
-    /// them.
+    /// Loads the sentence rules one by one, each with a weight of 1 and with the settings that
+    /// [`Self::sentence_rules`] gives it.
     ///
     /// # Errors
     /// As [`Self::sentence_rules`].
     pub fn each_sentence_rule(&self) -> Result<Vec<SentenceRules>> {
-        self.load()?.into_iter().map(|rule| SentenceRules::new(vec![rule])).collect()
+        let mut rules = Vec::new();
+        for (rule, plugin) in self.load()? {
+            let alone = WeightedPlugin { weight: 1.0, ..plugin.clone() };
+            rules.push(SentenceRules::new(vec![(rule, &alone)])?);
+        }
+        Ok(rules)
     }
 
     fn load(&self) -> Result<Vec<(Rule, &'a WeightedPlugin)>> {

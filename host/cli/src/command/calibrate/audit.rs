@@ -128,7 +128,8 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
         ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
     }
     let rules = Loader::new(&config.rules)?.each_sentence_rule()?;
-    let mut backends = recording::backends(&config.answers, &args.recording)?;
+    recording::check(&args.recording, false)?;
+    let (_, backends) = recording::open(&config.answers, &args.recording)?;
     let mut sampled = match source {
         SentenceSource::Sheets(annotated) => Sampled::from_labels(&annotated),
         SentenceSource::World(world, truth) => sample(args, &mut settings, world, truth.as_ref())?,
@@ -137,6 +138,8 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
         let mut extractor = parts::open_extractor(extractor)?;
         sampled.extract(&mut extractor, settings.reward.language)?;
     }
+    // Last: it creates the file of --record, which no other failure may leave.
+    let mut backends = recording::recorded(&args.recording, false, backends)?;
 
     let mut audits = Vec::new();
     let mut all = Vec::new();
@@ -191,8 +194,8 @@ fn sample(
         ControlFlow::Continue(())
     };
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
-    let (adapter, system_prompt) =
-        (args.adapter.as_deref(), settings.policy.system_prompt.as_str());
+    let adapter = args.adapter.as_deref().or(world.policy.adapter.as_deref());
+    let system_prompt = settings.policy.system_prompt.as_str();
     let answering = Answering { adapter, system_prompt, scratch: scratch.path() };
     let mut policy = engine::open_sampler(
         settings,

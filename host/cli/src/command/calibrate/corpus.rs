@@ -148,7 +148,7 @@ struct FactSource {
     backends: Backends<'static>,
 }
 
-/// Triplet that decides a rule's verdict, with its query.
+/// Triplet that decides a rule's verdict, with a query of the rule.
 struct CountedFact {
     triplet: Triplet,
     query: Query,
@@ -232,9 +232,9 @@ impl FactSource {
             .context("extracting the facts of the sentences")?;
         let triplets = triplets.into_iter().map(|found| bare_triplets(found, self.language));
         let texts = sentences.iter().map(|drawn| drawn.text.as_str()).zip(triplets);
-        let decided = self.queries(texts.collect())?;
+        let counted_facts = self.deciding_facts(texts.collect())?;
         let mut facts = Vec::new();
-        for (drawn, counted) in sentences.into_iter().zip(decided) {
+        for (drawn, counted) in sentences.into_iter().zip(counted_facts) {
             let Some(CountedFact { triplet, query }) = counted else { continue };
             let Some((all, own)) =
                 self.corpus.matches_in(&drawn.document, &query.all_of, &self.options)?
@@ -257,7 +257,25 @@ impl FactSource {
         Ok(facts)
     }
 
-    /// Returns the fact of each sentence that decides the rule's verdict; `None` if the rule abstains.
+    /// Returns the fact of each sentence that decides the rule's verdict, with its own query; `None` if
+    /// the rule abstains.
+    fn deciding_facts(
+        &mut self,
+        sentences: Vec<(&str, Vec<Triplet>)>,
+    ) -> Result<Vec<Option<CountedFact>>> {
+        let texts: Vec<&str> = sentences.iter().map(|(text, _)| *text).collect();
+        let decided = self.queries(sentences)?;
+        // A verdict does not say which query is of which fact, so the one that decides is scored alone.
+        let mut alone = Vec::with_capacity(texts.len());
+        for (text, counted) in texts.into_iter().zip(decided) {
+            let triplet = counted.map(|counted| counted.triplet);
+            alone.push((text, triplet.into_iter().collect()));
+        }
+        self.queries(alone)
+    }
+
+    /// Returns the fact of each sentence that decides the rule's verdict, with the rule's first query;
+    /// `None` if the rule abstains.
     fn queries(
         &mut self,
         sentences: Vec<(&str, Vec<Triplet>)>,
@@ -298,7 +316,7 @@ impl FactSource {
         let of_tail: Vec<Vec<String>> = query
             .all_of
             .iter()
-            .filter(|clause| clause.iter().any(|word| triplet.tail.contains(word.as_str())))
+            .filter(|clause| clause.iter().any(|word| has_words(&triplet.tail, word)))
             .cloned()
             .collect();
         if of_tail.is_empty() {
@@ -343,6 +361,20 @@ impl FactSource {
     }
 }
 
+/// True if a text has the words of a query's word, one after another.
+fn has_words(text: &str, word: &str) -> bool {
+    let wanted = words_of(word);
+    let words = words_of(text);
+    !wanted.is_empty() && words.windows(wanted.len()).any(|run| run == wanted)
+}
+
+/// Returns the words of a text in lower case, without punctuation.
+fn words_of(text: &str) -> Vec<String> {
+    let lower = text.to_lowercase();
+    let words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
+}
+
 fn save(
     out: &Path,
     result: &CorpusResult,
@@ -381,4 +413,17 @@ fn show(result: &CorpusResult) {
         rows.push(["all".to_owned(), pairs.to_string(), auc.to_string()]);
     }
     output::table(["tail", "pairs", "AUC (95 %)"], rows);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tail_has_whole_words_of_a_query() {
+        assert!(has_words("the Kingdom of Albania", "Albania") && has_words("U.S. Navy", "U.S."));
+        assert!(has_words("A OR B", "A OR B") && has_words("rome", "Rome"));
+        assert!(!has_words("Albania", "Al") && !has_words("A B", "A OR B"));
+        assert!(!has_words("Albania", "…") && !has_words("", "Albania"));
+    }
 }

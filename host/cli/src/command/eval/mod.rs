@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
-use corver_core::{Backends, Graders, Question, Sampler, Sampling, Scorers};
+use anyhow::{Context, Result, bail, ensure};
+use corver_core::{Backends, Graders, Question, Sampler, Scorers, SentenceScorer as _};
 use corver_eval::{
     EvaluatePlan, Evaluation, FactChecker, GradedAnswer, OF_AN_ANSWER, View, evaluate, figures,
     summarize,
@@ -81,7 +81,7 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
         EvalConfig::resolve(args, settings, problems)
     })?;
     let device = engine::device(&settings, &config.policy)?;
-    let sets = sets(args, config.questions.as_ref())?;
+    let sets = sets(args, config.questions.as_ref(), settings.question.eval_limit)?;
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
@@ -100,6 +100,10 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
     let mut scorers = scoring.as_mut().map(Scoring::scorers);
     let total = policies.len() * sets.iter().map(|set| set.questions.len()).sum::<usize>();
     let bar = output::progress(total as u64, "answering");
+    let mut questions = Vec::new();
+    for set in &sets {
+        questions.extend_from_slice(&set.questions);
+    }
     let mut all = Vec::new();
     for (policy_name, adapter) in &policies {
         let mut policy = None;
@@ -115,6 +119,7 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
                         &config.policy,
                         &model,
                         *adapter,
+                        &questions,
                         scratch.path(),
                         &bar,
                     )?),
@@ -204,7 +209,9 @@ fn settings_of(args: &EvalArgs) -> Result<Settings> {
     settings::finish(&layers)
 }
 
-fn sets(args: &EvalArgs, configured: Option<&EvalSet>) -> Result<Vec<Set>> {
+/// Returns the configured question set, or those that the command line names, with up to `limit`
+/// questions of each.
+fn sets(args: &EvalArgs, configured: Option<&EvalSet>, limit: Option<usize>) -> Result<Vec<Set>> {
     if let Some(configured) = configured {
         let questions = configured.read()?;
         return Ok(vec![Set { name: "eval".to_owned(), questions, truth: configured.truth() }]);
@@ -212,7 +219,9 @@ fn sets(args: &EvalArgs, configured: Option<&EvalSet>) -> Result<Vec<Set>> {
     let mut sets = Vec::new();
     for path in &args.questions {
         let (name, mut questions) = graded_questions(path)?;
-        questions.truncate(args.limit.unwrap_or(usize::MAX));
+        if let Some(limit) = limit.filter(|_| !args.all_questions) {
+            questions.truncate(limit);
+        }
         sets.push(Set { name, questions, truth: truth_of(path) });
     }
     Ok(sets)
@@ -250,6 +259,7 @@ fn open_sampler(
     policy: &PolicyConfig,
     model: &Path,
     adapter: Option<&Path>,
+    questions: &[Question],
     scratch: &Path,
     bar: &ProgressBar,
 ) -> Result<Box<dyn Sampler>> {
@@ -261,7 +271,8 @@ fn open_sampler(
         ControlFlow::Continue(())
     };
     let answering = Answering { adapter, system_prompt: &system_prompt, scratch };
-    engine::open_sampler(settings, policy, model, answering, (&[], &Sampling::default()), watch)
+    let sampling = settings.eval.answers.sampling();
+    engine::open_sampler(settings, policy, model, answering, (questions, &sampling), watch)
 }
 
 /// Open parts that measure the support of sentences.
@@ -276,6 +287,7 @@ struct Scoring {
 impl Scoring {
     fn open(args: &EvalArgs, config: &ScoringConfig) -> Result<Self> {
         let rules = Loader::new(&config.rules)?.sentence_rules()?;
+        check_counts_alone(&rules)?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.answers, &args.recording)?;
         let extractor = parts::open_extractor(&config.extractor)?;
@@ -291,6 +303,19 @@ impl Scoring {
             graders: &mut self.graders,
         }
     }
+}
+
+/// Fails if a rule needs more than counts: an evaluation has nothing else.
+fn check_counts_alone(rules: &SentenceRules) -> Result<()> {
+    let names: Vec<&str> = rules.loaded.iter().map(|rule| rule.name.as_str()).collect();
+    if let Some(capability) = rules.required_capabilities().first() {
+        bail!(
+            "`rule.plugin`: {} requires {capability}, but --supported only counts; name a rule \
+             that needs counts alone, such as first.wasm",
+            names.join("+")
+        );
+    }
+    Ok(())
 }
 
 fn file_name(policy: &str, questions: &str) -> String {

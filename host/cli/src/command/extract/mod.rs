@@ -35,6 +35,9 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         None => text.lines().map(str::trim).filter(|line| !line.is_empty()).collect(),
     };
     let (_, config) = config::resolve::<ExtractorConfig>(settings_of(args)?)?;
+    if let ExtractorConfig::Names(_) = &config {
+        check_names_flags(args)?;
+    }
     let mut extractor = parts::open_extractor(&config)?;
     let inputs: Vec<ExtractorInput<'_>> =
         sentences.iter().map(|sentence| ExtractorInput::of_sentence(sentence)).collect();
@@ -42,7 +45,6 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
     let mut replies = Vec::new();
     let triplets = match &mut extractor {
         OpenedExtractor::Names(names) => {
-            ensure!(!args.raw && !args.stats, "--raw and --stats are about a model's replies");
             names.extract(&inputs).map_err(anyhow::Error::from_boxed)?
         }
         OpenedExtractor::Model { extractor, .. } => {
@@ -110,6 +112,20 @@ fn settings_of(args: &ExtractArgs) -> Result<Settings> {
         layers.add_own_part();
     }
     settings::finish(&layers)
+}
+
+/// Fails if a flag is for a model: names need none.
+fn check_names_flags(args: &ExtractArgs) -> Result<()> {
+    ensure!(!args.raw && !args.stats, "--raw and --stats are about a model's replies");
+    for (flag, is_given) in [
+        ("--no-chat", args.no_chat),
+        ("--max-new-tokens", args.max_new_tokens.is_some()),
+        ("--batch-size", args.batch_size.is_some()),
+        ("--device", args.device.is_some()),
+    ] {
+        ensure!(!is_given, "{flag} is for a model, but `extract.kind = \"names\"` uses none");
+    }
+    Ok(())
 }
 
 /// Reads a file, or standard input.

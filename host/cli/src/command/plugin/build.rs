@@ -33,8 +33,10 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
     let rule = Loader::new(&config)?.any(&PluginRef::file(&compiled))?;
     let Manifest { name, version, .. } = rule.manifest();
     let wasm = dir.join(name).with_extension("wasm");
-    let bytes =
-        std::fs::copy(&compiled, &wasm).with_context(|| format!("writing {}", wasm.display()))?;
+    let built =
+        std::fs::read(&compiled).with_context(|| format!("reading {}", compiled.display()))?;
+    corver_files::replace(&wasm, &built).with_context(|| format!("writing {}", wasm.display()))?;
+    let bytes = built.len();
     if json {
         return output::json(
             &json!({"path": wasm, "name": name, "bytes": bytes, "blake3": rule.hash()}),

@@ -8,7 +8,7 @@ use corver_core::sentence::Split;
 use corver_core::split::split;
 use corver_core::trace::SentenceTrace;
 use corver_core::{
-    Backends, Completion, Extractor as _, ExtractorInput, Section, Sentence, Triplet,
+    Backends, Completion, Extractor as _, ExtractorInput, Scorers, Section, Sentence, Triplet,
 };
 use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig, RulesConfig};
@@ -44,33 +44,35 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let (settings, config) = config::resolve_with(settings, |settings, problems| {
         GivenConfig::resolve(needs_no_extractor, &args.recording, settings, problems)
     })?;
-    let mut backends = recording::backends(&config.answers, &args.recording)?;
+    recording::check(&args.recording, false)?;
+    // Called last: it creates the file of --record, which no other failure may leave.
+    let open_backends = || recording::backends(&config.answers, &args.recording);
     let mut rule = match rule {
         AnyRule::Sentence(rule) => rule,
         AnyRule::Response(rule) => {
-            return grade(&rule, &args.file, &settings.reward, &mut backends, json);
+            return grade(&rule, &args.file, &settings.reward, &mut open_backends()?, json);
         }
     };
     let extractor = config.extractor.as_ref();
     let mut sentences = match input {
-        RuleInput::Completions(completions) => {
+        RuleInput::Completions(mut completions) => {
             let mut graders = loader.graders()?;
-            let settings = &settings.reward;
-            return score::score_and_show(
-                completions,
-                extractor,
-                settings,
-                &mut backends,
-                &mut rule,
-                &mut graders,
-                json,
-            );
+            let mut source = score::open_extractor(&mut completions, extractor)?;
+            let mut backends = open_backends()?;
+            let mut scorers = Scorers {
+                extractor: source.as_mut(),
+                backends: &mut backends,
+                sentence_scorer: &mut rule,
+                graders: &mut graders,
+            };
+            return score::score_and_show(&completions, &mut scorers, &settings.reward, json);
         }
         RuleInput::Sentences(sentences) => sentences,
     };
     if let Some(extractor) = extractor {
         extract_missing(&mut sentences, extractor)?;
     }
+    let mut backends = open_backends()?;
     let mut sentences: Vec<Sentence> =
         sentences.into_iter().map(|(sentence, _)| sentence).collect();
     for sentence in &mut sentences {

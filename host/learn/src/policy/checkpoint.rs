@@ -51,15 +51,15 @@ impl Policy {
         corver_files::create_folder(root).map_err(PretrainedError::io("create", root))?;
         let folder = root.join(format!("{PREFIX}{:06}", self.steps()));
         let new = files::create_folder(&folder)?;
-        self.model().save_adapter(new.path())?;
+        self.model.save_adapter(new.path())?;
         let names: Vec<String> =
-            self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
-        let steps = self.optimizer().steps();
+            self.model.lora_parameters().into_iter().map(|(name, _)| name).collect();
+        let steps = self.optimizer.steps();
         files::write_tensors(
             &new.path().join("optimizer.safetensors"),
-            &moments(self.optimizer(), &names),
+            &moments(&self.optimizer, &names),
         )?;
-        if let Some(critic) = self.critic() {
+        if let Some(critic) = &self.critic {
             let mut tensors = Vec::new();
             for (name, tensor) in critic::NAMES.into_iter().zip(critic.parameters()) {
                 tensors.push((name.to_owned(), tensor.shallow_clone()));
@@ -67,7 +67,7 @@ impl Policy {
             tensors.extend(moments(critic.optimizer(), &critic::NAMES));
             files::write_tensors(&new.path().join(CRITIC), &tensors)?;
         }
-        let state = CheckpointState { format: FORMAT, steps, settings: *self.settings() };
+        let state = CheckpointState { format: FORMAT, steps, settings: self.settings };
         let json = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
         files::write(&new.path().join(files::CHECKPOINT_STATE), json.as_bytes())?;
         files::write_checksums(new.path())?;
@@ -95,43 +95,39 @@ impl Policy {
             let expected = format!("checkpoint format {FORMAT}");
             return Err(PretrainedError::malformed(&path, expected, state.format).into());
         }
-        // A run may be extended. Its schedule is then that of the longer run.
-        let total_steps = state.settings.total_steps;
-        if state.settings != as_stored(&LearnSettings { total_steps, ..*self.settings() }) {
-            let expected = format!("the run's settings {:?}", self.settings());
+        // A run may be extended, so its length is not stored.
+        if state.settings != as_stored(&self.settings) {
+            let expected = format!("the run's settings {:?}", self.settings);
             let got = format!("{:?}; resume with the settings of the run", state.settings);
             return Err(PretrainedError::malformed(&path, expected, got).into());
         }
-        let adapter_checkpoint = AdapterCheckpoint::read(checkpoint, self.model().device())?;
+        let adapter_checkpoint = AdapterCheckpoint::read(checkpoint, self.model.device())?;
         let mut adapter = adapter_checkpoint.into_tensors();
         let moments_path = checkpoint.join("optimizer.safetensors");
-        let mut moments = files::read_tensors(&moments_path, None, self.model().device())?;
-        let critic = self
-            .critic()
-            .is_some()
-            .then(|| self.read_critic(checkpoint, state.steps))
-            .transpose()?;
+        let mut moments = files::read_tensors(&moments_path, None, self.model.device())?;
+        let critic =
+            self.critic.is_some().then(|| self.read_critic(checkpoint, state.steps)).transpose()?;
         let names: Vec<String> =
-            self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
+            self.model.lora_parameters().into_iter().map(|(name, _)| name).collect();
         let mut weights = Vec::with_capacity(names.len());
         for name in &names {
             weights.push(take(&mut adapter, name, checkpoint)?);
         }
-        self.optimizer_mut().restore(
+        self.optimizer.restore(
             &weights,
             |n, part| take(&mut moments, &format!("{}.{part}", names[n]), checkpoint),
             state.steps,
         )?;
-        self.set_critic(critic);
+        self.critic = critic;
         Ok(())
     }
 
     /// Reads the critic of a checkpoint.
     fn read_critic(&self, checkpoint: &Path, steps: usize) -> Result<Critic> {
         let path = checkpoint.join(CRITIC);
-        let device = self.model().device();
+        let device = self.model.device();
         let mut tensors = files::read_tensors(&path, None, device)?;
-        let mut critic = Critic::new(self.model().config().hidden_size, self.settings(), device)?;
+        let mut critic = Critic::new(self.model.config().hidden_size, &self.settings, device)?;
         critic.restore(|name| take(&mut tensors, name, &path), steps)?;
         Ok(critic)
     }

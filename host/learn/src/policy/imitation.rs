@@ -23,7 +23,7 @@ impl Policy {
     pub fn demonstration_lengths(&self, demonstrations: &[Demonstration]) -> Result<Vec<usize>> {
         let mut lengths = Vec::with_capacity(demonstrations.len());
         for Demonstration { question, completion } in demonstrations {
-            let (prompt, tokens) = self.dialogue().demonstration(question, completion)?;
+            let (prompt, tokens) = self.dialogue.demonstration(question, completion)?;
             lengths.push(prompt.len() + tokens.len());
         }
         Ok(lengths)
@@ -34,7 +34,7 @@ impl Policy {
         let mut prompts = Vec::new();
         let mut rollouts = Vec::new();
         for (number, Demonstration { question, completion }) in demonstrations.iter().enumerate() {
-            let (prompt, tokens) = self.dialogue().demonstration(question, completion)?;
+            let (prompt, tokens) = self.dialogue.demonstration(question, completion)?;
             prompts.push(prompt);
             rollouts.push(Rollout {
                 log_probs: vec![0.0; tokens.len()],
@@ -48,8 +48,14 @@ impl Policy {
         }
         // BNPO's weights are the mean over all tokens; β = 0 needs no reference.
         let loss = LossSettings { loss_type: LossType::Bnpo, beta: 0.0, ..LossSettings::default() };
-        let settings = LearnSettings { loss, num_mini_batches: 1, ..*self.settings() };
-        let mut prepared = prepare(self.model_mut(), None, &rows, &settings, 1.0, 0)?;
-        self.optimizer_step(&mut prepared, &rows, 0, Objective::Imitation, &settings, 1.0)
+        let settings = LearnSettings {
+            loss,
+            num_iterations: 1,
+            num_mini_batches: 1,
+            micro_batch_tokens: self.micro_batch_tokens,
+            ..self.settings
+        };
+        let prepared = prepare(&mut self.model, None, &rows, &settings, 1.0, 0)?;
+        self.update_rows(prepared, &rows, Objective::Imitation, &settings, 1.0)
     }
 }
