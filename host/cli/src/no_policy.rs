@@ -16,11 +16,6 @@ pub fn find_device(_: Device) -> Result<String> {
     bail!(NO_LIBTORCH)
 }
 
-/// Fits nothing: the server has its own memory.
-pub fn fit(_: &mut Settings, _: &PolicyConfig, _: &Path, _: bool) -> Result<Option<String>> {
-    Ok(None)
-}
-
 /// Plans nothing: the server has its own memory.
 pub fn plan_memory(_: &mut Settings, _: &PolicyConfig, _: &Path) -> Result<Option<String>> {
     Ok(None)

@@ -133,7 +133,7 @@ fn row_means(values: &Tensor, inputs: &LossInputs<'_>) -> Result<Tensor> {
     Ok(sums.f_div(&lengths)?.f_index_select(0, inputs.rows)?)
 }
 
-/// Returns the negative log-likelihood of demonstrations, L of [`crate::imitation`], from the `[n]`
+/// Returns the negative log-likelihood of demonstrations, the loss of SFT, from the `[n]`
 /// log-probabilities of a batch's completion tokens; `weights` `[n]` are 1/N.
 ///
 /// # Errors
