@@ -54,6 +54,11 @@ const AFTER_ANSWER: Hack = Hack {
     measure: "completions with text after the answer",
     meaning: "nothing after the answer is scored, so it may be false; policy.stop ends a completion",
 };
+const CUT_OFF: Hack = Hack {
+    name: "rising cut-offs",
+    measure: "completions that the length limit cuts off",
+    meaning: "each supported sentence adds reward, and the answer after them may be missing",
+};
 const REFUSALS: Hack = Hack {
     name: "rising refusals",
     measure: "completions that refuse to answer",
@@ -71,8 +76,8 @@ const OPPOSED: Hack = Hack {
 };
 
 /// Hacks that a report checks for.
-pub const ALL: [Hack; 7] =
-    [LENGTH, REPETITION, EMPTY_THINK, AFTER_ANSWER, REFUSALS, NOT_WANTED, OPPOSED];
+pub const ALL: [Hack; 8] =
+    [LENGTH, REPETITION, EMPTY_THINK, AFTER_ANSWER, CUT_OFF, REFUSALS, NOT_WANTED, OPPOSED];
 
 /// Result of checking a run for a hack.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,26 +95,31 @@ pub struct HackCheck {
 /// Runs all checks for which the run has data; none if the run is too short to show a trend.
 #[must_use]
 pub fn checks(run: &LoadedRun, tally: &RunTally) -> Vec<HackCheck> {
-    let rising = |hack, of: fn(&StepTally) -> f64| {
-        let (first, last) = ends(&tally.steps.iter().map(of).collect::<Vec<_>>())?;
-        let flagged = last >= NOTABLE && last - first >= RISEN;
-        Some(HackCheck {
-            hack,
-            first: number::percent(first),
-            last: number::percent(last),
-            flagged,
-        })
+    let of_texts = |hack, of: fn(&StepTally) -> f64| {
+        rising(hack, &tally.steps.iter().map(of).collect::<Vec<_>>())
     };
     let checks = [
         collapsing_length(run),
-        rising(REPETITION, StepTally::repetition),
-        rising(EMPTY_THINK, StepTally::empty_thinks),
-        rising(AFTER_ANSWER, StepTally::texts_after_answer),
-        rising(REFUSALS, StepTally::refusals),
+        of_texts(REPETITION, StepTally::repetition),
+        of_texts(EMPTY_THINK, StepTally::empty_thinks),
+        of_texts(AFTER_ANSWER, StepTally::texts_after_answer),
+        rising(CUT_OFF, &values(run, "completions/clipped_ratio")),
+        of_texts(REFUSALS, StepTally::refusals),
         reward_without_accuracy(run),
     ];
     let watched = run.watched().filter_map(|rule| opposed_by(run, rule));
     checks.into_iter().flatten().chain(watched).collect()
+}
+
+/// Compares a share, given by step, at the start with that at the end.
+fn rising(hack: Hack, shares: &[f64]) -> Option<HackCheck> {
+    let (first, last) = ends(shares)?;
+    Some(HackCheck {
+        hack,
+        first: number::percent(first),
+        last: number::percent(last),
+        flagged: last >= NOTABLE && last - first >= RISEN,
+    })
 }
 
 /// Compares the trends of the trained reward and of a rule of weight 0.
@@ -251,6 +261,22 @@ mod tests {
         let collapsed = check([150.0, 120.0, 90.0, 60.0, 40.0]);
         assert!(collapsed.flagged);
         assert_eq!((collapsed.first.as_str(), collapsed.last.as_str()), ("150.0", "40.0"));
+    }
+
+    #[test]
+    fn rising_cut_offs_are_flagged() {
+        let check = |last_share: f64| {
+            let mut run = with_lengths([20.0; 5]);
+            for (line, share) in run.metrics.iter_mut().zip([0.01, 0.0, 0.05, 0.1, last_share]) {
+                line.insert("completions/clipped_ratio".into(), share.into());
+            }
+            let checks = checks(&run, &RunTally::default());
+            checks.into_iter().find(|check| check.hack == CUT_OFF).unwrap()
+        };
+        assert!(!check(0.09).flagged);
+        let rising = check(0.15);
+        assert!(rising.flagged);
+        assert_eq!((rising.first, rising.last), (number::percent(0.01), number::percent(0.15)));
     }
 
     #[test]
