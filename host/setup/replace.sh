@@ -2,9 +2,9 @@
 
 # begin_replacement FOLDER LIBRARY WANTED INSTALLED CHOICE: empties FOLDER, and removes it at the end of the script. WANTED and INSTALLED
 # are a version and a build, such as `2.11.0 cpu`; INSTALLED may be empty. CHOICE is the variable that chooses the build. A failure is
-# followed by what is kept.
+# followed by what is still installed.
 begin_replacement() {
-  temporary=$1 library=$2 wanted=$3 kept=$4 choice=$5
+  temporary=$1 library=$2 wanted=$3 installed=$4 choice=$5
   rm -rf "$temporary"
   mkdir -p "$temporary"
   trap end_replacement EXIT
@@ -15,8 +15,8 @@ end_replacement() {
   rm -rf "$temporary"
   [ "$status" = 0 ] && return
   message="error: $library $wanted is not installed, because of the error above"
-  [ -z "$kept" ] || message="$message; $library $kept is kept"
-  [ "${kept% *}" != "${wanted% *}" ] || message="$message, and $choice=${kept#* } make setup keeps to it"
+  [ -z "$installed" ] || message="$message; $library $installed is still installed"
+  [ "${installed% *}" != "${wanted% *}" ] || message="$message, and $choice=${installed#* } make setup uses it"
   echo "$message" >&2
 }
 
