@@ -181,9 +181,12 @@ fn constant_rewards(metrics: &Map<String, Value>) -> Vec<Symptom<'_>> {
         else {
             continue;
         };
+        // Without an abstention rate, the rules were shown no sentence: their weight may be 0.
+        let is_scored =
+            matches!(channel, "judge" | "format") || metrics.contains_key("corver/abstention_rate");
         symptoms.push(Symptom {
             name,
-            is_present: std.as_f64() == Some(0.0),
+            is_present: is_scored && std.as_f64() == Some(0.0),
             steps: STEPS_WITHOUT_VARIETY,
             warning: format!(
                 "in {STEPS_WITHOUT_VARIETY} steps the reward {channel} was the same for all, here \
@@ -214,6 +217,14 @@ mod tests {
     fn healthy_run_gets_no_warning() {
         let mut warnings = Warnings::default();
         assert!((0..20).all(|_| warnings.after(&step(&[])).is_empty()));
+    }
+
+    #[test]
+    fn rule_of_weight_zero_gets_no_warning() {
+        let mut metrics = step(&[("rewards/first/mean", 0.0), ("rewards/first/std", 0.0)]);
+        let _ = metrics.remove("corver/abstention_rate").unwrap();
+        let mut warnings = Warnings::default();
+        assert!((0..20).all(|_| warnings.after(&metrics).is_empty()));
     }
 
     #[test]
