@@ -509,7 +509,7 @@ fn cut_reasoning_is_no_answer() {
     }
 }
 
-/// What this thread logs.
+/// Messages that this thread logs.
 #[derive(Clone, Default)]
 struct ThreadLog(Arc<Mutex<String>>);
 

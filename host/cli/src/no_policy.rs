@@ -17,7 +17,7 @@ pub fn find_device(_: Device) -> Result<String> {
 }
 
 /// Plans nothing: the server has its own memory.
-pub fn plan_memory(_: &mut Settings, _: &PolicyConfig, _: &Path) -> Result<Option<String>> {
+pub fn fit(_: &mut Settings, _: &PolicyConfig, _: &Path, _: bool) -> Result<Option<String>> {
     Ok(None)
 }
 

@@ -46,7 +46,7 @@ pub fn fit(
 
 /// Fits a run into its device's memory: lowers the decoding batch and the micro-batch to what it can
 /// hold.
-pub fn plan_memory(
+fn plan_memory(
     settings: &mut Settings,
     policy: &PolicyConfig,
     model: &Path,

@@ -23,7 +23,7 @@ pub enum StepError {
     /// The answer judge or the format check broke its contract, or a backend failed.
     #[error("grading completions")]
     GradeResponses(#[source] BoxError),
-    /// Reference, values or advantages failed, before the policy changed.
+    /// Reference log-probabilities, critic values or advantages failed; the policy is unchanged.
     #[error("preparing the update")]
     Prepare(#[source] BoxError),
     /// The update failed. It may have changed the policy.

@@ -36,7 +36,7 @@ pub(crate) struct GoldField {
 enum TextForm {
     /// The text is one gold, as in the published evaluation sets.
     One,
-    /// Golds between `;`.
+    /// Several golds, separated by `;`.
     Separated,
     /// An error: the field has lists only, also as JSON text.
     JsonList,

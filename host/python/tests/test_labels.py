@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 from corver import openrlhf
+from corver._golds import question_in
 
 TRACE = {
     "sentences": [],
@@ -25,6 +26,23 @@ class RecordingScorer:
 
 
 class Labels(unittest.TestCase):
+    def test_question_in_label_is_read_or_absent(self):
+        for label, expected in [
+            ({"question": "q", "answers": []}, "q"),
+            ({"problem": "p", "answer": "a"}, "p"),
+            ({"question": "q", "problem": "p"}, "q"),
+            ({"question": "", "answers": []}, ""),
+            ({"question": 7, "answers": []}, None),
+            ({"question": None, "problem": "p"}, None),
+            ({"problem": ["p"], "answer": "a"}, None),
+            ({"answers": []}, None),
+            (["a"], None),
+            ("question", None),
+            (None, None),
+        ]:
+            with self.subTest(label):
+                self.assertEqual(question_in(label), expected)
+
     def test_question_is_read_from_label_or_prompt(self):
         seen = []
         with mock.patch("corver.Scorer", RecordingScorer):

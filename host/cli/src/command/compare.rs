@@ -176,17 +176,18 @@ fn evaluate_on_sets(
             if question_sets.is_empty()
                 && let Some(start) = saved_settings(&run)?.policy.adapter
             {
-                for one in eval::answer(&eval_args(&run, SETS_BEFORE, start, sets))? {
-                    add(&mut question_sets, Evaluated { policy: eval::RAW.to_owned(), ..one });
+                for evaluated in eval::answer(&eval_args(&run, SETS_BEFORE, start, sets))? {
+                    let untrained = Evaluated { policy: eval::RAW.to_owned(), ..evaluated };
+                    add_evaluation(&mut question_sets, untrained);
                 }
             }
             let mut args = eval_args(&run, SETS, trained, sets);
             args.raw = question_sets.is_empty();
-            for mut one in eval::answer(&args)? {
-                if one.policy != eval::RAW {
-                    one.policy.clone_from(arm);
+            for mut evaluated in eval::answer(&args)? {
+                if evaluated.policy != eval::RAW {
+                    evaluated.policy.clone_from(arm);
                 }
-                add(&mut question_sets, one);
+                add_evaluation(&mut question_sets, evaluated);
             }
         }
     }
@@ -209,8 +210,8 @@ fn eval_args(run: &Path, name: &str, adapter: PathBuf, sets: &[PathBuf]) -> Eval
 }
 
 /// Adds an evaluation to those of its question set.
-fn add(question_sets: &mut Vec<QuestionSet>, one: Evaluated) {
-    let Evaluated { policy, questions, evaluation } = one;
+fn add_evaluation(question_sets: &mut Vec<QuestionSet>, evaluated: Evaluated) {
+    let Evaluated { policy, questions, evaluation } = evaluated;
     let known = question_sets.iter().position(|set| set.name == questions);
     let index = known.unwrap_or_else(|| {
         question_sets.push(QuestionSet { name: questions, policies: Vec::new() });

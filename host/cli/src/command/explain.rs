@@ -4,22 +4,19 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_core::{ReturnParts, RewardSettings, Scorers};
+use corver_core::{ReturnParts, RewardSettings};
 use corver_eval::read_completions;
 use corver_report::explain::{ExplainedCompletion, MatchedPassage, Piece, QueryEvidence};
 use corver_report::{LoadedRun, explain, page};
 use corver_reward::CorpusPassages;
 use corver_reward::config::{self, CorpusConfig};
-use corver_reward::parts::Loader;
 use corver_runs::folder;
 use serde_json::json;
 
 use super::index::count::origin;
-use super::score::{open_extractor, scored, show_return, show_sentence};
+use super::score::{score_with_settings, show_return, show_sentence};
 use crate::args::{ExplainArgs, SettingsArgs};
 use crate::output;
-use crate::recording;
-use crate::scoring::GivenConfig;
 use crate::settings;
 
 const EXPLAIN: &str = "explain.html";
@@ -106,23 +103,8 @@ fn of_file(args: &ExplainArgs) -> Result<ExplainInput> {
         .keep_line(line)
         .with_context(|| format!("{file} has no completion in line {line}"))?;
     let settings = settings::load(&args.settings, &[&args.reward, &args.graders])?;
-    let has_triplets = completions.triplets.is_some();
-    let (settings, config) = config::resolve_with(settings, |settings, problems| {
-        GivenConfig::resolve(has_triplets, &args.recording, settings, problems)
-    })?;
-    recording::check(&args.recording, false)?;
-    let loader = Loader::new(&config.rules)?;
-    let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    let mut extractor = open_extractor(&mut completions, config.extractor.as_ref())?;
-    // Last: it creates the file of --record, which no other failure may leave.
-    let mut backends = recording::backends(&config.answers, &args.recording)?;
-    let mut scorers = Scorers {
-        extractor: extractor.as_mut(),
-        backends: &mut backends,
-        sentence_scorer: &mut rules,
-        graders: &mut graders,
-    };
-    let scored = scored(&completions, &mut scorers, &settings.reward)?;
+    let (settings, config, scored) =
+        score_with_settings(&mut completions, settings, &args.recording)?;
     let origin = format!(
         "line {line} of {}",
         args.subject.file_name().unwrap_or_default().to_string_lossy()

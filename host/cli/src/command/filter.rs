@@ -64,8 +64,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
 
     settings.rollout = plan.sampling;
     settings.question.eval = None;
-    let memory = policy::plan_memory(&mut settings, &policy, &model)?;
-    policy::choose_threads(&mut settings)?;
+    let memory = policy::fit(&mut settings, &policy, &model, false)?;
     let interrupt = Interrupt::listen()?;
     let bar = output::progress(questions.len() as u64, "answering");
     let mut show = output::decoding(&bar);

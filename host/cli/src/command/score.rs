@@ -8,9 +8,9 @@ use corver_core::{
 use corver_eval::{CompletionSet, read_completions};
 use corver_reward::config::{self, ExtractorConfig};
 use corver_reward::parts::{self, Loader};
-use corver_settings::RewardSettings;
+use corver_settings::{RewardSettings, Settings};
 
-use crate::args::ScoreArgs;
+use crate::args::{RecordingArgs, ScoreArgs};
 use crate::output;
 use crate::recording;
 use crate::scoring::GivenConfig;
@@ -19,23 +19,35 @@ use crate::settings;
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
     let mut completions = read_completions(&args.file)?;
     let settings = settings::load(&args.settings, &[&args.reward, &args.graders])?;
+    let (settings, _, scored) = score_with_settings(&mut completions, settings, &args.recording)?;
+    show_scored(&scored, &settings.reward, json)
+}
+
+/// Opens the parts that the settings name, and scores completions with them. Returns the resolved
+/// settings and parts, too.
+pub fn score_with_settings(
+    completions: &mut CompletionSet,
+    settings: Settings,
+    recording: &RecordingArgs,
+) -> Result<(Settings, GivenConfig, Scored)> {
     let has_triplets = completions.triplets.is_some();
-    let (settings, config) = config::resolve_with(settings, |settings, problems| {
-        GivenConfig::resolve(has_triplets, &args.recording, settings, problems)
+    let (resolved, config) = config::resolve_with(settings, |settings, problems| {
+        GivenConfig::resolve(has_triplets, recording, settings, problems)
     })?;
-    recording::check(&args.recording, false)?;
+    recording::check(recording, false)?;
     let loader = Loader::new(&config.rules)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    let mut extractor = open_extractor(&mut completions, config.extractor.as_ref())?;
-    // Last: it creates the file of --record, which no other failure may leave.
-    let mut backends = recording::backends(&config.answers, &args.recording)?;
+    let mut extractor = open_extractor(completions, config.extractor.as_ref())?;
+    // Last, because it creates the file of --record: an earlier failure leaves none.
+    let mut backends = recording::backends(&config.answers, recording)?;
     let mut scorers = Scorers {
         extractor: extractor.as_mut(),
         backends: &mut backends,
         sentence_scorer: &mut rules,
         graders: &mut graders,
     };
-    score_and_show(&completions, &mut scorers, &settings.reward, json)
+    let scored = scored(completions, &mut scorers, &resolved.reward)?;
+    Ok((resolved, config, scored))
 }
 
 /// Opens the source of the completions' triplets: their own, or else the extractor's.
@@ -51,14 +63,8 @@ pub fn open_extractor(
     Ok(extractor)
 }
 
-/// Scores completions and prints their traces.
-pub fn score_and_show(
-    completions: &CompletionSet,
-    scorers: &mut Scorers<'_, '_>,
-    settings: &RewardSettings,
-    json: bool,
-) -> Result<()> {
-    let scored = scored(completions, scorers, settings)?;
+/// Prints the traces of completions.
+pub fn show_scored(scored: &Scored, settings: &RewardSettings, json: bool) -> Result<()> {
     for completion in &scored.completions {
         let trace = &completion.trace;
         let explained = Explained::new(trace, settings);
@@ -67,7 +73,7 @@ pub fn score_and_show(
     Ok(())
 }
 
-/// Scores completions.
+/// Returns the scores of completions, with their traces.
 pub fn scored(
     completions: &CompletionSet,
     scorers: &mut Scorers<'_, '_>,

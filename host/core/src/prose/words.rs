@@ -29,11 +29,11 @@ pub(super) const PERHAPS_LAST: &[&str] = &[
     "usw", "var", "гг", "др", "тыс", "млн", "руб",
 ];
 
-/// Abbreviations that are common words, too: only before a number or a date their full stop ends no
-/// sentence.
+/// Abbreviations that are also common words: their full stop ends a sentence, unless a number or a
+/// date follows.
 pub(super) const COMMON_WORDS: &[&str] = &["bull", "sat", "sun", "wed"];
 
-/// The same for texts in another language than English, such as the Spanish “mar” and the French
+/// Further such abbreviations in texts that are not English, such as the Spanish “mar” and the French
 /// “sept”.
 pub(super) const COMMON_WORDS_ELSEWHERE: &[&str] =
     &["ave", "col", "est", "gen", "mar", "sept", "var"];

@@ -96,7 +96,7 @@ impl CsvFile {
 }
 
 /// Checks that no field of a TSV row has a line break. Many TSV files have no quoting: a text that
-/// begins with a quote would take in the rows up to the next quote.
+/// begins with a quote would include the rows up to the next quote.
 fn check_line_breaks(path: &Path, delimiter: u8, row: u64, fields: &StringRecord) -> Result<()> {
     if delimiter == b'\t' && fields.iter().any(|field| field.contains(['\n', '\r'])) {
         let problem = "a field that begins with a quote has a line break, so it may be several \

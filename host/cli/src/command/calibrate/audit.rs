@@ -138,7 +138,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
         let mut extractor = parts::open_extractor(extractor)?;
         sampled.extract(&mut extractor, settings.reward.language)?;
     }
-    // Last: it creates the file of --record, which no other failure may leave.
+    // Last, because it creates the file of --record: an earlier failure leaves none.
     let mut backends = recording::recorded(&args.recording, false, backends)?;
 
     let mut audits = Vec::new();

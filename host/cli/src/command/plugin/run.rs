@@ -45,7 +45,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
         GivenConfig::resolve(needs_no_extractor, &args.recording, settings, problems)
     })?;
     recording::check(&args.recording, false)?;
-    // Called last: it creates the file of --record, which no other failure may leave.
+    // Called last, because it creates the file of --record: an earlier failure leaves none.
     let open_backends = || recording::backends(&config.answers, &args.recording);
     let mut rule = match rule {
         AnyRule::Sentence(rule) => rule,
@@ -65,7 +65,8 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
                 sentence_scorer: &mut rule,
                 graders: &mut graders,
             };
-            return score::score_and_show(&completions, &mut scorers, &settings.reward, json);
+            let scored = score::scored(&completions, &mut scorers, &settings.reward)?;
+            return score::show_scored(&scored, &settings.reward, json);
         }
         RuleInput::Sentences(sentences) => sentences,
     };
