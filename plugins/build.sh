@@ -8,6 +8,14 @@ mkdir -p plugins/dist
 for rule in plugins/*/Cargo.toml; do
   name=$(basename "$(dirname "$rule")")
   built=plugins/target/wasm/wasm32-unknown-unknown/release/${name//-/_}.wasm
-  # Untouched where equal, so that nothing downstream sees a new file; moved into place, so that nobody sees half of one.
-  cmp -s "$built" "plugins/dist/$name.wasm" || { install -m 644 "$built" "plugins/dist/$name.wasm.tmp" && mv "plugins/dist/$name.wasm.tmp" "plugins/dist/$name.wasm"; }
+  # Untouched where equal, so that nothing downstream sees a new file.
+  cmp -s "$built" "plugins/dist/$name.wasm" && continue
+  # Moved into place, so that no reader sees half of a file. The name is new, since two builds may run concurrently.
+  new=$(mktemp "plugins/dist/.$name.XXXXXX")
+  trap 'rm -f "$new"' EXIT
+  install -m 644 "$built" "$new"
+  mv "$new" "plugins/dist/$name.wasm"
+done
+for file in plugins/dist/*.wasm; do
+  [ -e "plugins/$(basename "$file" .wasm)/Cargo.toml" ] || rm -f "$file"
 done

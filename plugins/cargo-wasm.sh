@@ -16,7 +16,10 @@ fi
 linker=$(rustc --print sysroot 2>/dev/null || true)/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld
 if [ ! -x "$linker" ]; then
   linker=$(compgen -c wasm-ld | sort -V | tail -n 1 || true)
-  [ -n "$linker" ] || { (cd "$root" && . host/setup/apt.sh lld) && linker=wasm-ld; }
+  if [ -z "$linker" ]; then
+    (cd "$root" && . host/setup/apt.sh lld)
+    linker=wasm-ld
+  fi
 fi
 # Set for this command alone: RUSTC would otherwise leak into builds of the host.
 RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER=$linker \

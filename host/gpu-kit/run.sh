@@ -19,7 +19,10 @@ case ${torch#* } in
   ;;
 esac
 
-[ -d work ] || { mkdir work.tmp && tar -xJf kit.tar.xz -C work.tmp && mv work.tmp work; }
+# Always, since the folder may be of an older kit or incomplete.
+rm -rf work
+mkdir work
+tar -xJf kit.tar.xz -C work
 export LD_LIBRARY_PATH=${torch% *}/lib ORT_DYLIB_PATH=$PWD/work/libonnxruntime.so
 rm -rf results && mkdir results
 cd work

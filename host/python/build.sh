@@ -11,7 +11,7 @@ if [ -e $program ]; then
   trap 'mv $program.torch $program' EXIT
 fi
 # `download` is named so that cargo selects the features of the tests, and compiles what these need once.
-cargo build --locked --release --lib --bin corver-host --test download
+cargo build --locked --release --target-dir target --lib --bin corver-host --test download
 
 rm -rf $package/{bin,lib,plugins,sdk,wit,_native.abi3.so}
 mkdir -p $package/bin $package/lib $package/plugins/dist

@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 . host/setup/system.sh
+. host/setup/lock.sh
 version=2.11.0
 folder=.deps/cuda
 if [ "$(cat $folder/version 2>/dev/null || true)" != "$version" ]; then

@@ -1,9 +1,11 @@
 # Sourced: sets `layout` to the build to install, cuda or cpu. $1: a choice of the user, or empty; $2: the build that is
 # installed, or empty; $3: name of the library; $4: variable of the choice.
 choose_layout() {
+  local gpus
   layout=$1
   [ -n "$layout" ] && return
-  if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU; then
+  # No pipe: grep would end it before nvidia-smi has listed all GPUs, which is a failure of the pipe.
+  if command -v nvidia-smi >/dev/null 2>&1 && gpus=$(nvidia-smi -L 2>/dev/null) && [[ $gpus == *GPU* ]]; then
     layout=cuda
   elif [ "$2" = cuda ]; then
     # Gigabytes that the other nodes of a cluster need, and that work without a GPU too.

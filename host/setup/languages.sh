@@ -29,10 +29,10 @@ command -v clang >/dev/null 2>&1 && command -v wasm-ld >/dev/null 2>&1 && [ -e /
   . host/setup/apt.sh clang lld wasi-libc
 }
 
-# Compiled here, in some minutes.
+# Compiled here, in some minutes, in a folder that cargo removes. A compiler cache that it starts must not inherit the lock.
 package=wit-bindgen-cli@0.61.1
 has_package .deps/wit-bindgen "$package" || {
   echo "setup: wit-bindgen" >&2
-  cargo install --quiet --locked --root .deps/wit-bindgen --no-default-features --features c,go "$package"
+  env -u CARGO_TARGET_DIR cargo install --quiet --locked --root .deps/wit-bindgen --no-default-features --features c,go "$package" 9>&-
   echo "$package" >.deps/wit-bindgen/version
 }

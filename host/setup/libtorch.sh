@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 [ -n "${LIBTORCH:-}" ] && exit 0 # the user's own
+. host/setup/lock.sh
 torch_version=2.11.0
 stamp=.deps/torch/corver-layout
 installed=$(cat "$stamp" 2>/dev/null || true)

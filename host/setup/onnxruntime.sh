@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 [ -n "${ORT_DYLIB_PATH:-}" ] && exit 0 # the user's own
+. host/setup/lock.sh
 version=1.31.1
 installed=$(cat .deps/onnxruntime/version 2>/dev/null || true)
 . host/setup/gpu.sh

@@ -5,6 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 . host/setup/pip.sh
 host/setup/peers.sh
+. host/setup/lock.sh
 
 commit=559b44772e471d1538537b8805cc77f3824a5e64 # 0.8.1.dev67
 packages="verifiers==0.4.0 msgspec==0.22.0 pybase64==1.5.1 orjson==3.13.0 wandb==0.31.0"

@@ -3,6 +3,7 @@
 # nothing when they are already there. What cannot be installed is said; the tests of it then fail.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. host/setup/lock.sh
 . host/setup/pip.sh
 
 # make_environment FOLDER [PYTHON]

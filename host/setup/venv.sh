@@ -1,4 +1,5 @@
 # Sourced by scripts that put Python packages into a virtual environment.
+. host/setup/lock.sh
 
 # install_packages FOLDER PACKAGES PROBLEM: does nothing if FOLDER has these packages. PROBLEM ends the message of a failure.
 install_packages() {

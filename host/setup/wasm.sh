@@ -8,10 +8,14 @@ target=wasm32-unknown-unknown
 note=.deps/wasm-toolchain
 mkdir -p .deps
 
-has_target() { command -v rustup >/dev/null 2>&1 && rustup target list --installed 2>/dev/null | grep -qx "$target"; }
+# No pipe: grep would end it before rustup has listed all targets, which is a failure of the pipe.
+has_target() { command -v rustup >/dev/null 2>&1 && grep -qx "$target" <<<"$(rustup target list --installed 2>/dev/null)"; }
+
+# An equal note is not written again, since a concurrent build may read it.
+note_toolchain() { [ "$(cat "$note" 2>/dev/null || true)" = "$1" ] || echo "$1" >"$note"; }
 
 if has_target; then
-  echo rustup >"$note"
+  note_toolchain rustup
   exit 0
 fi
 [ "$(cat "$note" 2>/dev/null || true)" = debian ] && exit 0
@@ -20,7 +24,7 @@ if command -v rustup >/dev/null 2>&1; then
   # One try of a minute at most: behind a firewall rustup waits and repeats for much longer.
   RUSTUP_MAX_RETRIES=0 timeout 60 rustup target add "$target" >/dev/null 2>&1 || true
   if has_target; then
-    echo rustup >"$note"
+    note_toolchain rustup
     exit 0
   fi
 fi
@@ -30,4 +34,4 @@ if [ ! -x /usr/bin/rustc ] || [ ! -x /usr/bin/cargo ] || [ ! -d /usr/src/rustc-"
   echo "setup: the distribution's Rust, because rustup has no $target to give" >&2
   . host/setup/apt.sh rustc-web cargo-web rust-web-src
 fi
-echo debian >"$note"
+note_toolchain debian

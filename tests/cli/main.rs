@@ -31,6 +31,7 @@ mod real_text;
 mod replaced;
 mod reproduce;
 mod score;
+mod scripts;
 mod serve;
 #[path = "../../host/http/tests/served/mod.rs"]
 mod served;
