@@ -39,7 +39,8 @@ pub enum Error {
     /// A document, an input file or a tokenizer is malformed.
     #[error("{0}")]
     InvalidInput(String),
-    /// The output folder holds an index or a build, or another process is building in it.
+    /// The output folder holds an index, a build or other files, another process is building in it,
+    /// or it cannot be replaced.
     #[error("{0}")]
     OutputTaken(String),
     /// The build needs more memory than its budget.

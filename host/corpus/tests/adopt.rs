@@ -1,6 +1,7 @@
 //! Indexes of another program: found tokens, refused tokenizers, adoption.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use corver_corpus::{
@@ -90,6 +91,21 @@ fn adopted_index_is_like_one_built_here() {
         let error = adopt(&path, &tokenizer(&MERGES), None, None).unwrap_err();
         assert!(matches!(error, Error::OutputTaken(_)), "{error}");
     }
+}
+
+/// A server that has the old file mapped would crash if that one became shorter.
+#[test]
+fn prefix_file_of_earlier_adoption_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index");
+    let texts: Vec<String> = (0..12_000).map(|number| format!("fox {number}")).collect();
+    let documents = texts.iter().map(String::as_str);
+    build_from_documents(documents, &tokenizer(&MERGES), &path, &BuildOptions::default()).unwrap();
+    let prefixes = fs::File::open(path.join("prefixes.0")).unwrap();
+    fs::remove_file(path.join(MANIFEST)).unwrap();
+    adopt(&path, &tokenizer(&MERGES), None, None).unwrap();
+    assert_eq!(prefixes.metadata().unwrap().nlink(), 0);
+    assert!(path.join("prefixes.0").exists());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -105,6 +106,19 @@ fn child() {
             };
             build(&[folder.join("inputs")], &tokenizer(), &folder.join("index"), &options).unwrap();
         }
+        "abort after a block" => {
+            let abort = |progress: BuildProgress| {
+                if matches!(progress, BuildProgress::Sorting { sorted: 1.., .. }) {
+                    std::process::abort();
+                }
+            };
+            let options = BuildOptions {
+                max_block_tokens: Some(50_000),
+                progress: Some(&abort),
+                ..options()
+            };
+            build(&[folder.join("inputs")], &tokenizer(), &folder.join("index"), &options).unwrap();
+        }
         "sort within N bytes" => {
             let options = BuildOptions { memory: Some(value), ..BuildOptions::default() };
             build_from_tokens(many_documents(), TokenWidth::U16, &folder.join("index"), &options)
@@ -165,6 +179,23 @@ fn build_killed_at_any_point_resumes() {
     }
     assert!(kills > 10, "{kills}");
     assert_eq!(names(folder.path()), ["expected", "index", "inputs"]);
+}
+
+#[test]
+fn resumed_build_leaves_no_blocks() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = corpus(folder.path());
+    let killed = in_child_process("abort after a block", folder.path(), 0);
+    assert!(!killed.status.success());
+    let left = names(&folder.path().join("index.unfinished"));
+    assert!(left.iter().any(|name| name.starts_with("suffixes.0.")), "{left:?}");
+    // The rest of the shard is sorted in one piece.
+    let index = folder.path().join("index");
+    build(std::slice::from_ref(&inputs), &tokenizer(), &index, &options()).unwrap();
+    let afresh = folder.path().join("afresh");
+    build(&[inputs], &tokenizer(), &afresh, &options()).unwrap();
+    assert_eq!(names(&index), names(&afresh));
+    assert!(files(&index) == files(&afresh));
 }
 
 fn is_taken(built: &Result<IndexManifest, Error>, words: &str) -> bool {
@@ -295,6 +326,90 @@ fn concurrent_build_of_same_index_is_rejected() {
         "{results:?}"
     );
     assert_eq!(names(folder.path()), ["demo", "index", "inputs"]);
+}
+
+#[test]
+fn link_to_an_empty_folder_becomes_the_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = corpus(folder.path());
+    let disk = folder.path().join("disk");
+    fs::create_dir_all(disk.join("empty")).unwrap();
+    let index = folder.path().join("index");
+    symlink(disk.join("empty"), &index).unwrap();
+    let with_slash = index.join("");
+    build(&[inputs], &tokenizer(), &with_slash, &options()).unwrap();
+    assert!(index.is_symlink());
+    Index::open(&index).unwrap();
+    assert_eq!(names(&disk), ["empty"]);
+    assert_eq!(names(folder.path()), ["disk", "index", "inputs"]);
+}
+
+#[test]
+fn folder_that_cannot_be_replaced_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = corpus(folder.path());
+    // A path without a name, and a mount point.
+    for target in [PathBuf::from("."), folder.path().join(".."), PathBuf::from("/proc")] {
+        let refused = build(std::slice::from_ref(&inputs), &tokenizer(), &target, &options());
+        assert!(is_taken(&refused, " cannot be replaced by a finished index: "), "{refused:?}");
+    }
+    assert_eq!(names(folder.path()), ["inputs"]);
+}
+
+#[test]
+fn index_that_cannot_be_renamed_is_not_built_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = corpus(folder.path());
+    let index = folder.path().join("index");
+    let take_name = |progress: BuildProgress| {
+        if let BuildProgress::Sorting { .. } = progress {
+            fs::create_dir(&index).unwrap();
+            fs::write(index.join("file"), "").unwrap();
+        }
+    };
+    let first = BuildOptions { progress: Some(&take_name), ..options() };
+    let failed = build(std::slice::from_ref(&inputs), &tokenizer(), &index, &first);
+    let error = failed.unwrap_err().to_string();
+    assert!(error.starts_with("failed to rename the finished folder to "), "{error}");
+    fs::remove_dir_all(&index).unwrap();
+
+    let reports = AtomicUsize::new(0);
+    let count = |_: BuildProgress| {
+        reports.fetch_add(1, Relaxed);
+    };
+    let second = BuildOptions { progress: Some(&count), ..options() };
+    build(std::slice::from_ref(&inputs), &tokenizer(), &index, &second).unwrap();
+    assert_eq!(reports.into_inner(), 0);
+    let afresh = folder.path().join("afresh");
+    build(&[inputs], &tokenizer(), &afresh, &options()).unwrap();
+    assert!(files(&index) == files(&afresh));
+}
+
+#[test]
+fn folder_that_no_build_has_left_is_not_emptied() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = corpus(folder.path());
+    let index = folder.path().join("index");
+    let unfinished = folder.path().join("index.unfinished");
+    fs::create_dir(&unfinished).unwrap();
+    let restarted = BuildOptions { restart: true, ..options() };
+    for (name, problem) in [
+        ("notes.txt", " holds files that no build has left: "),
+        ("corver-index.json", " holds a complete index: rename it to "),
+    ] {
+        fs::write(unfinished.join(name), "").unwrap();
+        for given in [options(), restarted] {
+            let refused = build(std::slice::from_ref(&inputs), &tokenizer(), &index, &given);
+            assert!(is_taken(&refused, problem), "{refused:?}");
+        }
+        assert_eq!(names(&unfinished), [name]);
+        fs::remove_file(unfinished.join(name)).unwrap();
+    }
+    // What is left of a build that was killed at its start.
+    fs::write(unfinished.join(".tmpA1b2C3"), "").unwrap();
+    build(&[inputs], &tokenizer(), &index, &options()).unwrap();
+    assert!(!index.join(".tmpA1b2C3").exists());
+    assert_eq!(names(folder.path()), ["index", "inputs"]);
 }
 
 /// Eight million tokens that compress badly, in documents of a thousand, one of which stands many

@@ -108,6 +108,34 @@ fn every_kind_of_file_gives_the_same_documents() {
     }
 }
 
+/// WikiExtractor escapes text and titles for HTML, in both of its formats.
+#[test]
+fn escapes_of_wikiextractor_are_undone() {
+    let texts = ["AT&T is < and > ours", "the entity &lt; is <"];
+    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let (mut plain, mut lines, mut tagged) = (String::new(), String::new(), String::new());
+    for text in texts {
+        let title = escape("R&D");
+        plain += &(json!({"text": text}).to_string() + "\n");
+        lines += &(json!({"title": title, "text": escape(text)}).to_string() + "\n");
+        tagged += &format!("<doc title=\"{title}\">\n{}\n</doc>\n", escape(text));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = tokenizer_of(&texts);
+    let unescaped = write(folder.path(), "a.jsonl", plain.as_bytes());
+    let (stream, _) = index_with(&tokenizer, &[unescaped]);
+    for (name, content) in [("wiki_00", lines), ("wiki_01", tagged)] {
+        let file = write(folder.path(), name, content.as_bytes());
+        let (own_stream, metadata) = index_with(&tokenizer, &[file]);
+        assert_eq!(own_stream, stream, "{name}");
+        assert!(metadata.iter().all(|line| line.contains(r#"{"title": "R&D"}"#)), "{metadata:?}");
+    }
+    // In other JSON lines, `&amp;` is text.
+    let escaped = write(folder.path(), "b.jsonl", b"{\"text\": \"AT&amp;T\"}");
+    let (stream_of_unknown, _) = index_with(&tokenizer, &[escaped]);
+    assert_eq!(stream_of_unknown, [0xFF, 0]);
+}
+
 /// A dump with the pages `(title, namespace, other elements, wikitext)`.
 fn dump(pages: &[(&str, &str, &str, &str)]) -> String {
     let mut xml =
@@ -283,6 +311,25 @@ fn unreadable_content_error_names_remedy() {
         let error = build(&[input], &tokenizer(), &out, &BuildOptions::default()).unwrap_err();
         let message = error.to_string();
         assert!(message.contains(name) && message.contains(remedy), "{message}");
+    }
+}
+
+#[test]
+fn rows_of_csv_are_never_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let not_closed = "a field that begins with a quote has no closing quote";
+    let text_after_quote = "text follows a closing quote";
+    for (content, row, problem) in [
+        ("id,text\n1,\"red fox\n2,den\n3,red den\n", "row 1", not_closed),
+        ("id,text\r\n\r\n1,\"a \"\"red\"\" fox\r\n\"\r\n2,\"den", "row 2", not_closed),
+        ("text,id\n\"red \"\"fox\"\" den,1\n\"hen\",2\n", "row 1", text_after_quote),
+        ("\"id,text\n1,red\n", "row 0", not_closed),
+    ] {
+        let input = write(folder.path(), "a.csv", content.as_bytes());
+        let out = folder.path().join("index");
+        let error = build(&[input], &tokenizer(), &out, &BuildOptions::default()).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains(&format!("a.csv, {row}: {problem}")), "{message}");
     }
 }
 

@@ -7,23 +7,24 @@ use corver_corpus::Part;
 
 use crate::{CorpusSource, OpenedSource, SourceError};
 
-/// Checks that no source is named twice and that no two have the same shard of an index. Warns if a
-/// shard is missing. Only indexes with a manifest report their shards, locally or through a
-/// `corver-host` server.
+/// Checks that no source is named twice, a folder also by a link, and that no two have the same
+/// shard of an index. Warns if a shard is missing. Only indexes with a manifest report their shards,
+/// locally or through a `corver-host` server.
 ///
 /// # Errors
 /// Fails if a source or shard would be counted twice.
 pub fn check_parts<'s>(
     opened: impl IntoIterator<Item = (&'s CorpusSource, &'s OpenedSource)>,
 ) -> Result<(), SourceError> {
-    let mut sources: Vec<&CorpusSource> = Vec::new();
+    let mut sources: Vec<CorpusSource> = Vec::new();
     let mut parts_by_index: BTreeMap<String, Vec<(&CorpusSource, Part)>> = BTreeMap::new();
     for (source, index) in opened {
-        if sources.contains(&source) {
+        let by_path = without_links(source);
+        if sources.contains(&by_path) {
             let problem = format!("{source} would be counted twice: name it once");
             return Err(SourceError::InvalidSources(problem));
         }
-        sources.push(source);
+        sources.push(by_path);
         if let Some(part) = index.part() {
             parts_by_index.entry(part.index.clone()).or_default().push((source, part));
         }
@@ -41,6 +42,16 @@ pub fn check_parts<'s>(
         }
     }
     Ok(())
+}
+
+/// Returns the source with the path that all names of its folder lead to.
+fn without_links(source: &CorpusSource) -> CorpusSource {
+    match source {
+        CorpusSource::Folder(path) => {
+            CorpusSource::Folder(path.canonicalize().unwrap_or_else(|_| path.clone()))
+        }
+        CorpusSource::Remote { .. } => source.clone(),
+    }
 }
 
 /// Returns the shards of one index that none of its parts has.
@@ -77,7 +88,34 @@ fn missing_shards(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
+    use corver_corpus::{BuildOptions, MANIFEST, Tokenizer, build_from_documents};
+
     use super::*;
+    use crate::OpenSettings;
+
+    const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+        "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
+        "vocab":{"[UNK]":0,"red":1,"fox":2},"unk_token":"[UNK]"}}"#;
+
+    /// Without a manifest, an index does not report its shards.
+    #[test]
+    fn folder_with_two_names_is_not_counted_twice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index");
+        let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
+        build_from_documents(["red fox"], &tokenizer, &path, &BuildOptions::default()).unwrap();
+        std::fs::remove_file(path.join(MANIFEST)).unwrap();
+        let link = folder.path().join("link");
+        symlink(&path, &link).unwrap();
+        let expected = format!("the index {} would be counted twice: name it once", link.display());
+        let sources = [path, link].map(CorpusSource::Folder);
+        let opened = sources.each_ref().map(|one| one.open(&OpenSettings::default()).unwrap());
+        let error = check_parts(sources.iter().zip(&opened)).unwrap_err().to_string();
+        assert_eq!(error, expected);
+        check_parts([(&sources[1], &opened[1])]).unwrap();
+    }
 
     fn check(parts: &[RangeInclusive<usize>]) -> Result<Vec<RangeInclusive<usize>>, String> {
         let source = CorpusSource::Folder("wiki".into());

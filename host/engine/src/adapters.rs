@@ -46,7 +46,12 @@ impl Adapters {
         let local = &folder.local;
         fs::create_dir_all(local).map_err(PretrainedError::io("create", local))?;
         let lock = local.join(LOCK);
-        let file = File::create(&lock).map_err(PretrainedError::io("create", &lock))?;
+        // Not emptied: it may be a link to another file.
+        let file = File::options()
+            .create(true)
+            .append(true)
+            .open(&lock)
+            .map_err(PretrainedError::io("create", &lock))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -170,9 +175,10 @@ pub fn copy_adapter(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Returns true if `name` has the form that [`Adapters::publish`] generates, so that no other file
-/// of the folder is removed. A folder that is being written has a suffix.
+/// of the folder is removed. A folder that is being written is hidden and has a suffix.
 fn is_version(name: &str) -> bool {
-    let stem = name.strip_suffix(".tmp").or_else(|| name.strip_suffix(".old")).unwrap_or(name);
+    let shown = name.strip_prefix('.').unwrap_or(name);
+    let stem = shown.strip_suffix(".tmp").or_else(|| shown.strip_suffix(".old")).unwrap_or(shown);
     let Some((process, number)) = stem.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'))
     else {
         return false;
@@ -200,9 +206,12 @@ mod tests {
 
     #[test]
     fn only_generated_adapter_names_are_recognised() {
-        for generated in
-            ["policy-1a2b3c-000017", "policy-1a2b3c-000017.tmp", "policy-1a2b3c-1000000"]
-        {
+        for generated in [
+            "policy-1a2b3c-000017",
+            "policy-1a2b3c-000017.tmp",
+            ".policy-1a2b3c-000017.tmp",
+            "policy-1a2b3c-1000000",
+        ] {
             assert!(is_version(generated), "{generated}");
         }
         for other in [

@@ -1,16 +1,18 @@
 //! Atomic replacement of files and folders: a reader sees the old version or the new one, also after
-//! a crash. Reading of users' text files: [`read_text`].
+//! a crash. Reading of users' text files: [`read_text`]; of their tables: [`QuoteCheck`].
 
+mod quotes;
 mod text;
 
 use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
-use std::io::{Result, Write};
+use std::io::{Error, ErrorKind, Result, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use tempfile::NamedTempFile;
 
+pub use quotes::{QuoteCheck, QuoteProblem};
 pub use text::{
     SETTINGS_BYTES, open_text, read_settings_text, read_text, read_text_from, strip_bom,
 };
@@ -34,20 +36,6 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
 pub fn create(path: &Path, bytes: &[u8]) -> Result<()> {
     write_temporary(path, bytes)?.persist_noclobber(path).map_err(|error| error.error)?;
     sync_folder(parent(path))
-}
-
-/// Removes the temporary files of killed processes.
-///
-/// # Errors
-/// Fails if the folder cannot be listed or a file cannot be removed.
-pub fn remove_temporary_files(folder: &Path) -> Result<()> {
-    for result in fs::read_dir(folder)? {
-        let entry = result?;
-        if entry.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 /// Flushes a folder's entries to disk. A renamed file survives a crash only after this call.
@@ -92,12 +80,13 @@ pub struct NewFolder {
 }
 
 impl NewFolder {
-    /// Creates an empty folder `TARGET.tmp`. One that a killed process left is removed first.
+    /// Creates an empty folder `.NAME.tmp` next to the target. One that a killed process left is
+    /// removed first.
     ///
     /// # Errors
-    /// Fails if the folder cannot be created.
+    /// Fails if the target has no name, as `..` has none, or the folder cannot be created.
     pub fn create(target: &Path) -> Result<Self> {
-        let temporary = with_suffix(target, ".tmp");
+        let temporary = hidden(target, ".tmp")?;
         remove_folder(&temporary)?;
         fs::create_dir_all(&temporary)?;
         Ok(Self { temporary, target: target.to_owned() })
@@ -109,12 +98,13 @@ impl NewFolder {
         &self.temporary
     }
 
-    /// Renames the folder to its target; an existing folder is replaced.
+    /// Renames the folder to its target; an existing folder is replaced. Until then, that one is
+    /// `.NAME.old`.
     ///
     /// # Errors
     /// Fails if a folder cannot be renamed or removed.
     pub fn finish(self) -> Result<()> {
-        let old = with_suffix(&self.target, ".old");
+        let old = hidden(&self.target, ".old")?;
         remove_folder(&old)?;
         sync_folder(&self.temporary)?;
         // A folder that is not empty cannot be renamed onto, so the old one moves away first.
@@ -127,10 +117,17 @@ impl NewFolder {
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(suffix);
-    PathBuf::from(name)
+/// Returns the hidden neighbour of a path, `.NAME` with a suffix. A user's own files hardly have
+/// such a name.
+fn hidden(path: &Path, suffix: &str) -> Result<PathBuf> {
+    let Some(name) = path.file_name() else {
+        let problem = format!("{} names no folder that can be replaced", path.display());
+        return Err(Error::new(ErrorKind::InvalidInput, problem));
+    };
+    let mut hidden_name = OsString::from(".");
+    hidden_name.push(name);
+    hidden_name.push(suffix);
+    Ok(parent(path).join(hidden_name))
 }
 
 fn remove_folder(path: &Path) -> Result<()> {
@@ -139,8 +136,6 @@ fn remove_folder(path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::ErrorKind;
-
     use super::*;
 
     fn names_in(folder: &Path) -> Vec<OsString> {
@@ -164,15 +159,6 @@ mod tests {
     }
 
     #[test]
-    fn temporary_files_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join(".tmpabc"), "").unwrap();
-        fs::write(folder.path().join("other"), "").unwrap();
-        remove_temporary_files(folder.path()).unwrap();
-        assert_eq!(names_in(folder.path()), ["other"]);
-    }
-
-    #[test]
     fn folder_appears_only_when_complete() {
         let parent = tempfile::tempdir().unwrap();
         let target = parent.path().join("target");
@@ -192,5 +178,26 @@ mod tests {
             1,
             "neither .tmp nor .old is left"
         );
+    }
+
+    #[test]
+    fn neighbours_of_a_new_folder_are_kept() {
+        let parent = tempfile::tempdir().unwrap();
+        for neighbour in ["target.tmp", "target.old"] {
+            fs::create_dir(parent.path().join(neighbour)).unwrap();
+            fs::write(parent.path().join(neighbour).join("notes"), "").unwrap();
+        }
+        // With a slash at its end, the path names the same folder.
+        for target in ["target", "target/"] {
+            NewFolder::create(&parent.path().join(target)).unwrap().finish().unwrap();
+        }
+        let mut names = names_in(parent.path());
+        names.sort();
+        assert_eq!(names, ["target", "target.old", "target.tmp"]);
+        assert!(parent.path().join("target.tmp/notes").exists());
+        assert!(parent.path().join("target.old/notes").exists());
+        assert_eq!(names_in(&parent.path().join("target")), [] as [&str; 0]);
+        let unnamed = NewFolder::create(&parent.path().join("target/.."));
+        assert_eq!(unnamed.unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 }

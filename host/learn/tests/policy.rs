@@ -362,6 +362,22 @@ fn old_checkpoints_are_removed_and_adapter_loads() {
 }
 
 #[test]
+fn unfinished_checkpoints_of_killed_processes_are_removed() {
+    let root = tempfile::tempdir().unwrap();
+    let own = [".notes.tmp", ".step-000002.bak", ".step-2.tmp", "step-000002.tmp"];
+    for name in [".step-000002.tmp", ".step-000009.old"].iter().chain(&own) {
+        std::fs::create_dir(root.path().join(name)).unwrap();
+        std::fs::write(root.path().join(name).join("state.json"), "").unwrap();
+    }
+    policy(fast()).save_checkpoint(root.path(), 1).unwrap();
+    let mut names: Vec<_> =
+        std::fs::read_dir(root.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    let kept = [".notes.tmp", ".step-000002.bak", ".step-2.tmp", "step-000000", "step-000002.tmp"];
+    assert_eq!(names, kept);
+}
+
+#[test]
 fn flipped_checkpoint_bit_is_detected_and_named() {
     let root = tempfile::tempdir().unwrap();
     let mut trained = policy(fast());

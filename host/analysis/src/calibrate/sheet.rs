@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use corver_core::Triplet;
+use corver_files::{QuoteCheck, QuoteProblem};
 use csv::StringRecord;
 use serde::Serialize;
 
@@ -259,6 +260,14 @@ pub(super) fn read_sheet(path: &Path) -> Result<Vec<(u64, SheetRow)>, SheetError
         Some(separator) => (separator, text.split_once('\n').map_or("", |(_, rest)| rest), 1),
         None => (frequent_separator(&text), text.as_str(), 0),
     };
+    let mut quotes = QuoteCheck::new(separator);
+    quotes.read(table.as_bytes());
+    quotes.end();
+    if let Some(QuoteProblem { row, problem }) = quotes.problem() {
+        return Err(SheetError::InvalidSheet(format!(
+            "cannot read the sheet {shown}: row {row} after the header: {problem}"
+        )));
+    }
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(separator)
         .flexible(true) // spreadsheets omit empty cells at the end of a row
@@ -590,6 +599,17 @@ pub(crate) mod tests {
             "{error}"
         );
         assert!(error.ends_with("; line 5: \"yes\""), "{error}");
+    }
+
+    #[test]
+    fn rows_are_never_merged() {
+        let begin = format!("{HEADER}s1,0,0,q,A.,A,is,b,,c,\n");
+        let merged = format!("{begin}s2,0,0,q,B.,A,is,b,,c,\"x\ns3,0,0,q,C.,A,is,b,,c,\n");
+        let not_closed = error_of(&merged);
+        let problem = "sheet.csv: row 2 after the header: a field that begins with a quote has no";
+        assert!(not_closed.contains(problem), "{not_closed}");
+        let text_after = error_of(&format!("{begin}s2,0,0,q,B.,A,is,b,,c,\"x\" y\n"));
+        assert!(text_after.contains(": text follows a closing quote"), "{text_after}");
     }
 
     #[test]

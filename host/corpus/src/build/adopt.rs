@@ -1,6 +1,7 @@
 //! Adoption of an index of another program: its tokenizer is checked, and the files that this crate
 //! adds are written.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use crate::build::options::{BuildOptions, BuildProgress};
@@ -69,6 +70,14 @@ pub fn adopt(
     manifest.num_ids = Some(tokenizer.num_ids());
     let options = BuildOptions { shards, memory, progress, ..BuildOptions::default() };
     for shard in 0..shards {
+        // Not overwritten: another process may have the prefix file of an earlier adoption mapped.
+        let earlier = FileKind::Prefixes.path(dir, shard);
+        match std::fs::remove_file(&earlier) {
+            Err(e) if e.kind() != ErrorKind::NotFound => {
+                return Err(Error::io("remove", &earlier)(e));
+            }
+            _ => {}
+        }
         manifest.files.extend(prefixes::write(dir, shard, width, &options)?);
         for kind in FOREIGN_FILES {
             let path = kind.path(dir, shard);

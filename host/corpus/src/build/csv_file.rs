@@ -1,8 +1,10 @@
 //! Documents in the rows of a CSV or TSV file.
 
 use std::fmt::Display;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use corver_files::QuoteCheck;
 use csv::{Reader, ReaderBuilder, StringRecord};
 
 use crate::build::metadata::ParsedDocument;
@@ -14,7 +16,7 @@ use crate::python_json::{PythonObject, write_string};
 pub(super) struct CsvFile {
     path: PathBuf,
     delimiter: u8,
-    rows: Reader<TextFile>,
+    rows: Reader<QuotedText>,
     columns: Vec<String>,
     text_column: usize,
     /// Number of rows read, without the first.
@@ -29,10 +31,13 @@ impl CsvFile {
         delimiter: u8,
         text_field: &str,
     ) -> Result<Self> {
-        let mut rows = ReaderBuilder::new().delimiter(delimiter).from_reader(text);
+        let quotes = (delimiter == b',').then(|| QuoteCheck::new(delimiter));
+        let quoted = QuotedText { text, quotes };
+        let mut rows = ReaderBuilder::new().delimiter(delimiter).from_reader(quoted);
         let header = rows.headers().map_err(|error| row_error(path, 0, &error))?;
         check_line_breaks(path, delimiter, 0, header)?;
         let columns: Vec<String> = header.iter().map(str::to_owned).collect();
+        check_quotes(path, 0, rows.get_ref())?;
         if columns.is_empty() {
             return Err(Error::InvalidInput(format!(
                 "failed to read {}: it is empty; its first row must name the columns",
@@ -78,13 +83,16 @@ impl CsvFile {
 
     /// Returns the number of bytes read from the file as stored.
     pub(super) fn read_bytes(&self) -> u64 {
-        self.rows.get_ref().read_bytes()
+        self.rows.get_ref().text.read_bytes()
     }
 
     fn next_row(&mut self) -> Result<Option<StringRecord>> {
         let mut row = StringRecord::new();
         self.read_rows += 1;
-        match self.rows.read_record(&mut row) {
+        let read = self.rows.read_record(&mut row);
+        // Before an error of the library, which may be a consequence.
+        check_quotes(&self.path, self.read_rows, self.rows.get_ref())?;
+        match read {
             Ok(true) => {
                 check_line_breaks(&self.path, self.delimiter, self.read_rows, &row)?;
                 Ok(Some(row))
@@ -92,6 +100,34 @@ impl CsvFile {
             Ok(false) => Ok(None),
             Err(error) => Err(row_error(&self.path, self.read_rows, &error)),
         }
+    }
+}
+
+/// A text with the check of its quotes.
+struct QuotedText {
+    text: TextFile,
+    /// Check of the bytes read so far; `None` for a TSV file, whose fields have no line breaks.
+    quotes: Option<QuoteCheck>,
+}
+
+impl Read for QuotedText {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.text.read(buffer)?;
+        if let Some(quotes) = &mut self.quotes {
+            quotes.read(&buffer[..read]);
+            if read == 0 {
+                quotes.end();
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Checks the quotes up to a row. A problem may be in a later row: the text is read in larger parts.
+fn check_quotes(path: &Path, row: u64, text: &QuotedText) -> Result<()> {
+    match text.quotes.as_ref().and_then(QuoteCheck::problem) {
+        Some(found) if found.row <= row => Err(row_error(path, found.row, found.problem)),
+        _ => Ok(()),
     }
 }
 

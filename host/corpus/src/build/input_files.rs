@@ -16,6 +16,10 @@ use crate::files::manifest::MANIFEST;
 const SUPPORTED: &str = ".jsonl, .ndjson, .json, .csv, .tsv, wiki_00 or .xml (each also with .bz2, .gz or .zst), or .parquet";
 /// Start of the extension of a part of a large dump: pages-articles1.xml-p1p41242.
 const DUMP_PART: &str = "xml-p";
+/// Part of the name of a dump.
+const DUMP: &str = "pages-articles";
+/// Part of the name of the same dump, compressed in many streams.
+const MULTISTREAM_DUMP: &str = "pages-articles-multistream";
 /// First bytes of the file that Git LFS leaves in place of one that was not downloaded.
 const LFS_POINTER: &[u8] = b"version https://git-lfs.github.com/";
 /// Size of such a file at most, bytes.
@@ -206,7 +210,8 @@ fn open_once(named: Vec<NamedPath>) -> Result<Vec<InputFile>> {
     Ok(files)
 }
 
-/// Checks that a folder holds no text in two forms, such as `a.jsonl` and `a.jsonl.gz`.
+/// Checks that a folder holds no text in two forms, such as `a.jsonl` and `a.jsonl.gz`, or a dump
+/// in one stream and in many.
 fn check_twice(folder: &Path, paths: &[PathBuf]) -> Result<()> {
     let mut texts: BTreeMap<PathBuf, &Path> = BTreeMap::new();
     for path in paths {
@@ -223,12 +228,16 @@ fn check_twice(folder: &Path, paths: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Returns a path without the endings of its format, such as `.jsonl.gz`. The pages in the name of a
-/// part of a dump remain.
+/// Returns a path without the endings of its format, such as `.jsonl.gz`, and without the mark of a
+/// dump in many streams. The pages in the name of a part of a dump remain.
 fn without_form(path: &Path) -> PathBuf {
-    let plain = match extension(path).as_str() {
-        "bz2" | "gz" | "zst" => path.with_extension(""),
-        _ => path.to_owned(),
+    let named = match path.file_name().and_then(|name| name.to_str()) {
+        Some(name) => path.with_file_name(name.replace(MULTISTREAM_DUMP, DUMP)),
+        None => path.to_owned(),
+    };
+    let plain = match extension(&named).as_str() {
+        "bz2" | "gz" | "zst" => named.with_extension(""),
+        _ => named,
     };
     if extension(&plain).starts_with(DUMP_PART) { plain } else { plain.with_extension("") }
 }
@@ -437,6 +446,8 @@ mod tests {
             ["b/a.json.zst", "b/a.ndjson"],
             ["a.JSONL", "a.jsonl.GZ"],
             ["w.xml-p1p41242", "w.xml-p1p41242.bz2"],
+            ["w-pages-articles.xml.bz2", "w-pages-articles-multistream.xml.bz2"],
+            ["w-pages-articles1.xml-p1p9", "w-pages-articles-multistream1.xml-p1p9.bz2"],
         ] {
             let folder = folder(&twice);
             assert!(refusal(folder.path(), &[""]).contains("same text"), "{twice:?}");

@@ -13,7 +13,7 @@ use crate::build::lines_file::LinesFile;
 use crate::build::metadata::{self, ParsedDocument};
 use crate::build::parquet::ParquetFile;
 use crate::build::text_file::TextFile;
-use crate::build::wiki_file::WikiFile;
+use crate::build::wiki_file::{WikiFile, unescape};
 use crate::error::{Error, Result};
 use crate::files::format::encode_document;
 use crate::text::tokenizer::Tokenizer;
@@ -154,8 +154,13 @@ impl DocumentBatch {
             }
             BatchSource::Lines(file) => {
                 name = &file.name;
-                parsed = metadata::parse(document, tokenisation.text_field)
+                let mut fields = metadata::parse(document, tokenisation.text_field)
                     .map_err(|problem| Error::line(&file.path, line + 1, problem))?;
+                if InputKind::from_path(&file.path) == Some(InputKind::Wiki) {
+                    fields.text = unescape(&fields.text);
+                    fields.other_fields = unescape(&fields.other_fields);
+                }
+                parsed = fields;
                 other_fields = &parsed.other_fields;
                 parsed.text.as_str().into()
             }

@@ -186,7 +186,7 @@ impl<'a> Builder<'a> {
             .or(tokenizer.map(Tokenizer::token_width))
             .unwrap_or(TokenWidth::U16);
         let recipe = Recipe {
-            version: 3,
+            version: 4,
             from_files: files.is_some(),
             tokenizer: tokenizer.map(|tokenizer| tokenizer.fingerprint().to_owned()),
             text_field: options.text_field.to_owned(),

@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 const BZIP2: &[u8] = b"BZh";
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// End of the first four bytes of a zstd frame to skip, with which files of `pzstd` begin. The byte
+/// before is 0x50 to 0x5f.
+const ZSTD_SKIPPED: &[u8] = &[0x2a, 0x4d, 0x18];
 /// Largest window of the format, as the power of 2: `zstd --long=31`. The library's default is 27.
 const ZSTD_WINDOW_LOG: u32 = 31;
 const BUFFER_BYTES: usize = 1 << 18;
@@ -35,7 +38,7 @@ impl TextFile {
         let head = read_head(&mut stored, ZSTD.len()).map_err(Error::io("read", path))?;
         let is_bzip2 = head.starts_with(BZIP2);
         let is_gzip = head.starts_with(GZIP);
-        let is_zstd = head == ZSTD;
+        let is_zstd = head == ZSTD || is_skipped_frame(&head);
         let stored = Cursor::new(head).chain(stored);
         let mut text: Box<dyn BufRead + Send> = if is_gzip {
             Box::new(BufReader::with_capacity(BUFFER_BYTES, GzipReader::new(stored)))
@@ -81,6 +84,11 @@ impl Read for TextFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer)
     }
+}
+
+/// True if a zstd file begins with a frame to skip.
+fn is_skipped_frame(head: &[u8]) -> bool {
+    matches!(head, [0x50..=0x5f, rest @ ..] if rest == ZSTD_SKIPPED)
 }
 
 /// Returns the error of a file that cannot be read or decompressed.
@@ -188,6 +196,18 @@ mod tests {
         encoder.finish().unwrap()
     }
 
+    /// A file of `pzstd`: before each frame, one with its length, which is skipped.
+    fn pzstd(texts: [&str; 2]) -> Vec<u8> {
+        let mut file = Vec::new();
+        for text in texts {
+            let frame = zstd::encode_all(text.as_bytes(), 1).unwrap();
+            file.extend(*b"\x50\x2a\x4d\x18\x04\0\0\0");
+            file.extend((frame.len() as u32).to_le_bytes());
+            file.extend(frame);
+        }
+        file
+    }
+
     fn bzip2(text: &str) -> Vec<u8> {
         let mut encoder = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
         encoder.write_all(text.as_bytes()).unwrap();
@@ -218,6 +238,9 @@ mod tests {
             (spaced, "ab".to_owned()),
             (zstd_long(&text), text.clone()),
             ([zstd_long("a"), zstd_long("b")].concat(), "ab".to_owned()),
+            (pzstd([&text, "b"]), text.clone() + "b"),
+            ([b"\x5f\x2a\x4d\x18\0\0\0\0".to_vec(), zstd_long("a")].concat(), "a".to_owned()),
+            (b"P*M".to_vec(), "P*M".to_owned()),
             ([bzip2(&text), bzip2("b")].concat(), text.clone() + "b"),
             (b"\xef\xbb\xbfa".to_vec(), "a".to_owned()),
             (gzip("\u{feff}a"), "a".to_owned()),

@@ -5,14 +5,14 @@
 //! is replaced atomically, after the files that it lists are synced, so that a killed build can be
 //! resumed. The folder is locked until the process ends. At the end the manifest replaces
 //! `corver-build.json`, and the folder is renamed to the target: an index is complete or does not
-//! exist.
+//! exist. A target that links to a folder stands for that folder.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use corver_files::parent;
+use corver_files::{TEMPORARY, parent};
 use serde::{Deserialize, Serialize};
 
 use crate::build::input_files::InputFile;
@@ -120,15 +120,19 @@ impl UnfinishedIndex {
     /// first input that changed are not read again. `restart` discards an existing build.
     ///
     /// # Errors
-    /// Fails if the target exists, another process is building it, or the folder holds a build with
-    /// another recipe.
+    /// Fails if the target exists or cannot be replaced, another process is building it, or the
+    /// folder holds a build with another recipe, a complete index, or files of other origin.
     pub(super) fn open(
         target: &Path,
         recipe: Recipe,
         inputs: &[InputFile],
         restart: bool,
     ) -> Result<Self> {
-        let (path, lock) = lock(target, !recipe.from_files)?;
+        let renamed_to = rename_target(target)?;
+        let (path, lock) = lock(&renamed_to, !recipe.from_files)?;
+        if !path.join(UNFINISHED).exists() {
+            check_has_no_files(&path, &renamed_to)?;
+        }
         let saved = if restart { None } else { load(&path)? };
         // Documents from memory cannot be compared with those of an earlier call.
         let resumable = saved.filter(|state| state.recipe.from_files);
@@ -153,12 +157,11 @@ impl UnfinishedIndex {
                 blocks: BTreeMap::new(),
             },
         };
-        let mut unfinished =
-            Self { path, target: target.to_owned(), state, renamed: false, _lock: lock };
-        if is_new {
-            unfinished.clear()?;
-        }
+        let mut unfinished = Self { path, target: renamed_to, state, renamed: false, _lock: lock };
         unfinished.update(|_| {})?;
+        if is_new {
+            unfinished.remove_files(|_| false)?;
+        }
         unfinished.check_finished()?;
         Ok(unfinished)
     }
@@ -208,25 +211,35 @@ impl UnfinishedIndex {
         write_json(&self.path, UNFINISHED, &self.state)
     }
 
-    /// Writes the manifest and renames the folder to the target.
+    /// Writes the manifest, removes what is no file of the index, and renames the folder to the
+    /// target.
     pub(super) fn finish(mut self, mut manifest: IndexManifest) -> Result<IndexManifest> {
-        manifest.files = std::mem::take(&mut self.state.finished);
+        manifest.files = self.state.finished.clone();
         write_json(&self.path, MANIFEST, &manifest)?;
+        self.remove_files(|name| name == MANIFEST || manifest.files.contains_key(name))?;
         self.remove_file(UNFINISHED)?;
-        corver_files::remove_temporary_files(&self.path).map_err(Error::io("clear", &self.path))?;
         corver_files::sync_folder(&self.path).map_err(Error::io("sync", &self.path))?;
-        fs::rename(&self.path, &self.target)
-            .map_err(Error::io("rename the finished folder to", &self.target))?;
+        if let Err(error) = fs::rename(&self.path, &self.target) {
+            // The state of a finished build: the same command only renames the folder.
+            self.update(|_| {})?;
+            return Err(Error::io("rename the finished folder to", &self.target)(error));
+        }
         self.renamed = true;
         let parent = parent(&self.target);
         corver_files::sync_folder(parent).map_err(Error::io("sync", parent))?;
         Ok(manifest)
     }
 
-    /// Removes everything in the folder.
-    fn clear(&self) -> Result<()> {
-        for entry in fs::read_dir(&self.path).map_err(Error::io("list", &self.path))? {
-            let path = entry.map_err(Error::io("list", &self.path))?.path();
+    /// Removes the files of the folder, except those to keep. The state stays: without it, the
+    /// other files would be of unknown origin.
+    fn remove_files(&self, is_kept: impl Fn(&str) -> bool) -> Result<()> {
+        for listed in fs::read_dir(&self.path).map_err(Error::io("list", &self.path))? {
+            let entry = listed.map_err(Error::io("list", &self.path))?;
+            let file_name = entry.file_name();
+            if file_name.to_str().is_some_and(|name| name == UNFINISHED || is_kept(name)) {
+                continue;
+            }
+            let path = entry.path();
             fs::remove_file(&path).map_err(Error::io("remove", &path))?;
         }
         Ok(())
@@ -251,10 +264,13 @@ impl Drop for UnfinishedIndex {
     fn drop(&mut self) {
         let is_resumable = self.state.recipe.from_files
             && (!self.state.checkpoints.is_empty() || self.state.totals.is_some());
-        if !self.renamed
-            && !is_resumable
-            && let Err(error) = fs::remove_dir_all(&self.path)
-        {
+        if self.renamed || is_resumable {
+            return;
+        }
+        let removed = self
+            .remove_files(|_| false)
+            .and_then(|()| fs::remove_dir_all(&self.path).map_err(Error::io("remove", &self.path)));
+        if let Err(error) = removed {
             tracing::warn!(
                 path = %self.path.display(),
                 %error,
@@ -290,6 +306,53 @@ impl Drop for Lock {
             tracing::warn!(%error, "failed to unlock the folder of a build");
         }
     }
+}
+
+/// Returns the path that a finished folder is renamed to: the target, or the folder that it links
+/// to.
+///
+/// # Errors
+/// Fails if no folder can be renamed to it: a mount point, or a path without a name, such as `..`.
+fn rename_target(target: &Path) -> Result<PathBuf> {
+    let named: PathBuf = target.components().collect(); // without a slash or `/.` at its end
+    let resolved = if named.is_symlink() && named.is_dir() {
+        fs::canonicalize(&named).map_err(Error::io("find", &named))?
+    } else {
+        named
+    };
+    let is_mount_point = match (fs::metadata(&resolved), fs::metadata(parent(&resolved))) {
+        (Ok(folder), Ok(above)) => folder.is_dir() && folder.dev() != above.dev(),
+        _ => false, // it does not exist yet
+    };
+    if resolved.file_name().is_none() || is_mount_point {
+        return Err(Error::OutputTaken(format!(
+            "{} cannot be replaced by a finished index: name a new folder, such as one inside it",
+            target.display()
+        )));
+    }
+    Ok(resolved)
+}
+
+/// Checks that a folder without a build's state is as a build leaves it that is killed at its
+/// start: without files, except temporary ones.
+fn check_has_no_files(folder: &Path, target: &Path) -> Result<()> {
+    if folder.join(MANIFEST).exists() {
+        return Err(Error::OutputTaken(format!(
+            "{} holds a complete index: rename it to {}",
+            folder.display(),
+            target.display()
+        )));
+    }
+    for listed in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let entry = listed.map_err(Error::io("list", folder))?;
+        if !entry.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes()) {
+            return Err(Error::OutputTaken(format!(
+                "{} holds files that no build has left: remove it, or choose another name",
+                folder.display()
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Creates `NAME.unfinished` and locks it. If another process has locked it, this waits or fails,

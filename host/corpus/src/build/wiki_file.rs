@@ -1,5 +1,5 @@
 //! Documents in the text format of WikiExtractor: a line `<doc id="…" url="…" title="…">`, the text,
-//! and a line `</doc>`.
+//! and a line `</doc>`. Its text and titles are escaped for HTML, also in its JSON lines.
 
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ impl WikiFile {
         let mut text = String::new();
         while let Some(line) = self.next_line()? {
             if line.trim_end() == END {
-                let text = text.trim().to_owned();
+                let text = unescape(text.trim());
                 return Ok(Some(ParsedDocument { text, other_fields }));
             }
             text.push_str(&line);
@@ -76,6 +76,13 @@ impl WikiFile {
     }
 }
 
+/// Returns a text without WikiExtractor's escapes. A file that was written without `--html-safe` has
+/// hardly one.
+pub(super) fn unescape(text: &str) -> String {
+    // `&amp;` last: `&amp;lt;` is `&lt;`.
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+}
+
 /// Returns the attributes of a tag as a JSON object; `None` if it is not a document's tag.
 /// WikiExtractor does not escape quotation marks in the title, which comes last.
 fn attributes(tag: &str) -> Option<String> {
@@ -87,7 +94,7 @@ fn attributes(tag: &str) -> Option<String> {
         let mut python_name = String::new();
         write_string(name, &mut python_name);
         let mut value = String::new();
-        write_string(end.map_or(quoted, |(text, _)| text), &mut value);
+        write_string(&unescape(end.map_or(quoted, |(text, _)| text)), &mut value);
         object.insert(python_name, value);
         match end {
             Some((_, after)) => rest = after,
@@ -109,6 +116,8 @@ mod tests {
             r#"<doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="The "A" team">"#;
         let fields = r#"{"id": "12", "url": "https://en.wikipedia.org/wiki?curid=12", "title": "The \"A\" team"}"#;
         assert_eq!(attributes(tag).as_deref(), Some(fields));
+        let escaped = r#"<doc title="A &amp;amp; B &lt;C&gt;">"#;
+        assert_eq!(attributes(escaped).as_deref(), Some(r#"{"title": "A &amp; B <C>"}"#));
         assert_eq!(attributes(r#"<doc id="1">"#).as_deref(), Some(r#"{"id": "1"}"#));
         for tag in ["", "text", "<doc>", "<doc id>", "<doc id=1>", "<docs id=\"1\">"] {
             assert_eq!(attributes(tag), None, "{tag}");

@@ -43,7 +43,8 @@ struct CheckpointState {
 
 impl Policy {
     /// Writes a checkpoint into `root`, which is created if needed, and deletes all but the newest
-    /// `keep`. Returns the new folder, which appears only when it is complete.
+    /// `keep`, and those that killed processes left unfinished. Returns the new folder, which appears
+    /// only when it is complete.
     ///
     /// # Errors
     /// Fails if a file cannot be written or deleted.
@@ -74,6 +75,7 @@ impl Policy {
         files::finish_folder(new, &folder)?;
         let mut superseded = checkpoints(root)?;
         superseded.truncate(superseded.len().saturating_sub(keep.max(1)));
+        superseded.extend(unfinished_checkpoints(root)?);
         for old in superseded {
             std::fs::remove_dir_all(&old).map_err(PretrainedError::io("delete", &old))?;
         }
@@ -172,4 +174,21 @@ pub fn checkpoints(root: &Path) -> Result<Vec<PathBuf>> {
     }
     by_step.sort();
     Ok(by_step.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Returns the unfinished checkpoints in `root`, which killed processes have left.
+fn unfinished_checkpoints(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut unfinished = Vec::new();
+    for entry in std::fs::read_dir(root).map_err(PretrainedError::io("list", root))? {
+        let path = entry.map_err(PretrainedError::io("list", root))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let shown = name.strip_prefix('.').unwrap_or_default();
+        let stem = shown.strip_suffix(".tmp").or_else(|| shown.strip_suffix(".old"));
+        let step = stem.and_then(|stem| stem.strip_prefix(PREFIX)).unwrap_or_default();
+        let is_step = step.len() >= 6 && step.bytes().all(|byte| byte.is_ascii_digit());
+        if is_step && path.is_dir() {
+            unfinished.push(path);
+        }
+    }
+    Ok(unfinished)
 }
