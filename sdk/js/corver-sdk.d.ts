@@ -165,6 +165,7 @@ export declare function wordQuery(triplet: Triplet, limit?: number): Query | und
 export declare function isValid(triplet: Triplet): boolean;
 export declare function validTriplets(sentence: Sentence): [index: number, triplet: Triplet][];
 export declare function firstValidTriplet(sentence: Sentence): { index: number; triplet: Triplet } | undefined;
+export declare function answerBlock(completion: Completion): string | undefined;
 
 export declare function verdict(reward: number, because?: Because & { credit?: Credit }): SentenceOutcome;
 export declare function tokenRewards(rewards: [character: number, reward: number][], because?: Because): SentenceOutcome;
@@ -209,7 +210,7 @@ export interface About {
   /** Capabilities that its requests need. A run that does not grant all of them does not start. */
   requires?: Capability[];
   settings?: Record<string, Setting<any>>;
-  /** May throw a {@link SettingsError}. */
+  /** May throw a {@link SettingsError}, but must accept the defaults. */
   validate?(settings: any): void;
 }
 

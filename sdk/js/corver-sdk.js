@@ -226,6 +226,9 @@ export function firstValidTriplet(sentence) {
   return index < 0 ? undefined : { index, triplet: sentence.triplets[index] };
 }
 
+/** Returns the content of the answer block, trimmed; `undefined` without an `<answer>`, where `answer` is all of `text`. */
+export const answerBlock = ({ text, answer }) => (text.includes('<answer>') ? answer : undefined);
+
 /** Rewards every token of the sentence with a finite number. `because` names the triplet and the count that decided. */
 export function verdict(reward, because = {}) {
   return { tag: 'done', val: { reward, ...because } };

@@ -8,6 +8,7 @@ import {
   Corpus,
   abstain,
   advantageSign,
+  answerBlock,
   contentWords,
   grade,
   isPronoun,
@@ -119,6 +120,14 @@ test('declarations name every export', async () => {
   }
 });
 
+test('declarations name every method of the test corpus', async () => {
+  const declared = await readFile(new URL('./testing.d.ts', import.meta.url), 'utf8');
+  const [, body] = declared.match(/^export interface FakeCorpus \{\n(.*?)\n\}/ms);
+  const names = [...body.matchAll(/^  (\w+)\(/gm)].map(([, name]) => name);
+  const methods = Object.getOwnPropertyNames(Object.getPrototypeOf(counts({})));
+  assert.deepEqual(names.sort(), methods.filter((name) => name !== 'constructor').sort());
+});
+
 test('requests of one kind are batched, kinds in sequence', () => {
   const rule = sentenceRule({
     ...about,
@@ -216,6 +225,19 @@ test('response sections match host split', () => {
   assert.deepEqual(sections(' A. B'), ['body: A. B']);
   assert.equal(response('', [], ' Rome ').answer, 'Rome');
   assert.equal(response('', [], 'Well. <answer></answer>').answer, '');
+});
+
+test('answer block needs opening tag', () => {
+  for (const [text, block] of [
+    ['<think>a</think><answer> Rome </answer> b', 'Rome'],
+    ['<answer> Rome', 'Rome'],
+    ['<answer> </answer>', ''],
+    ['<think>Rome</think>', undefined],
+    ['Rome</answer>', undefined],
+    ['', undefined],
+  ]) {
+    assert.equal(answerBlock(response('', [], text)), block, text);
+  }
 });
 
 test('completion stays in batch until settled', () => {

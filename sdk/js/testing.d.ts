@@ -1,6 +1,6 @@
 // Types of testing.js.
 
-import type { Completion, Request, Sentence, Verdict, Grade } from './corver-sdk.js';
+import type { Completion, CountMode, Request, Sentence, Verdict, Grade } from './corver-sdk.js';
 
 /** A rule, as `sentenceRule` and `responseRule` return it. */
 type Rule = object;
@@ -8,7 +8,10 @@ type Rule = object;
 /** Returns a sentence of a think block with these triplets. */
 export declare function sentence(text: string, triplets: [head: string, relation: string, tail: string][]): Sentence;
 
-/** Returns a completion with its blocks as the host finds them, each as one sentence without triplets. */
+/**
+ * Returns a completion with its blocks as the host finds them if the answer block follows the think block, each as one
+ * sentence without triplets.
+ */
 export declare function response(question: string, golds: string[], text: string): Completion;
 
 /** Returns a corpus with these counts. A query is written as it prints; `undefined` is an unknown count. */
@@ -18,6 +21,7 @@ export declare function counts(known: Record<string, number | undefined>): FakeC
 export interface FakeCorpus {
   ofSize(tokens: number, documents: number): this;
   ofWindow(tokens: number): this;
+  ofMode(mode: CountMode): this;
   entails(premise: string, hypothesis: string, probability: number): this;
   replies(part: string, reply: string): this;
   finds(title: string | undefined, query: string, texts: string[]): this;

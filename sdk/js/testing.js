@@ -16,8 +16,9 @@ export function sentence(text, triplets) {
 }
 
 /**
- * Returns a completion with its blocks as the host finds them: the think block, which the prompt may have opened, and the
- * answer block, or all of a text without blocks. Each block is one sentence here, without triplets; the host splits it.
+ * Returns a completion with its blocks as the host finds them if the answer block follows the think block: the think block,
+ * which the prompt may have opened, and the answer block, or all of a text without blocks. Each block is one sentence here,
+ * without triplets; the host splits it.
  */
 export function response(question, golds, text) {
   const [before, opened] = cut(text, '<answer>');

@@ -42,22 +42,27 @@ class State:
 
 
 def manifest(rule: Rule) -> types.Manifest:
-    return types.Manifest(
-        name=rule.name,
-        version=rule.version,
-        summary=rule.summary,
-        settings_schema=json.dumps(rule.schema()),
-        requires=[types.Capability[capability.name] for capability in rule.requires],
-        reads_triplets=rule.reads_triplets,
-        credit=types.CreditKind[rule.credit.name],
-    )
+    with report_errors():
+        return types.Manifest(
+            name=rule.name,
+            version=rule.version,
+            summary=rule.summary,
+            settings_schema=json.dumps(rule.schema()),
+            requires=[types.Capability[capability.name] for capability in rule.requires],
+            reads_triplets=rule.reads_triplets,
+            credit=types.CreditKind[rule.credit.name],
+        )
 
 
 def configure(rule: Rule, settings: str) -> None:
-    try:
-        State.configured = rule.configure(json.loads(settings))
-    except ValueError as error:
-        raise Err(str(error)) from None
+    refusal = None
+    with report_errors():
+        try:
+            State.configured = rule.configure(json.loads(settings))
+        except ValueError as error:
+            refusal = str(error)
+    if refusal is not None:
+        raise Err(refusal)
 
 
 def start(

@@ -60,6 +60,11 @@ class Completion:
     answer: str
     sentences: list[Sentence]
 
+    def answer_block(self) -> str | None:
+        """Returns the content of the answer block, trimmed; ``None`` without an ``<answer>``, where ``answer`` is all of
+        ``text``."""
+        return self.answer if "<answer>" in self.text else None
+
 
 class CountMode(Enum):
     """The definition of a match of several clauses."""
@@ -523,7 +528,7 @@ def sentence_rule(
     """Returns a sentence rule: a dataclass of settings whose method ``score(sentence, corpus)`` returns a ``Verdict``. The first
     line of its docstring is the rule's summary. A run that does not grant all of ``requires``, or cannot use ``credit``, does not
     start. If no rule of a run reads triplets, nothing is extracted. ``setting`` makes a field, which needs a default; the
-    dataclass may have a method ``validate`` that raises ``ValueError``."""
+    dataclass may have a method ``validate`` that raises ``ValueError``, but accepts the defaults."""
     return Rule(settings, name, version, requires, reads_triplets, credit)
 
 
@@ -534,7 +539,8 @@ def response_rule(settings: type, name: str, version: str, requires: Sequence[Ca
 
 
 def setting(default: Any, meaning: str) -> Any:
-    """Returns a field of a settings dataclass, with its default and its description in ``corver-host plugin check``."""
+    """Returns a field of a settings dataclass, with its default and its description in ``corver-host plugin check``. Its type
+    is ``bool``, ``int``, ``float``, ``str``, a dataclass, a list of one of these, or one of these or ``None``."""
     return field(default_factory=lambda: copy(default), metadata={"description": meaning})
 
 
@@ -554,6 +560,9 @@ def _schema(kind: Any) -> dict:
         return {"type": "array", "items": _schema(get_args(kind)[0])}
     if get_origin(kind) in (UnionType, Union):
         return {"anyOf": [{"type": "null"} if part is type(None) else _schema(part) for part in get_args(kind)]}
+    if kind not in _KINDS:
+        kinds = "bool, int, float, str, a dataclass, a list of one of these, or one of these or None"
+        raise TypeError(f"a setting is {kinds}; got {kind}")
     return {"type": _KINDS[kind]}
 
 

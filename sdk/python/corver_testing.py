@@ -44,8 +44,9 @@ def sentence(text: str, triplets: list[tuple[str, str, str]]) -> Sentence:
 
 
 def response(question: str, golds: list[str], text: str) -> Completion:
-    """Returns a completion with its blocks as the host finds them: the think block, which the prompt may have opened, and the
-    answer block, or all of a text without blocks. Each block is one sentence here, without triplets; the host splits it."""
+    """Returns a completion with its blocks as the host finds them if the answer block follows the think block: the think
+    block, which the prompt may have opened, and the answer block, or all of a text without blocks. Each block is one sentence
+    here, without triplets; the host splits it."""
     before, opened, rest = text.partition("<answer>")
     answered = rest.partition("</answer>")[0].strip() if opened else None
     opening, opened, thought = before.partition("<think>")
@@ -160,12 +161,19 @@ def _settle(rule: Rule, method: Any, subject: Any, corpus: FakeCorpus, limit: in
                 capability = _CAPABILITIES.get(type(request))
                 is_allowed = capability is None or capability in rule.requires
                 assert is_allowed, f"the rule requests {capability}, which its `requires` does not name"
+                if isinstance(request, Query):
+                    _check_limit(request.limit)
                 replies.append(corpus.reply_to(request))
                 requests.append(request)
             assert len(requests) <= limit, f"{len(requests)} requests: at most {limit} are allowed"
             continue
         return outcome, list(dict.fromkeys(map(_printed, requests)))
     raise AssertionError(f"the rule is still pending after {ROUNDS} rounds of replies")
+
+
+def _check_limit(limit: int | None) -> None:
+    is_whole = limit is None or (type(limit) is int and 0 <= limit < 2**64)
+    assert is_whole, f"the limit {limit} is not a whole number from 0 below 2**64"
 
 
 _CAPABILITIES = {NliPair: Capability.NLI, ChatPrompt: Capability.CHAT, Search: Capability.PASSAGES}

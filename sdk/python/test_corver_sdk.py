@@ -46,7 +46,7 @@ class TestPage(unittest.TestCase):
         rows = page.split("| Rust | Python | JavaScript |")[1].split("\n\n")[0].splitlines()[2:]
         names = [name for row in rows for name in re.findall(r"`@?([\w.]+)", row.split(" | ")[1])]
         self.assertGreater(len(names), 15)
-        known = {**vars(corver_sdk), "corpus": corver_sdk.Corpus}
+        known = {**vars(corver_sdk), "corpus": corver_sdk.Corpus, "completion": corver_sdk.Completion}
         for name in names:
             first, *rest = name.split(".")
             self.assertIn(first, known)
@@ -115,6 +115,16 @@ class TestRule(unittest.TestCase):
             with self.assertRaises(ValueError) as raised:
                 rule.configure(settings)
             self.assertEqual(str(raised.exception), message)
+
+    def test_setting_of_another_kind_is_refused_by_name(self):
+        for kind in (set, list, dict[str, int], tuple[int, int]):
+
+            @dataclass
+            class Odd:
+                words: kind = setting(None, "Words of a kind that JSON does not have.")
+
+            with self.assertRaisesRegex(TypeError, "a setting is bool, int, .* got .*" + re.escape(str(kind))):
+                sentence_rule(Odd, "odd", "0.1.0").schema()
 
     def test_tier_rewards_beyond_32_bit_floats_are_rejected(self):
         @dataclass
@@ -235,6 +245,26 @@ class TestRule(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "triplet 1 of 1"):
             run(far, sentence("Rome is old.", [("Rome", "is", "old")]), counts({}))
 
+    def test_limit_is_a_whole_number_in_range(self):
+        @dataclass
+        class Limited:
+            """Rewards a count up to a limit."""
+
+            limit: float = setting(0.0, "The limit.")
+
+            def score(self, sentence, corpus):
+                return Verdict(corpus.count(Query([["a"]], limit=LIMITS[int(self.limit)])))
+
+        LIMITS = [None, 0, 2**64 - 1, -1, 2.5, 2**64]
+        rule = sentence_rule(Limited, "limited", "0.1.0")
+        for index, limit in enumerate(LIMITS):
+            settings = {"limit": index}
+            if index < 3:
+                self.assertEqual(run(rule, sentence("Well.", []), counts({"a": 7}), settings).reward, 7)
+                continue
+            with self.assertRaisesRegex(AssertionError, re.escape(f"the limit {limit} is not a whole number")):
+                run(rule, sentence("Well.", []), counts({"a": 7}), settings)
+
     def test_changed_request_is_detected(self):
         calls = iter(range(9))
 
@@ -260,6 +290,18 @@ class TestRule(unittest.TestCase):
         self.assertEqual(sections(" A. B"), [("BODY", "A. B")])
         self.assertEqual(response("", [], " Rome ").answer, "Rome")
         self.assertEqual(response("", [], "Well. <answer></answer>").answer, "")
+
+    def test_answer_block_needs_opening_tag(self):
+        blocks = {
+            "<think>a</think><answer> Rome </answer> b": "Rome",
+            "<answer> Rome": "Rome",
+            "<answer> </answer>": "",
+            "<think>Rome</think>": None,
+            "Rome</answer>": None,
+            "": None,
+        }
+        for text, block in blocks.items():
+            self.assertEqual(response("", [], text).answer_block(), block, text)
 
 
 if __name__ == "__main__":

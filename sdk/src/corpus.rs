@@ -277,6 +277,20 @@ mod tests {
     }
 
     #[test]
+    fn repeated_fact_is_requested_once() {
+        let facts = [("Rome", "in", "Italy"); 65];
+        let sentence = crate::testing::sentence("Rome is in Italy.", &facts);
+        let query = Query::all_of(["Rome", "Italy"]).limit(20);
+        assert_eq!(
+            Corpus::new(NOWHERE, &[]).count_facts(&sentence, 20),
+            Err(Pending(vec![Request::Count(query)]))
+        );
+        let counts = [count(Some(50))];
+        let counted = Corpus::new(NOWHERE, &counts).count_facts(&sentence, 20).unwrap();
+        assert!(counted.into_iter().eq((0..65).map(|index| (index, 50))));
+    }
+
+    #[test]
     fn facts_without_a_known_count_are_left_out() {
         let film = [
             ("It", "is", "Rome"),

@@ -20,7 +20,10 @@ use crate::{Capability, Completion, Corpus, Grade, Pending, RuleSettings};
 ///
 /// impl ResponseRule for Verbatim {
 ///     fn grade(&self, completion: &Completion, _corpus: &Corpus) -> Result<Grade, Pending> {
-///         if completion.golds.contains(&completion.answer) {
+///         let Some(answer) = completion.answer_block() else {
+///             return Ok(Grade::new(-1.0, "NOT_ATTEMPTED"));
+///         };
+///         if completion.golds.iter().any(|gold| gold == answer) {
 ///             Ok(Grade::new(self.reward, "GOOD"))
 ///         } else {
 ///             Ok(Grade::new(-1.0, "BAD"))
@@ -41,7 +44,8 @@ pub trait ResponseRule: RuleSettings {
     /// [`Pending`] if `corpus` does not have a reply yet; `?` returns it.
     fn grade(&self, completion: &Completion, corpus: &Corpus) -> Result<Grade, Pending>;
 
-    /// Rejects settings that their types allow but the rule does not. Runs once, before grading.
+    /// Rejects settings that their types allow but the rule does not. Runs once, before grading. It
+    /// must accept the defaults: the host loads a rule with them to learn its name.
     ///
     /// # Errors
     /// A message that names the setting.

@@ -60,7 +60,8 @@ pub trait SentenceRule: RuleSettings {
     /// [`Pending`] if `corpus` does not have a reply yet; `?` returns it.
     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Result<Verdict, Pending>;
 
-    /// Rejects settings that their types allow but the rule does not. Runs once, before scoring.
+    /// Rejects settings that their types allow but the rule does not. Runs once, before scoring. It
+    /// must accept the defaults: the host loads a rule with them to learn its name.
     ///
     /// # Errors
     /// A message that names the setting.

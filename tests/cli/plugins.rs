@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
-use crate::host::{Finished, host, lines, small_index};
+use crate::host::{Finished, command, host, lines, small_index};
 use crate::transcript::Transcript;
 
 fn repository() -> PathBuf {
@@ -186,6 +188,8 @@ fn several_rules_sum_with_separate_channels() {
     transcript.add_failure(&score(&["--plugin", "first:1e300"]));
     transcript.add_failure(&score(&["--plugin", "first:nan"]));
     transcript.add_failure(&score(&["--plugin", "frist"]));
+    let failed = score(&["--plugin", "first", "--plugin", "brief"]).found(1).stderr;
+    assert!(failed.contains("brief.wasm with its default settings, to learn its name: "));
     insta::assert_snapshot!(transcript);
 }
 
@@ -222,6 +226,11 @@ fn response_rules_replace_judge_and_format() {
 
     let graded = host(&["plugin", "run", "token-f1", text(&file), "--json"]).good().json();
     assert_eq!(graded["grade"]["note"], "F1 0.50");
+    let settings = ["judge.plugin=token-f1.wasm", "format.plugin=brief"];
+    let set = ["--set", settings[0], "--set", settings[1], "--json"];
+    let run = host(&[&["plugin", "run", "first.wasm", text(&file)], &set[..]].concat()).good();
+    assert_eq!(run.json()["response"]["judge"]["label"], "BAD");
+    assert_eq!(host(&[&["score", text(&file)], &set[..]].concat()).good().stdout, run.stdout);
     let check = host(&["plugin", "check", "token-f1", "--json"]).good().json();
     assert_eq!(
         (&check["kind"], &check["conformance"]["highest"]),
@@ -240,6 +249,19 @@ fn response_rules_replace_judge_and_format() {
     transcript.add_failure(&score(&["--set", "judge.settings.x=1"]));
     transcript.add_failure(&score(&["--judge", "brief", "--set", "judge.settings.limit=0"]));
     insta::assert_snapshot!(transcript);
+}
+
+/// A pipe cannot be opened again.
+#[test]
+fn completions_of_a_pipe_are_graded() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = fs::read(completion(folder.path())).unwrap();
+    let mut run = command(&["plugin", "run", "token-f1", "/dev/stdin", "--json"]);
+    let mut child = run.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(&line).unwrap();
+    let stdout = child.wait_with_output().unwrap().stdout;
+    let graded: Value = serde_json::from_slice(&stdout).unwrap();
+    assert_eq!(graded["grade"]["note"], "F1 0.50");
 }
 
 /// KnowRL asks a chat model, NLI and passages: here the demo's world, then the recording of what it
@@ -496,6 +518,11 @@ fn invalid_plugin_projects_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     transcript.add_failure(&host(&["plugin", "new", &path("My Rule")]));
+    for (name, rule_type) in [("string", "String"), ("nli-pair", "NliPair"), ("self", "Self")] {
+        let failed = host(&["plugin", "new", &path(name)]).found(1).stderr;
+        assert!(failed.contains(&format!("its type would be {rule_type}")), "{failed}");
+        assert!(!folder.path().join(name).exists());
+    }
     transcript.add(&host(&["plugin", "new", &path("taken")]).good());
     transcript.add_failure(&host(&["plugin", "new", &path("taken")]));
     transcript.add_failure(&host(&["plugin", "new", &path("other"), "--sdk", &path("nowhere")]));

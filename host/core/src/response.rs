@@ -5,7 +5,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::template::{ANSWER, MIN_REASONING, THINK, answer_block};
+use crate::template::{ANSWER, MIN_REASONING, THINK, answer_block, answers_in_think};
 use crate::text::{is_space, strip, words};
 use crate::{
     Backends, BoxError, Capability, Compatibility, Completion, Exchange, Language, Lookup,
@@ -91,7 +91,7 @@ pub trait ResponseGrader: Send {
 }
 
 /// The answer judge of the paper or of its published code: [`AnswerRule::grade`]. The reward of a
-/// question without golds is 0.
+/// question without golds is 0. A note reports an answer inside the think block.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StringMatch {
     /// Settings that decide how a completion is read.
@@ -120,7 +120,9 @@ impl ResponseGrader for StringMatch {
                 Some(reward) if rule.is_refusal(answer) => reward,
                 _ => label.reward(),
             };
-            grades.push(Grade::new(reward, label));
+            let is_inside = answers_in_think(completion.text);
+            let note = is_inside.then(|| "the first <answer> is inside the think block".to_owned());
+            grades.push(Grade { note, ..Grade::new(reward, label) });
         }
         Ok(grades)
     }
@@ -500,6 +502,20 @@ mod tests {
             (grade(&[]), grade(&golds(&["Rome"])), grade(&golds(&["Paris"]))),
             (0.0, 2.0, -1.0)
         );
+    }
+
+    #[test]
+    fn answer_in_think_block_is_graded_with_note() {
+        let list = golds(&["Rome"]);
+        let grade = |text| {
+            let completion = Completion { golds: &list, text, ..Completion::default() };
+            StringMatch::default().grade(&[completion], &mut Backends::default()).unwrap().remove(0)
+        };
+        let inside = grade("<think>a <answer>Rome</answer></think><answer>Lima</answer>");
+        let note = "the first <answer> is inside the think block";
+        assert_eq!((inside.label.as_str(), inside.note.as_deref()), ("GOOD", Some(note)));
+        let outside = grade("<think>a</think><answer>Rome</answer>");
+        assert_eq!((outside.label.as_str(), outside.note), ("GOOD", None));
     }
 
     /// Oracle: the ternary reward of TruthRL, +1 replaced by the paper's +2.

@@ -1,6 +1,6 @@
 //! Files of completions from other programs, for `corver-host score`.
 
-use std::io::BufRead;
+use std::io::{self, BufRead};
 use std::path::Path;
 
 use corver_core::{GivenTriplets, Question, Rollout};
@@ -60,9 +60,22 @@ impl CompletionSet {
 /// # Errors
 /// Fails if the file cannot be read, a line is malformed, or two lines contradict each other.
 pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> {
-    let io_error = |error| {
-        CompletionsError(format!("cannot read the completions {}: {error}", path.display()))
-    };
+    let file = corver_files::open_text(path).map_err(|error| io_error(path, &error))?;
+    parse_completions(file, path)
+}
+
+fn io_error(path: &Path, error: &io::Error) -> CompletionsError {
+    CompletionsError(format!("cannot read the completions {}: {error}", path.display()))
+}
+
+/// Parses the text of a file of completions; `path` is for messages.
+///
+/// # Errors
+/// As [`read_completions`].
+pub fn parse_completions(
+    source: impl BufRead,
+    path: &Path,
+) -> Result<CompletionSet, CompletionsError> {
     let mut completions = CompletionSet {
         lines: Vec::new(),
         questions: Vec::new(),
@@ -71,10 +84,9 @@ pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> 
     };
     let mut given = GivenTriplets::default();
     let mut first_without = None;
-    let file = corver_files::open_text(path).map_err(io_error)?;
-    for (index, text) in file.lines().enumerate() {
+    for (index, text) in source.lines().enumerate() {
         let number = index + 1;
-        let text = text.map_err(io_error)?;
+        let text = text.map_err(|error| io_error(path, &error))?;
         if text.trim().is_empty() {
             continue;
         }

@@ -11,7 +11,7 @@ pub mod graded;
 pub mod interval;
 pub mod truth;
 
-pub use completions::{CompletionSet, read_completions};
+pub use completions::{CompletionSet, parse_completions, read_completions};
 pub use diff::{ComparedAnswer, Diff, DiffError, Refusals, diff, read_answers};
 pub use evaluate::{EvaluateError, EvaluatePlan, Evaluation, GradedAnswer, evaluate, summarize};
 pub use extraction::{ExtractionQuality, GoldSentence, MatchCounts, compare_triplets, read_gold};

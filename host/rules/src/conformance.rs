@@ -12,6 +12,7 @@ pub use responses::ResponseConformance;
 use corver_core::template::{ANSWER, THINK, Tags};
 use corver_core::{Backends, Completion, Section, Sentence, SentenceVerdict, Triplet};
 use serde::Serialize;
+use serde_json::json;
 
 use oracle::{Oracle, draw};
 
@@ -51,6 +52,9 @@ const ENTITIES: [&str; 12] = [
 const QUESTIONS: [&str; 5] =
     ["Where is Rome?", "", "Who directed Il Seduttore?", "東京?", "What do you know of Lima?"];
 
+/// Most characters of a completion in an error.
+const SHOWN_CHARACTERS: usize = 1_000;
+
 /// Result of a sentence rule's conformance test.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Conformance {
@@ -75,6 +79,15 @@ pub enum ConformanceError {
     /// The rule broke the contract or a limit.
     #[error(transparent)]
     Rule(#[from] RuleError),
+    /// The rule broke the contract or a limit on a completion of the test.
+    #[error("{error}; this is the completion: {completion}")]
+    Completion {
+        /// Error of the rule on this completion alone.
+        error: RuleError,
+        /// Start of the completion, in the format of `corver-host plugin run`; at most 1,000
+        /// characters.
+        completion: String,
+    },
     /// The rule's decisions depend on more than the completion.
     #[error("{0}")]
     Inconsistent(String),
@@ -113,12 +126,18 @@ fn conform(
     };
     let order: Vec<usize> = (0..COMPLETIONS).collect();
     let batch: Vec<Completion<'_>> = order.iter().copied().map(completion).collect();
-    let verdicts = score(&batch, &mut Oracle::Exact.backends())?;
+    let score_with = |completions: &[Completion<'_>], oracle: Oracle| {
+        score(completions, &mut oracle.backends()).map_err(|error| {
+            let score_alone = |single: &[Completion<'_>]| score(single, &mut oracle.backends());
+            located(error, completions, score_alone, sentence_lines)
+        })
+    };
+    let verdicts = score_with(&batch, Oracle::Exact)?;
 
     // Scores these completions again, and fails unless their verdicts are the same.
     let check_again = |when, indices: &[usize], oracle: Oracle| -> Result<(), ConformanceError> {
         let repeated: Vec<Completion<'_>> = indices.iter().map(|&index| batch[index]).collect();
-        for (&number, again) in indices.iter().zip(score(&repeated, &mut oracle.backends())?) {
+        for (&number, again) in indices.iter().zip(score_with(&repeated, oracle)?) {
             for (index, (first, then)) in verdicts[number].iter().zip(&again).enumerate() {
                 // If counting stops at a limit, another count may decide, but the reward must be
                 // the same.
@@ -151,7 +170,7 @@ fn conform(
         check_again("without the other completions", single, Oracle::Exact)
     })?;
     check_again("if counting stops at the limit", &order, Oracle::Stopping)?;
-    score(&batch, &mut Oracle::OfUnknownSize.backends())?;
+    score_with(&batch, Oracle::OfUnknownSize)?;
 
     let verdicts = || verdicts.iter().flatten();
     let rewards = || verdicts().filter_map(|verdict| verdict.reward);
@@ -163,6 +182,45 @@ fn conform(
         lowest: rewards().min_by(f32::total_cmp),
         highest: rewards().max_by(f32::total_cmp),
     })
+}
+
+/// Returns the error of a rule on these completions, with the first one on which the rule fails
+/// alone, if there is one.
+fn located<T>(
+    error: RuleError,
+    completions: &[Completion<'_>],
+    run: impl Fn(&[Completion<'_>]) -> Result<T, RuleError>,
+    describe: impl Fn(&Completion<'_>) -> String,
+) -> ConformanceError {
+    if !matches!(error, RuleError::Broken(_) | RuleError::LimitExceeded(_)) {
+        return error.into();
+    }
+    for completion in completions {
+        if let Err(alone) = run(std::slice::from_ref(completion)) {
+            let text = describe(completion);
+            let mut shown: String = text.chars().take(SHOWN_CHARACTERS).collect();
+            if shown.len() < text.len() {
+                shown.pop();
+                shown.push('…');
+            }
+            return ConformanceError::Completion { error: alone, completion: shown };
+        }
+    }
+    error.into()
+}
+
+/// Returns the sentences of a completion with their triplets, as `corver-host plugin run` reads
+/// them.
+fn sentence_lines(completion: &Completion<'_>) -> String {
+    let mut lines = Vec::new();
+    for Sentence { text, triplets, .. } in completion.sentences {
+        let mut parts = Vec::new();
+        for Triplet { head, relation, tail } in triplets {
+            parts.push([head, relation, tail]);
+        }
+        lines.push(json!({"sentence": text, "triplets": parts}).to_string());
+    }
+    lines.join("\n")
 }
 
 fn display(verdict: &SentenceVerdict) -> String {
@@ -295,6 +353,41 @@ mod tests {
             })
         };
         assert!(is_inconsistent("if counting stops at the limit", hasty));
+    }
+
+    #[test]
+    fn first_completion_that_fails_alone_is_shown() {
+        let broken_by = |is_bad: fn(&Sentence) -> bool| {
+            let score = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
+                if completions.iter().any(|completion| completion.sentences.iter().any(is_bad)) {
+                    let message = format!("breaks in a batch of {}", completions.len());
+                    return Err(RuleError::Broken(message));
+                }
+                each(completions, |_| 0.0)
+            };
+            let error = conform(score).unwrap_err();
+            let message = error.to_string();
+            assert!(message.starts_with("breaks in a batch of 1; this is the completion: "));
+            let ConformanceError::Completion { completion, .. } = error else {
+                panic!("{error:?}")
+            };
+            completion
+        };
+        let blank = broken_by(|sentence| sentence.text == " \t");
+        assert!(blank.contains(r#"{"sentence":" \t","triplets":["#), "{blank}");
+        let crowded = broken_by(|sentence| sentence.triplets.len() == 40);
+        assert_eq!((crowded.chars().count(), crowded.chars().last()), (1_000, Some('…')));
+    }
+
+    #[test]
+    fn failure_of_a_batch_alone_is_reported_without_completion() {
+        let broken = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
+            if completions.len() > 1 {
+                return Err(RuleError::Broken("breaks in a batch".into()));
+            }
+            each(completions, |_| 0.0)
+        };
+        assert!(matches!(conform(broken), Err(ConformanceError::Rule(RuleError::Broken(_)))));
     }
 
     #[test]

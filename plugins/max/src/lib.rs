@@ -48,14 +48,6 @@ mod tests {
     }
 
     #[test]
-    fn repeated_fact_is_requested_once() {
-        let facts = [FILM[0]; 65];
-        let text = sentence("Mario Camerini directed Il Seduttore.", &facts);
-        let scored = run(&Max::default(), &text, &counts(&[(DIRECTED, 50)]));
-        assert_eq!((scored.reward, scored.requests.len()), (Some(0.1), 1));
-    }
-
-    #[test]
     fn rewards_stay_in_range_for_any_completion() {
         check(&Max::default(), -0.3..=0.1);
     }

@@ -28,7 +28,7 @@ corver_sdk::export!(TopK);
 mod tests {
     use super::*;
     use corver_sdk::configured;
-    use corver_sdk::testing::{DIRECTED, FILM, check, counts, run, sentence};
+    use corver_sdk::testing::{check, counts, run, sentence};
 
     #[test]
     fn highest_k_triplet_rewards_are_averaged() {
@@ -44,14 +44,6 @@ mod tests {
         assert_eq!(score(3), score(9), "there are no more than three");
         assert_eq!((score(2).count, score(2).triplet), (Some(7), Some(2)));
         assert!(configured::<TopK>(r#"{"k": 0}"#).unwrap_err().contains("nonzero"));
-    }
-
-    #[test]
-    fn repeated_fact_is_requested_once() {
-        let facts = [FILM[0]; 65];
-        let text = sentence("Mario Camerini directed Il Seduttore.", &facts);
-        let scored = run(&TopK::default(), &text, &counts(&[(DIRECTED, 50)]));
-        assert_eq!((scored.reward, scored.requests.len()), (Some(0.1), 1));
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::ops::RangeInclusive;
 
+use super::responses::response;
+use super::rounds::stop_at_limit;
 use super::{ScoredSentence, completion_from, score};
 use crate::{
     Completion, CompletionRule, CorpusInfo, Count, CountMode, Entailment, Passage, Precision,
-    Query, Reply, Request, Section, Sentence, Triplet,
+    Reply, Request, Section, Sentence, Triplet,
 };
 
 /// Number of completions of one check.
@@ -128,19 +130,6 @@ fn rewards_of(sentences: &[ScoredSentence]) -> Vec<Option<f32>> {
     sentences.iter().map(|sentence| sentence.reward).collect()
 }
 
-/// Returns the reply of an index that stops counting at the query's limit.
-fn stop_at_limit(request: &Request, reply: Reply) -> Reply {
-    match (request, reply) {
-        (
-            Request::Count(Query { limit: Some(limit), .. }),
-            Reply::Count(Count { occurrences: Some(n), .. }),
-        ) if n > *limit => {
-            Reply::Count(Count { occurrences: Some(*limit), precision: Precision::AtLeast })
-        }
-        (_, reply) => reply,
-    }
-}
-
 /// A generated completion with its own corpus. Printed if a panic ends the check.
 struct Case {
     number: u32,
@@ -167,6 +156,7 @@ impl Case {
         if draw.pick(&[false, true]) {
             completion.text = in_blocks(&completion.sentences);
         }
+        completion.answer = response("", &[], &completion.text).answer;
         completion.title = draw.pick(&[None, Some("Rome")]).map(str::to_owned);
         completion.evidence = (0..draw.below(3)).map(|_| draw.pick(texts).to_owned()).collect();
         let info = CorpusInfo {
@@ -259,6 +249,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use crate::prelude::*;
+    use crate::tags::between_tags;
     use crate::testing::check;
 
     /// A rule that scores by a function.
@@ -365,6 +356,25 @@ mod tests {
             }
         }
         check(&Lazy {}, 0.0..=0.0);
+    }
+
+    #[test]
+    fn generated_answer_is_that_of_the_text() {
+        #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
+        struct Reader {}
+
+        impl CompletionRule for Reader {
+            fn score_sentences(
+                &self,
+                completion: &Completion,
+                contexts: &[SentenceContext],
+            ) -> Vec<Result<Verdict, Pending>> {
+                let block = between_tags(&completion.text, "answer");
+                assert_eq!(completion.answer, block.map_or(completion.text.as_str(), str::trim));
+                contexts.iter().map(|_| Ok(Verdict::abstain(""))).collect()
+            }
+        }
+        check(&Reader {}, 0.0..=0.0);
     }
 
     #[test]

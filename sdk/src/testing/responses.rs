@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::limits::{LABEL_BYTES, REQUESTS_PER_COMPLETION, TEXT_BYTES};
+use super::rounds::stop_at_limit;
 use super::{FakeCorpus, rounds};
 use crate::{
     Completion, CorpusInfo, Entailment, Grade, Passage, Precision, Reply, Request, ResponseRule,
@@ -29,9 +30,10 @@ const ENDS: [&str; 8] = [
     "</think></answer>",
 ];
 
-/// Returns a completion with its blocks as the host finds them: the think block, which the prompt may
-/// have opened, and the answer block, or all of a text without blocks. Each block is one sentence
-/// here, without triplets; the host splits it into several.
+/// Returns a completion with its blocks as the host finds them if the answer block follows the
+/// think block: the think block, which the prompt may have opened, and the answer block, or all of a
+/// text without blocks. Each block is one sentence here, without triplets; the host splits it into
+/// several.
 #[must_use]
 pub fn response(question: &str, golds: &[&str], text: &str) -> Completion {
     let (before, answer) = match text.split_once("<answer>") {
@@ -102,8 +104,9 @@ fn settle<R: ResponseRule>(
 
 /// Grades generated completions (no tags and too many, empty, long, refusals) and checks what the
 /// host relies on: every reward is finite and within `rewards`, every label is one short word, every
-/// note is within its limit, the same completion has the same grade again, and requests need no
-/// capability that `REQUIRES` does not name.
+/// note is within its limit, the same completion has the same grade again, reward and label are
+/// the same if counting stops at a query's `limit`, and requests need no capability that `REQUIRES`
+/// does not name.
 ///
 /// # Panics
 /// Panics if a check fails. The message shows the completion.
@@ -151,6 +154,14 @@ pub fn check_responses_with<R: ResponseRule>(
                 first,
                 "graded again, the completion has another result: {completion:?}"
             );
+            let limited = settle(rule, &completion, unknown, |request| {
+                stop_at_limit(request, reply_to(request, &replies))
+            });
+            assert_eq!(
+                (limited.reward, limited.label),
+                (first.reward, first.label),
+                "if counting stops at `limit`, the grade is another: {completion:?}"
+            );
         }
     }
 }
@@ -185,7 +196,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::{Corpus, Pending};
+    use crate::{Corpus, Pending, Query};
 
     /// A rule that grades by a function.
     macro_rules! rule {
@@ -231,6 +242,22 @@ mod tests {
     fn overlong_note_is_detected() {
         rule!(Chatty, |completion| Ok(Grade::new(0.0, "GOOD").note(&completion.text.repeat(100))));
         check_responses(&Chatty {}, 0.0..=0.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "if counting stops at `limit`")]
+    fn too_small_limit_is_detected() {
+        #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
+        struct Hasty {}
+
+        impl ResponseRule for Hasty {
+            fn grade(&self, completion: &Completion, corpus: &Corpus) -> Result<Grade, Pending> {
+                let query = Query::all_of([completion.text.as_str()]).limit(3);
+                let is_frequent = corpus.count(query)? >= Some(5);
+                Ok(Grade::new(if is_frequent { 1.0 } else { 0.0 }, "GOOD"))
+            }
+        }
+        check_responses(&Hasty {}, 0.0..=1.0);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::limits;
 use crate::{
-    Capability, ChatPrompt, Completion, Corpus, CorpusInfo, NliPair, Pending, Query, Reply,
-    Request, Search,
+    Capability, ChatPrompt, Completion, Corpus, CorpusInfo, Count, NliPair, Pending, Precision,
+    Query, Reply, Request, Search,
 };
 
 /// The limits of a rule.
@@ -56,6 +56,19 @@ pub(super) fn run_rounds<T>(
         }
     }
     panic!("the rule is still pending after {} rounds of replies", limits::ROUNDS);
+}
+
+/// Returns the reply of an index that stops counting at the query's limit.
+pub(super) fn stop_at_limit(request: &Request, reply: Reply) -> Reply {
+    match (request, reply) {
+        (
+            Request::Count(Query { limit: Some(limit), .. }),
+            Reply::Count(Count { occurrences: Some(n), .. }),
+        ) if n > *limit => {
+            Reply::Count(Count { occurrences: Some(*limit), precision: Precision::AtLeast })
+        }
+        (_, reply) => reply,
+    }
 }
 
 fn check(request: &Request, capabilities: &[Capability]) {

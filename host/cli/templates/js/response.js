@@ -1,6 +1,6 @@
 /** {{type}}: an answer judge that accepts an answer if it equals a gold. */
 
-import { grade, number, responseRule } from 'corver-sdk';
+import { answerBlock, grade, number, responseRule } from 'corver-sdk';
 
 export default responseRule({
   name: '{{name}}',
@@ -12,7 +12,8 @@ export default responseRule({
   },
 
   grade({ right, wrong }, completion, corpus) {
-    const answer = completion.answer.toLowerCase();
+    // `completion.answer` is the whole text if there is no answer block.
+    const answer = (answerBlock(completion) ?? '').toLowerCase();
     if (answer === '') return grade(wrong, 'NOT_ATTEMPTED');
     const isRight = completion.golds.some((gold) => gold.trim().toLowerCase() === answer);
     return isRight ? grade(right, 'GOOD') : grade(wrong, 'BAD');

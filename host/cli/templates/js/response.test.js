@@ -17,6 +17,13 @@ test('only exact gold answer is good', () => {
   assert.deepEqual(labels, ['GOOD', 'BAD', 'NOT_ATTEMPTED']);
 });
 
+test('text without answer block is not attempted', () => {
+  for (const text of ['Rome', '<think>Rome</think>', '<think>Rome']) {
+    const { label } = runResponse(rule, response('Where?', ['Rome'], text), counts({}));
+    assert.equal(label, 'NOT_ATTEMPTED', text);
+  }
+});
+
 test('rejects unknown setting', () => {
   assert.throws(() => rule.configure('{"rihgt": 5}'), /unknown field `rihgt`/);
 });

@@ -13,7 +13,8 @@ class {{type}}:
     wrong: float = setting(-1.0, "Reward of a wrong or missing answer.")
 
     def grade(self, completion: Completion, corpus: Corpus) -> Grade:
-        answer = completion.answer.lower()
+        # `completion.answer` is the whole text if there is no answer block.
+        answer = (completion.answer_block() or "").lower()
         if not answer:
             return Grade(self.wrong, "NOT_ATTEMPTED")
         is_right = any(gold.strip().lower() == answer for gold in completion.golds)

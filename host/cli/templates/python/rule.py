@@ -27,5 +27,9 @@ class {{type}}:
         reward = self.attested if count > self.noise_floor else self.unattested
         return Verdict(reward, triplet=index, count=count)
 
+    def validate(self) -> None:
+        if self.noise_floor < 0:
+            raise ValueError(f"`noise_floor` must be 0 or more; got {self.noise_floor}")
+
 
 rule = sentence_rule({{type}}, name="{{name}}", version="0.1.0")

@@ -16,6 +16,11 @@ class {{type}}Test(unittest.TestCase):
         labels = [graded(answer).label for answer in ("roma", "Rome, Italy", "")]
         self.assertEqual(labels, ["GOOD", "BAD", "NOT_ATTEMPTED"])
 
+    def test_text_without_answer_block_is_not_attempted(self):
+        for text in ("Rome", "<think>Rome</think>", "<think>Rome"):
+            grade = run_response(rule, response("Where?", ["Rome"], text), counts({}))
+            self.assertEqual(grade.label, "NOT_ATTEMPTED", text)
+
     def test_rejects_unknown_setting(self):
         with self.assertRaisesRegex(ValueError, "unknown field `rihgt`"):
             rule.configure({"rihgt": 5})

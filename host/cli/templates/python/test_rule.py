@@ -22,6 +22,10 @@ class {{type}}Test(unittest.TestCase):
         self.assertIsNone(run(rule, sentence("Well.", []), counts({})).reward)
         self.assertIsNone(run(rule, PARIS, counts({"Paris AND Peru": None})).reward)
 
+    def test_rejects_negative_noise_floor(self):
+        with self.assertRaisesRegex(ValueError, "`noise_floor` must be 0 or more; got -2"):
+            rule.configure({"noise_floor": -2})
+
     def test_rejects_unknown_setting(self):
         with self.assertRaisesRegex(ValueError, "unknown field `floor`"):
             rule.configure({"floor": 5})

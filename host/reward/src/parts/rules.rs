@@ -227,7 +227,11 @@ impl<'a> Loader<'a> {
         let mut rules: Vec<Rule> = Vec::new();
         for WeightedPlugin { plugin, .. } in plugins {
             let file = plugin::find(plugin)?;
-            let mut rule = self.sandbox.load(&file, Some(&self.cache), &Value::Null)?;
+            let mut rule =
+                self.sandbox.load(&file, Some(&self.cache), &Value::Null).with_context(|| {
+                    let path = file.path.display();
+                    format!("loading {path} with its default settings, to learn its name")
+                })?;
             if rules.iter().any(|other| other.name() == rule.name()) {
                 bail!(
                     "two of the rules are called {}; their channels would be indistinguishable",

@@ -2,11 +2,12 @@
 //! of the batch.
 
 use corver_core::split::split;
-use corver_core::{Completion, Grade, TextSettings};
+use corver_core::{Backends, Completion, Grade, TextSettings};
 use serde::Serialize;
+use serde_json::json;
 
-use super::ConformanceError;
 use super::oracle::Oracle;
+use super::{ConformanceError, located};
 use crate::{ResponseRule, RuleError};
 
 /// Blocks that are closed, left open, doubled or missing, in any script.
@@ -44,17 +45,19 @@ pub struct ResponseConformance {
 
 impl ResponseRule {
     /// Grades a fixed batch of unusual completions: together, again, in the opposite order and one
-    /// by one. The grades must be equal.
+    /// by one. The grades must be equal. With a corpus that stops counting at the limit of a query,
+    /// rewards and labels must be equal. With one of unknown size, grades may differ, but must
+    /// satisfy the contract.
     ///
     /// # Errors
     /// Fails if the grades differ, or the rule breaks its contract or a limit.
     pub fn conform(&self) -> Result<ResponseConformance, ConformanceError> {
-        conform(|completions| self.grade(completions, &mut Oracle::Exact.backends()))
+        conform(|completions, backends| self.grade(completions, backends))
     }
 }
 
 fn conform(
-    grade: impl Fn(&[Completion<'_>]) -> Result<Vec<Grade>, RuleError>,
+    grade: impl Fn(&[Completion<'_>], &mut Backends<'_>) -> Result<Vec<Grade>, RuleError>,
 ) -> Result<ResponseConformance, ConformanceError> {
     let texts: Vec<String> = BEGINNINGS
         .iter()
@@ -80,23 +83,29 @@ fn conform(
         })
         .collect();
 
-    let grades = grade(&completions)?;
-    let check_same = |when, completion: &Completion<'_>, first: &Grade, then: &Grade| {
-        if first == then {
-            return Ok(());
-        }
+    let grade_with = |batch: &[Completion<'_>], oracle: Oracle| {
+        grade(batch, &mut oracle.backends()).map_err(|error| {
+            let grade_alone = |single: &[Completion<'_>]| grade(single, &mut oracle.backends());
+            located(error, batch, grade_alone, completion_line)
+        })
+    };
+    let grades = grade_with(&completions, Oracle::Exact)?;
+    let inconsistent = |when, completion: &Completion<'_>, first: &Grade, then: &Grade| {
         let text: String = completion.text.chars().take(80).collect();
         Err(ConformanceError::Inconsistent(format!(
             "the completion {text:?} is graded {:+} {}; {when} it is {:+} {}. A rule must decide \
-             from the completion alone",
+             from the completion and its counts alone",
             first.reward, first.label, then.reward, then.label
         )))
     };
-    for (index, then) in grade(&completions)?.iter().enumerate() {
+    let check_same = |when, completion: &Completion<'_>, first: &Grade, then: &Grade| {
+        if first == then { Ok(()) } else { inconsistent(when, completion, first, then) }
+    };
+    for (index, then) in grade_with(&completions, Oracle::Exact)?.iter().enumerate() {
         check_same("graded again", &completions[index], &grades[index], then)?;
     }
     let reversed: Vec<Completion<'_>> = completions.iter().rev().copied().collect();
-    for (index, then) in grade(&reversed)?.iter().rev().enumerate() {
+    for (index, then) in grade_with(&reversed, Oracle::Exact)?.iter().rev().enumerate() {
         check_same("after other completions", &completions[index], &grades[index], then)?;
     }
     for (completion, first) in completions.iter().zip(&grades) {
@@ -104,9 +113,17 @@ fn conform(
             "without the other completions",
             completion,
             first,
-            &grade(std::slice::from_ref(completion))?[0],
+            &grade_with(std::slice::from_ref(completion), Oracle::Exact)?[0],
         )?;
     }
+    for (index, then) in grade_with(&completions, Oracle::Stopping)?.iter().enumerate() {
+        let first = &grades[index];
+        // The note may have the count, which is another one here.
+        if then.reward != first.reward || then.label != first.label {
+            inconsistent("if counting stops at the limit", &completions[index], first, then)?;
+        }
+    }
+    grade_with(&completions, Oracle::OfUnknownSize)?;
 
     let mut labels: Vec<String> = grades.iter().map(|graded| graded.label.clone()).collect();
     labels.sort_unstable();
@@ -120,16 +137,24 @@ fn conform(
     })
 }
 
+/// Returns a completion as `corver-host plugin run` reads it.
+fn completion_line(completion: &Completion<'_>) -> String {
+    let Completion { question, golds, text, .. } = completion;
+    json!({"question": question, "answers": golds, "completion": text}).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+
+    use corver_core::Query;
 
     use super::*;
 
     /// Returns true if the test reports that the rule decides differently in this case.
     fn is_inconsistent(
         when: &str,
-        grade: impl Fn(&[Completion<'_>]) -> Result<Vec<Grade>, RuleError>,
+        grade: impl Fn(&[Completion<'_>], &mut Backends<'_>) -> Result<Vec<Grade>, RuleError>,
     ) -> bool {
         match conform(grade) {
             Err(ConformanceError::Inconsistent(message)) => {
@@ -142,24 +167,64 @@ mod tests {
     #[test]
     fn state_and_neighbour_dependence_are_detected() {
         let calls = Cell::new(0);
-        let with_memory = |completions: &[Completion<'_>]| {
+        let with_memory = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
             calls.set(calls.get() + 1);
             Ok(vec![Grade::new(f64::from(calls.get()), "X"); completions.len()])
         };
         assert!(is_inconsistent("graded again", with_memory));
-        let by_position = |completions: &[Completion<'_>]| {
+        let by_position = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
             Ok((0..completions.len()).map(|index| Grade::new(index as f64, "X")).collect())
         };
         assert!(is_inconsistent("after other completions", by_position));
-        let by_size = |completions: &[Completion<'_>]| {
+        let by_size = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
             Ok(vec![Grade::new(completions.len() as f64, "X"); completions.len()])
         };
         assert!(is_inconsistent("without the other completions", by_size));
     }
 
     #[test]
+    fn too_small_limit_is_detected() {
+        let hasty = |completions: &[Completion<'_>], backends: &mut Backends<'_>| {
+            let mut grades = Vec::new();
+            for completion in completions {
+                let query = Query::new([[completion.text]]).with_limit(Some(5));
+                let count = backends.count(&[query]).unwrap()[0].occurrences.unwrap_or(0);
+                grades.push(Grade::new(count as f64, "X"));
+            }
+            Ok(grades)
+        };
+        assert!(is_inconsistent("if counting stops at the limit", hasty));
+    }
+
+    #[test]
+    fn rule_requiring_corpus_size_is_detected() {
+        let needs_size = |completions: &[Completion<'_>], backends: &mut Backends<'_>| {
+            if backends.info().tokens.is_none() {
+                return Err(RuleError::Backend { plugin: "a".into(), source: "no size".into() });
+            }
+            Ok(vec![Grade::new(0.0, "X"); completions.len()])
+        };
+        assert!(matches!(conform(needs_size), Err(ConformanceError::Rule(_))));
+    }
+
+    #[test]
+    fn first_completion_that_fails_alone_is_shown() {
+        let broken = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
+            if completions.iter().any(|completion| completion.text == "東京は日本の首都です。 Rome")
+            {
+                let message = format!("breaks in a batch of {}", completions.len());
+                return Err(RuleError::Broken(message));
+            }
+            Ok(vec![Grade::new(0.0, "X"); completions.len()])
+        };
+        let message = conform(broken).unwrap_err().to_string();
+        assert!(message.starts_with("breaks in a batch of 1; this is the completion: "));
+        assert!(message.contains(r#""completion":"東京は日本の首都です。 Rome""#), "{message}");
+    }
+
+    #[test]
     fn stateless_response_rule_conforms() {
-        let by_golds = |completions: &[Completion<'_>]| {
+        let by_golds = |completions: &[Completion<'_>], _: &mut Backends<'_>| {
             let grade =
                 |completion: &Completion<'_>| Grade::new(completion.golds.len() as f64, "X");
             Ok(completions.iter().map(grade).collect())

@@ -26,6 +26,40 @@ const RUST: Template = &[
     ("Cargo.lock", include_str!("../../../../../plugins/Cargo.lock")),
 ];
 
+/// Types that the prelude of the SDK, its macros and the templates use. A rule's own type of the
+/// same name would hide them.
+const TAKEN_TYPES: [&str; 29] = [
+    "Capability",
+    "ChatPrompt",
+    "Completion",
+    "CompletionRule",
+    "Component",
+    "Corpus",
+    "CreditKind",
+    "Default",
+    "False",
+    "Grade",
+    "NliPair",
+    "None",
+    "Pending",
+    "Query",
+    "ResponseRule",
+    "Result",
+    "RuleSettings",
+    "Search",
+    "Section",
+    "Self",
+    "Sentence",
+    "SentenceContext",
+    "SentenceRule",
+    "String",
+    "Tiers",
+    "Triplet",
+    "True",
+    "Vec",
+    "Verdict",
+];
+
 const SENTENCE: &str = include_str!("../../../templates/rust/src/sentence.rs");
 const RESPONSE: &str = include_str!("../../../templates/rust/src/response.rs");
 
@@ -60,11 +94,17 @@ pub fn run(args: &NewArgs, json: bool) -> Result<()> {
         "{name:?} cannot be a rule's name: use lower-case letters, digits and hyphens, and begin \
          with a letter; `judge` and `format` are taken"
     );
+    let rule_type = type_name(name);
+    ensure!(
+        !TAKEN_TYPES.contains(&rule_type.as_str()),
+        "{name:?} cannot be a rule's name: its type would be {rule_type}, a name that the project \
+         uses already"
+    );
     ensure!(!dir.exists(), "{} exists already", dir.display());
     let Project { files, sdk, edit, test } = project(args)?;
     let target = quoted(&folders::rule_builds()?.join("native"))?;
     let fill = |text: &str| {
-        let text = text.replace("{{name}}", name).replace("{{type}}", &type_name(name));
+        let text = text.replace("{{name}}", name).replace("{{type}}", &rule_type);
         text.replace("{{summary}}", SUMMARY).replace("{{sdk}}", &sdk).replace("{{target}}", &target)
     };
     for (file, text) in files {
@@ -211,5 +251,20 @@ mod tests {
         );
         assert_eq!(type_name("my-rule-2"), "MyRule2");
         assert_eq!(type_name("a--b-"), "AB");
+    }
+
+    #[test]
+    fn types_of_the_prelude_are_taken() {
+        let sdk = include_str!("../../../../../sdk/src/lib.rs");
+        let (_, prelude) = sdk.split_once("pub mod prelude {").unwrap();
+        let mut types = Vec::new();
+        for name in prelude.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
+            if name.starts_with(|c: char| c.is_ascii_uppercase()) {
+                types.push(name);
+            }
+        }
+        assert!(types.len() >= 20, "{types:?}");
+        types.retain(|name| !TAKEN_TYPES.contains(name));
+        assert!(types.is_empty(), "{types:?}");
     }
 }

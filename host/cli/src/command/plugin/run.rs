@@ -10,7 +10,7 @@ use corver_core::trace::SentenceTrace;
 use corver_core::{
     Backends, Completion, Extractor as _, ExtractorInput, Scorers, Section, Sentence, Triplet,
 };
-use corver_eval::{CompletionSet, read_completions};
+use corver_eval::{CompletionSet, parse_completions};
 use corver_reward::config::{self, ExtractorConfig, RulesConfig};
 use corver_reward::parts::{self, AnyRule, Loader};
 use corver_rules::ResponseRule;
@@ -50,13 +50,18 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let mut rule = match rule {
         AnyRule::Sentence(rule) => rule,
         AnyRule::Response(rule) => {
-            return grade(&rule, &args.file, &settings.reward, &mut open_backends()?, json);
+            let completions = match input {
+                RuleInput::Completions(completions) => completions,
+                // Fails with a message that has the form of a completion.
+                RuleInput::Sentences(_) => parse_completions(text.as_bytes(), &args.file)?,
+            };
+            return grade(&rule, &completions, &settings.reward, &mut open_backends()?, json);
         }
     };
     let extractor = config.extractor.as_ref();
     let mut sentences = match input {
         RuleInput::Completions(mut completions) => {
-            let mut graders = loader.graders()?;
+            let mut graders = Loader::new(&config.rules)?.graders()?;
             let mut source = score::open_extractor(&mut completions, extractor)?;
             let mut backends = open_backends()?;
             let mut scorers = Scorers {
@@ -99,27 +104,27 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Grades the completions of a file with a response rule.
+/// Grades completions with a response rule.
 fn grade(
     rule: &ResponseRule,
-    path: &Path,
+    completions: &CompletionSet,
     settings: &RewardSettings,
     backends: &mut Backends<'_>,
     json: bool,
 ) -> Result<()> {
-    let CompletionSet { questions, rollouts, .. } = read_completions(path)?;
+    let CompletionSet { questions, rollouts, .. } = completions;
     let mut splits: Vec<Split> = Vec::with_capacity(rollouts.len());
-    for rollout in &rollouts {
+    for rollout in rollouts {
         splits.push(split(&rollout.text, settings.text()));
     }
-    let completions: Vec<Completion<'_>> = rollouts
+    let batch: Vec<Completion<'_>> = rollouts
         .iter()
         .zip(&splits)
         .map(|(rollout, split)| {
             Completion::new(&questions[rollout.question], rollout, &split.sentences)
         })
         .collect();
-    for (completion, grade) in completions.iter().zip(rule.grade(&completions, backends)?) {
+    for (completion, grade) in batch.iter().zip(rule.grade(&batch, backends)?) {
         let Completion { question, text, .. } = completion;
         if json {
             output::json(&json!({"question": question, "completion": text, "grade": grade}))?;
@@ -147,7 +152,7 @@ enum RuleInput {
 impl RuleInput {
     fn read(text: &str, path: &Path) -> Result<Self> {
         if text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion) {
-            return Ok(Self::Completions(read_completions(path)?));
+            return Ok(Self::Completions(parse_completions(text.as_bytes(), path)?));
         }
         Ok(Self::Sentences(sentences(text, path)?))
     }

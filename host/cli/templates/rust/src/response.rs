@@ -13,7 +13,8 @@ settings! {
 
 impl ResponseRule for {{type}} {
     fn grade(&self, completion: &Completion, _corpus: &Corpus) -> Result<Grade, Pending> {
-        let answer = completion.answer.to_lowercase();
+        // `completion.answer` is the whole text if there is no answer block.
+        let answer = completion.answer_block().unwrap_or_default().to_lowercase();
         if answer.is_empty() {
             return Ok(Grade::new(self.wrong, "NOT_ATTEMPTED"));
         }
@@ -41,6 +42,15 @@ mod tests {
             run_response(&{{type}}::default(), &response("Where?", &["Rome", "Roma"], &text), &counts(&[])).label
         };
         assert_eq!(["roma", "Rome, Italy", ""].map(label), ["GOOD", "BAD", "NOT_ATTEMPTED"]);
+    }
+
+    #[test]
+    fn text_without_answer_block_is_not_attempted() {
+        for text in ["Rome", "<think>Rome</think>", "<think>Rome"] {
+            let completion = response("Where?", &["Rome"], text);
+            let grade = run_response(&{{type}}::default(), &completion, &counts(&[]));
+            assert_eq!(grade.label, "NOT_ATTEMPTED", "{text}");
+        }
     }
 
     #[test]
