@@ -117,6 +117,35 @@ fn trained_extractor_learns_labels_and_resumes() {
 }
 
 #[test]
+fn chat_variables_reach_the_chat_template() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = student(folder.path());
+    let template = "{% if enable_thinking is false %}{{ raise_exception('no thinking') }}{% endif %}{{ messages[-1].content }}";
+    fs::write(model.join("chat_template.jinja"), template).unwrap();
+    let [prompt, sentences] = ["prompt.txt", "sentences.txt"].map(|name| folder.path().join(name));
+    fs::write(&prompt, "The triplets of a sentence:\n{sentence}\n").unwrap();
+    fs::write(&sentences, "Lima lies in Peru.\n").unwrap();
+    let extract = ["extract", sentences.to_str().unwrap(), "--extractor", model.to_str().unwrap()];
+    let prompted = ["--prompt", prompt.to_str().unwrap()];
+    host(&[&extract[..], &prompted].concat()).good();
+    let variables = ["--set", "extract.chat_variables={ enable_thinking = false }"];
+    for (flags, problem) in [
+        (
+            [&prompted[..], &variables].concat(),
+            "the chat template failed: invalid operation: no thinking",
+        ),
+        (variables.to_vec(), "`extract.chat_variables`: set, but `extract.prompt` is not"),
+        (
+            [&prompted[..], &variables, &["--no-chat"]].concat(),
+            "`extract.chat_variables`: set, but `extract.chat` is false",
+        ),
+    ] {
+        let refused = host(&[&extract[..], flags.as_slice()].concat()).found(1);
+        assert!(refused.stderr.contains(problem), "{refused}");
+    }
+}
+
+#[test]
 fn flags_of_a_model_are_refused_with_names() {
     let folder = tempfile::tempdir().unwrap();
     let sentences = folder.path().join("sentences.txt");

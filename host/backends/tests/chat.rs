@@ -480,6 +480,35 @@ fn cut_reply_is_not_requested_twice() {
 }
 
 #[test]
+fn broken_off_reply_is_retried_and_not_cached() {
+    for reason in ["error", "abort"] {
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::new(vec![thinks("CORR", reason), says("CORRECT")]);
+        // A rule accepts every reply.
+        let replies = open(endpoint.settings(), folder.path()).reply(&prompts(1)).unwrap();
+        assert_eq!(words(replies), ["CORRECT"], "{reason}");
+        assert_eq!(endpoint.num_requests(), 2);
+        let cached = std::fs::read_to_string(folder.path().join("replies.jsonl")).unwrap();
+        assert_eq!(cached.lines().count(), 1, "{cached}");
+    }
+}
+
+/// Mistral's models send their reasoning as a part of its own.
+#[test]
+fn text_of_content_parts_is_the_reply() {
+    let mut body: serde_json::Value = serde_json::from_str(&completion("")).unwrap();
+    body["choices"][0]["message"]["content"] = json!([
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Is it? INCORRECT."}]},
+        {"type": "text", "text": "COR"},
+        {"type": "text", "text": "RECT"},
+    ]);
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![Response::Answer(200, "", body.to_string())]);
+    assert_eq!(request(&open(endpoint.settings(), folder.path()), 1).unwrap(), ["CORRECT"]);
+    assert_eq!(endpoint.num_requests(), 1);
+}
+
+#[test]
 fn only_leading_reasoning_is_skipped() {
     let answer = "B. The part after `</think>` is a fine sentence";
     let in_block = format!("<think>A or B?</think>\n\n{answer}");
@@ -497,9 +526,12 @@ fn only_leading_reasoning_is_skipped() {
 #[test]
 fn cut_reasoning_is_no_answer() {
     let reasoning = "Well, if CORRECT means";
-    for (reasoning_tokens, reason, expected) in
-        [(1_000, "length", ""), (1_000, "stop", reasoning), (0, "length", reasoning)]
-    {
+    for (reasoning_tokens, reason, expected) in [
+        (1_000, "length", ""),
+        (1_000, "model_length", ""),
+        (1_000, "stop", reasoning),
+        (0, "length", reasoning),
+    ] {
         let folder = tempfile::tempdir().unwrap();
         // Of a model whose chat template opens the block.
         let endpoint = Endpoint::new(vec![thinks(reasoning, reason)]);

@@ -45,6 +45,8 @@ pub(crate) struct EngineCompletion {
 pub(crate) enum InvalidReply {
     /// A part is missing that the server returns if it is set up differently.
     Lacks { what: &'static str, remedy: &'static str },
+    /// A completion was aborted, as by a server that is being stopped.
+    Aborted,
     /// The reply contradicts the API or the request.
     Unexpected(String),
 }
@@ -92,6 +94,7 @@ pub(crate) fn is_finished(reason: Option<&str>) -> Result<bool, InvalidReply> {
     match reason {
         Some("stop") => Ok(true),
         Some("length") => Ok(false),
+        Some("abort") => Err(InvalidReply::Aborted),
         other => Err(InvalidReply::Unexpected(format!("a completion that ended with {other:?}"))),
     }
 }

@@ -134,32 +134,51 @@ impl EngineServer {
         };
         let url = self.generate.url();
         let reply = self.retries.run(url, batch, || match stop.load(Ordering::Relaxed) {
-            false => post(&self.generate, &body),
+            false => self.request_completions(&body, request),
             true => Err(AttemptError::Refused(EngineError::Stopped.to_string())),
         });
-        let answer = match reply.map_err(|failure| request_error(url, failure))? {
+        let completions = match reply.map_err(|failure| request_error(url, failure))? {
             None => return Ok(None),
             Some(ServerReply::NotFound(message)) => {
                 return Ok(Some(ServerReply::NotFound(message)));
             }
-            Some(ServerReply::Done(answer)) => answer,
+            Some(ServerReply::Done(completions)) => completions?,
         };
-        let completions = match self.api {
-            EngineApi::Vllm => vllm::read(&answer.body, request),
-            EngineApi::Sglang => sglang::read(&answer.body, request),
-        }
-        .map_err(|invalid| match invalid {
-            InvalidReply::Lacks { what, remedy } => {
-                EngineError::Unusable(format!("the engine {url} answered without {what}: {remedy}"))
-            }
-            InvalidReply::Unexpected(problem) => unexpected(url, &problem),
-        })?;
         for completion in &completions {
             if let Some(problem) = find_problem(completion, request) {
                 return Err(unexpected(url, &problem));
             }
         }
         Ok(Some(ServerReply::Done(completions)))
+    }
+
+    /// Requests completions once, and reads them. An aborted completion is a transient failure.
+    fn request_completions(
+        &self,
+        body: &Value,
+        request: &SampleRequest<'_>,
+    ) -> std::result::Result<ServerReply<Result<Vec<EngineCompletion>>>, AttemptError> {
+        let answer = match post(&self.generate, body)? {
+            ServerReply::NotFound(message) => return Ok(ServerReply::NotFound(message)),
+            ServerReply::Done(answer) => answer,
+        };
+        let url = self.generate.url();
+        let reading = match self.api {
+            EngineApi::Vllm => vllm::read(&answer.body, request),
+            EngineApi::Sglang => sglang::read(&answer.body, request),
+        };
+        Ok(ServerReply::Done(match reading {
+            Ok(completions) => Ok(completions),
+            Err(InvalidReply::Aborted) => {
+                return Err(AttemptError::transient(
+                    "a completion that ended with Some(\"abort\"): the server is being stopped",
+                ));
+            }
+            Err(InvalidReply::Lacks { what, remedy }) => Err(EngineError::Unusable(format!(
+                "the engine {url} answered without {what}: {remedy}"
+            ))),
+            Err(InvalidReply::Unexpected(problem)) => Err(unexpected(url, &problem)),
+        }))
     }
 
     /// Requests that the server load the adapter of a folder; `path` is the server's path of it.

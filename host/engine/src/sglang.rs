@@ -59,6 +59,8 @@ struct SglangReply {
 #[derive(Deserialize)]
 struct SglangMeta {
     finish_reason: Option<SglangFinish>,
+    /// 0 if an aborted reply has no such field.
+    #[serde(default)]
     prompt_tokens: usize,
     output_token_logprobs: Option<Vec<ScoredToken>>,
     output_top_logprobs: Option<Vec<Option<Vec<ScoredToken>>>>,
@@ -90,11 +92,13 @@ fn completion(
     reply: SglangReply,
     request: &SampleRequest<'_>,
 ) -> Result<EngineCompletion, InvalidReply> {
+    let meta = reply.meta_info;
+    // An aborted completion may lack everything else.
+    let finished = is_finished(meta.finish_reason.as_ref().map(|finish| finish.kind.as_str()))?;
     let Some(tokens) = reply.output_ids else {
         let remedy = "it needs SGLang 0.4.4 or later, whose /generate has `output_ids`";
         return Err(InvalidReply::Lacks { what: "token ids", remedy });
     };
-    let meta = reply.meta_info;
     let Some(scored) = meta.output_token_logprobs else {
         let remedy =
             "`meta_info.output_token_logprobs` is what /generate answers to `return_logprob`";
@@ -110,7 +114,6 @@ fn completion(
     if scored.iter().map(|(_, id, _)| id).ne(&tokens) {
         return Err(other_tokens());
     }
-    let finished = is_finished(meta.finish_reason.as_ref().map(|finish| finish.kind.as_str()))?;
     let mut alternatives = Vec::new();
     for position in meta.output_top_logprobs.unwrap_or_default() {
         let log_probs = position.unwrap_or_default().into_iter().map(|(log_prob, ..)| log_prob);

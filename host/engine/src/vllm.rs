@@ -85,6 +85,8 @@ fn completion(
     choice: VllmChoice,
     request: &SampleRequest<'_>,
 ) -> Result<EngineCompletion, InvalidReply> {
+    // An aborted completion may lack everything else.
+    let finished = is_finished(choice.finish_reason.as_deref())?;
     let Some(tokens) = choice.token_ids else {
         let remedy = "it needs vLLM 0.10.2 or later, whose completions have `token_ids`";
         return Err(InvalidReply::Lacks { what: "token ids", remedy });
@@ -100,7 +102,6 @@ fn completion(
     if scores.tokens != names {
         return Err(other_tokens());
     }
-    let finished = is_finished(choice.finish_reason.as_deref())?;
     let mut log_probs = Vec::with_capacity(tokens.len());
     for log_prob in scores.token_logprobs {
         log_probs.push(log_prob.unwrap_or(f32::NAN)); // refused with other non-finite numbers

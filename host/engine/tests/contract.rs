@@ -384,6 +384,40 @@ fn temporary_server_failure_is_retried() {
 }
 
 #[test]
+fn aborted_completions_are_requested_again() {
+    let num_replies = AtomicUsize::new(0);
+    let server = vllm_with(move |reply| {
+        if num_replies.fetch_add(1, SeqCst) == 0 {
+            reply["choices"][2]["finish_reason"] = json!("abort");
+            reply["choices"][2]["token_ids"] = Value::Null;
+        }
+    });
+    assert_eq!(open(&server).sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap().len(), 3);
+    assert_eq!(server.bodies(COMPLETIONS).len(), 2 + 2);
+
+    let num_generated = AtomicUsize::new(0);
+    let sglang = serve(move |route, body| {
+        let name = match route {
+            "/v1/models" => "sglang_models",
+            _ if body["top_logprobs_num"] == 0 => "sglang_generate",
+            _ if body["sampling_params"][0]["temperature"] == 1.0 => "sglang_processed_1",
+            _ => "sglang_processed_2",
+        };
+        if name == "sglang_generate" && num_generated.fetch_add(1, SeqCst) == 0 {
+            // As SGLang writes it of a request that waits in its queue.
+            let reason = json!({"type": "abort", "message": "Abort in waiting queue"});
+            let reply = json!({"text": "", "meta_info": {"id": "a", "finish_reason": reason}});
+            return (200, json!([reply, reply]).to_string());
+        }
+        (200, recorded(name))
+    });
+    let mut engine = open_as(&sglang.url, EngineApi::Sglang).unwrap();
+    let sampling = Sampling { num_generations: 2, ..GROUP };
+    assert_eq!(engine.sample(&questions(1), &sampling, 7, &mut |_, _| ()).unwrap().len(), 2);
+    assert_eq!(sglang.bodies("/generate").len(), 2 + 2);
+}
+
+#[test]
 fn concurrent_requests_reach_configured_limit() {
     let state = Mutex::new(Vllm::default());
     let server = serve(move |route, body| {
@@ -562,6 +596,17 @@ fn adapter_folder_is_locked_and_stale_versions_removed() {
     assert_eq!(server.bodies(UNLOAD)[0]["lora_name"], "policy-123456-000003");
     let error = open(&server).claim_adapter_folder(adapter_folder(folder.path())).unwrap_err();
     assert!(error.to_string().starts_with("another run publishes its adapters in "), "{error}");
+}
+
+#[test]
+fn linked_lock_of_adapter_folder_does_not_empty_its_target() {
+    let server = vllm();
+    let folder = tempfile::tempdir().unwrap();
+    let notes = folder.path().join("notes.txt");
+    std::fs::write(&notes, "mine").unwrap();
+    std::os::unix::fs::symlink(&notes, folder.path().join(".lock")).unwrap();
+    open(&server).claim_adapter_folder(adapter_folder(folder.path())).unwrap();
+    assert_eq!(std::fs::read_to_string(&notes).unwrap(), "mine");
 }
 
 #[test]

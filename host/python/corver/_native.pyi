@@ -1,4 +1,4 @@
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, final
@@ -47,7 +47,7 @@ class Scorer:
         judge: str | PathLike[str] | None = None,
         format: str | PathLike[str] | None = None,
         config: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
-        settings: Mapping[str, Any] | None = None,
+        settings: dict[str, Any] | None = None,
     ) -> Scorer: ...
     def score(
         self,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import corver
@@ -13,28 +16,47 @@ from corver._server import Server
 
 T = TypeVar("T")
 
+#: Seconds for which an error on opening is saved, unless it is a SettingsError: a server may start, a disk be emptied.
+_SAVE_ERROR_S = 60.0
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """An error on opening, and the time until which it is raised again."""
+
+    error: Exception
+    until: float
+
 
 class Opened(Generic[T]):
-    """Values of ``open``, one for each set of arguments. An error on opening is saved and raised again."""
+    """Values of ``open``, one for each set of arguments. An error on opening is saved for a minute and raised again; a SettingsError
+    for the life of the process.
+    """
 
     def __init__(self, open: Callable[..., T]) -> None:
         self._open = open
-        self._values: dict[str, T | Exception] = {}
+        self._values: dict[str, T | _Failure] = {}
         self._lock = threading.Lock()
 
     def get(self, arguments: dict[str, Any]) -> T:
         """Returns the value of these arguments, and opens it first if there is none."""
         key = json.dumps(arguments, sort_keys=True, default=str)
         with self._lock:
-            if key not in self._values:
-                try:
-                    self._values[key] = self._open(**arguments)
-                except Exception as error:
-                    self._values[key] = error
-            value = self._values[key]
-        if isinstance(value, Exception):
-            raise value
+            value = self._values.get(key)
+            if value is None or (isinstance(value, _Failure) and value.until < time.monotonic()):
+                value = self._values[key] = self._open_or_fail(arguments)
+        if isinstance(value, _Failure):
+            # Each raise would add its frames to the saved traceback.
+            raise value.error.with_traceback(None)
         return value
+
+    def _open_or_fail(self, arguments: dict[str, Any]) -> T | _Failure:
+        try:
+            return self._open(**arguments)
+        except corver.SettingsError as error:
+            return _Failure(error, math.inf)
+        except Exception as error:
+            return _Failure(error, time.monotonic() + _SAVE_ERROR_S)
 
 
 def _open_queue(**arguments: Any) -> BatchQueue:

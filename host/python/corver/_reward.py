@@ -51,6 +51,8 @@ class CorverReward:
         log_metric: Any = None,
         **columns: Any,
     ) -> list[float]:
+        for completion in completions:
+            _check_roles(completion)
         questions = column(columns, self.question, "question") or [last_user_turn(prompt) for prompt in prompts]
         answers = column(columns, self.answers, "answers")
         verification = {"titles": columns.get("title"), "evidence": columns.get("evidence")}
@@ -97,8 +99,27 @@ def last_user_turn(prompt: Any) -> str:
     return turns[-1] if turns else ""
 
 
+def _check_roles(completion: Any) -> None:
+    """Raises CorverError for a message that the policy did not write, such as the result of a tool."""
+    for message in [] if isinstance(completion, str) else completion:
+        role = message.get("role", "assistant")
+        if role != "assistant":
+            raise CorverError(
+                f"a completion has a message of the role {role!r}: text that the policy did not write would receive a reward; "
+                "train without tools"
+            )
+
+
 def _text(completion: Any) -> str:
-    return completion if isinstance(completion, str) else "".join(content_text(message) for message in completion)
+    if isinstance(completion, str):
+        return completion
+    return "".join(_reasoning(message) + content_text(message) for message in completion)
+
+
+def _reasoning(message: Mapping[str, Any]) -> str:
+    """Returns the reasoning that TRL separates from the content, between `<think>` tags again. LFM2.5's is `thinking`."""
+    reasoning = message.get("reasoning_content") or message.get("thinking")
+    return f"<think>{reasoning}</think>" if reasoning else ""
 
 
 def content_text(message: Mapping[str, Any]) -> str:
@@ -106,7 +127,7 @@ def content_text(message: Mapping[str, Any]) -> str:
     content = message["content"] or ""
     if isinstance(content, str):
         return content
-    return "".join(part.get("text", "") for part in content)
+    return "".join(part.get("text") or "" for part in content)
 
 
 def _metrics(scores: list[Score]) -> dict[str, float]:

@@ -2,11 +2,13 @@
 
 import os
 import threading
+import traceback
 import unittest
 from unittest import mock
 
 import corver
 from corver._batching import BatchQueue, Completion, Unreachable
+from corver._opened import Opened
 
 
 class Panic(BaseException):
@@ -117,6 +119,34 @@ class Batching(unittest.TestCase):
         self.scorer.go.release(2)
         self.assertEqual(wanted.result(5), 6)
         self.assertEqual(self.scorer.batches, [["first"], ["wanted"]])
+
+
+class Opening(unittest.TestCase):
+    def opened(self, *results):
+        """Returns values that open to these results, in order; an error is raised."""
+        self.open = mock.Mock(side_effect=results)
+        return Opened(self.open)
+
+    def test_error_is_saved_for_a_minute(self):
+        opened = self.opened(OSError("no space left"), "scorer")
+        frames = []
+        with mock.patch("time.monotonic") as clock:
+            for clock.return_value in (0.0, 30.0, 59.0):
+                try:
+                    opened.get({"index": "demo"})
+                except OSError as error:
+                    frames.append(len(traceback.extract_tb(error.__traceback__)))
+            self.assertEqual((self.open.call_count, len(frames), len(set(frames))), (1, 3, 1))
+            clock.return_value = 61.0
+            self.assertEqual(opened.get({"index": "demo"}), "scorer")
+
+    def test_invalid_setting_is_saved_for_the_life_of_the_process(self):
+        opened = self.opened(corver.SettingsError("no such rule"), "scorer")
+        with mock.patch("time.monotonic") as clock:
+            for clock.return_value in (0.0, 1e6):
+                with self.assertRaisesRegex(corver.SettingsError, "no such rule"):
+                    opened.get({"plugin": "other"})
+        self.assertEqual(self.open.call_count, 1)
 
 
 if __name__ == "__main__":

@@ -60,6 +60,21 @@ class ByName(unittest.TestCase):
         self.assertIn("corver/judge", metrics)
         self.assertEqual(reward.trl.__name__, "corver")
 
+    def test_reasoning_that_trl_separates_is_scored(self):
+        """trl 1.16, chat_template_utils.py, `parse_response`: `reasoning_content`, and `thinking` of LFM2.5."""
+        for name in ("reasoning_content", "thinking"):
+            completions = []
+            for text in COMPLETIONS:
+                reasoning, content = text.removeprefix("<think>").split("</think>")
+                completions.append([{"role": "assistant", name: reasoning, "content": content}])
+            self.assertEqual(reward.trl([[TURN]] * 2, completions, answers=[[GOLD]] * 2), self.rewards)
+
+    def test_messages_of_tools_are_refused(self):
+        result = {"role": "tool", "name": "search", "content": RIGHT}
+        completions = [[*replies([WRONG])[0], result, *replies([WRONG])[0]]]
+        with self.assertRaisesRegex(corver.CorverError, "a message of the role 'tool': .* train without tools"):
+            reward.trl([[TURN]], completions, answers=[[GOLD]])
+
     def test_axolotl_calls_without_token_ids(self):
         """axolotl 0.21, core/trainers/grpo: `get_reward_func`; the trainer's `reward_func(prompts=, completions=, **columns)`; and the
         worker processes of fast_async_trainer.py, which get a pickled function."""

@@ -167,6 +167,24 @@ class Scores(unittest.TestCase):
         self.assertIn("open one there", os.read(read, 1000).decode())
         os.wait()
 
+    def test_forked_process_scores_with_own_scorer(self):
+        """Rows of ids are decoded, and parts of some 256 sentences are scored, by several threads."""
+        batch = {"completion_ids": [row["tokens"] for row in checked() * 20], "tokenizer": self.tokenizer}
+        expected = self.scorer.score(**batch)
+        self.assertGreater(sum(len(score.sentences) for score in expected), 600)
+        read, write = os.pipe()
+        if os.fork() == 0:
+            signal.alarm(60)  # ends a process that hangs
+            try:
+                own = corver.Scorer(plugin="first.wasm", index="demo", extractor="demo")
+                equal = [score.returns for score in own.score(**batch)] == [score.returns for score in expected]
+                os.write(write, str(equal).encode())
+            finally:
+                os._exit(0)
+        os.close(write)
+        self.assertEqual(os.read(read, 1000).decode(), "True")
+        os.wait()
+
 
 class Mistakes(unittest.TestCase):
     def test_invalid_settings_are_named_in_error(self):

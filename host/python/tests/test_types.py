@@ -24,9 +24,11 @@ first: tuple[int, int] | None = scores[0].sentences[0].tokens
 advantages: list[list[float]] = corver.advantages(returns, group_size=2)
 """
 ILL_TYPED = """
+from types import MappingProxyType
 import corver
 
 corver.Scorer(pluggin="first.wasm")
+corver.Scorer(settings=MappingProxyType({"reward.lambda_corver": 0.5}))
 corver.Scorer().score(completions=3)
 text: str = corver.Scorer().score(["a"])[0].reward
 """
@@ -56,7 +58,7 @@ class Types(unittest.TestCase):
 
     def test_mypy_checks_programs_against_stubs(self):
         with tempfile.TemporaryDirectory() as folder:
-            for name, text, errors in [("well", WELL_TYPED, 0), ("ill", ILL_TYPED, 3)]:
+            for name, text, errors in [("well", WELL_TYPED, 0), ("ill", ILL_TYPED, 4)]:
                 file = Path(folder, f"{name}.py")
                 file.write_text(text)
                 _, output = self.run_mypy("mypy", "--strict", str(file))

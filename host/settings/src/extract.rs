@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use smart_default::SmartDefault;
 
 use crate::run::Device;
@@ -25,6 +26,9 @@ pub struct ExtractSection {
     /// Sends the prompt as a user message through the model's chat template, if it has one.
     #[default = true]
     pub chat: bool,
+    /// Variables of the model's chat template, such as `{ enable_thinking = false }`. They need
+    /// `prompt` and `chat`.
+    pub chat_variables: Map<String, Value>,
     /// Grammar of the extractor's replies.
     pub grammar: ReplyGrammar,
     /// Tokens that end a reply, as the tokenizer spells them. Not set: the model's own.

@@ -13,7 +13,7 @@ use corver_settings::{ChatSettings, is_temperature, is_top_p};
 
 use crate::chat::cache::{self, EndpointReply, ReplyCache};
 use crate::chat::settings::{self, EndpointModel};
-use crate::chat::wire::{CompletionRequest, CompletionResponse};
+use crate::chat::wire::{CompletionRequest, CompletionResponse, MessageContent};
 use crate::chat::{ChatError, Spending};
 
 /// A client of a chat endpoint, with the account of what its replies cost.
@@ -330,9 +330,17 @@ fn exchange(
     if let Some(CompletionResponse { mut choices, usage }) = response
         && let Some(choice) = choices.pop()
     {
+        let finish_reason = choice.finish_reason.unwrap_or_default();
+        // OpenRouter and Mistral end a broken reply with "error", a vLLM that is stopped with
+        // "abort".
+        if matches!(finish_reason.as_str(), "error" | "abort") {
+            return Err(AttemptError::transient(format!(
+                "the reply was broken off (finish_reason {finish_reason:?})"
+            )));
+        }
         return Ok(EndpointReply {
-            content: choice.message.content.unwrap_or_default(),
-            is_cut: choice.finish_reason.as_deref() == Some("length"),
+            content: choice.message.content.map(MessageContent::into_text).unwrap_or_default(),
+            is_cut: matches!(finish_reason.as_str(), "length" | "model_length"),
             usage,
         });
     }

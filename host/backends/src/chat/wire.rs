@@ -58,12 +58,37 @@ pub(crate) struct CompletionResponse {
 #[derive(Debug, Deserialize)]
 pub(crate) struct CompletionChoice {
     pub(crate) message: ChoiceMessage,
-    /// `length` if the reply was cut off.
+    /// Reason why the reply ended, such as `stop` or `length`.
     pub(crate) finish_reason: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct ChoiceMessage {
     /// `None` (`null`) if the model refuses.
-    pub(crate) content: Option<String>,
+    pub(crate) content: Option<MessageContent>,
+}
+
+/// Content of a reply.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum MessageContent {
+    Text(String),
+    /// Parts, of which a thinking model's reasoning is one (Mistral).
+    Parts(Vec<ContentPart>),
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ContentPart {
+    /// `None` for reasoning and other parts that are no text.
+    text: Option<String>,
+}
+
+impl MessageContent {
+    /// Returns the text of the content, without other parts.
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Parts(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
+        }
+    }
 }

@@ -12,8 +12,8 @@ pub enum ExtractError {
     /// ONNX Runtime or a graph that cannot be used.
     #[error(transparent)]
     Onnx(#[from] OnnxError),
-    /// A prompt that is missing, does not have exactly one slot for the sentence, or leaves no
-    /// tokens for it.
+    /// A prompt that is missing, does not have exactly one slot for the sentence, leaves no tokens
+    /// for it, or has variables but no chat template.
     #[error("{0}")]
     InvalidPrompt(String),
     /// A model's folder, or a text, that cannot be used.

@@ -32,6 +32,8 @@ pub struct ExtractOptions {
     pub prompt: Option<String>,
     /// True if `prompt` is a user message: the folder's chat template, if any, is applied to it.
     pub chat: bool,
+    /// Variables of the chat template by name.
+    pub switches: Switches,
     /// Grammar of the replies.
     pub grammar: ReplyGrammar,
     /// Command of the process that renders the chat template, by
@@ -45,6 +47,7 @@ impl Default for ExtractOptions {
             settings: ExtractorSettings::default(),
             prompt: None,
             chat: true,
+            switches: Switches::new(),
             grammar: ReplyGrammar::default(),
             renderer: None,
         }
@@ -153,13 +156,20 @@ fn prompt_parts(
         };
     };
     split_prompt(&text)?;
+    let has_switches = !options.switches.is_empty();
     let chat = if options.chat {
-        ChatTemplate::open(folder, options.renderer, Switches::new())?
+        ChatTemplate::open(folder, options.renderer, options.switches)?
     } else {
         None
     };
     let rendered = match chat {
         Some(chat) => chat.render(None, &text)?,
+        None if has_switches => {
+            return Err(ExtractError::InvalidPrompt(format!(
+                "extract.chat_variables is set, but the extractor {} has no chat template",
+                folder.display()
+            )));
+        }
         None => text,
     };
     // The chat template may drop or change the marker.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use corver_core::template::THINK;
 use corver_pretrained::PretrainedError;
 use tokenizers::Tokenizer;
 
@@ -19,6 +20,8 @@ pub(crate) struct ExtractPrompt {
     /// the text cannot be encoded in two parts; then `lead` is the entire prompt.
     skipped: usize,
     after: String,
+    /// True if the prompt ends with `<think>`, so that a reply begins within that block.
+    opens_thinking: bool,
 }
 
 /// Beginnings of sentences that a tokenizer may merge with the text before them.
@@ -34,6 +37,7 @@ impl ExtractPrompt {
         after: String,
         path: &Path,
     ) -> Result<Self> {
+        let opens_thinking = after.trim_end().ends_with(THINK.open);
         let encoding = tokenizer.encode(before, false).map_err(|error| refused(before, &error))?;
         let ends = encoding.get_offsets().iter().rev().take(MAX_LEAD_TOKENS).map(|(_, end)| *end);
         let cuts =
@@ -47,6 +51,7 @@ impl ExtractPrompt {
                 lead: lead.to_owned(),
                 skipped: 0,
                 after: after.clone(),
+                opens_thinking,
             };
             if candidate.is_exact(before)? {
                 return Ok(candidate);
@@ -63,7 +68,14 @@ impl ExtractPrompt {
             let expected = "a prompt whose first tokens are the same before every sentence";
             return Err(PretrainedError::malformed(path, expected, format!("{before:?}")).into());
         }
-        Ok(Self { skipped: shared.len(), shared, lead: before.to_owned(), tokenizer, after })
+        Ok(Self {
+            skipped: shared.len(),
+            shared,
+            lead: before.to_owned(),
+            tokenizer,
+            after,
+            opens_thinking,
+        })
     }
 
     /// True if the shared ids and those of a sentence are the ids of the entire text.
@@ -88,8 +100,14 @@ impl ExtractPrompt {
         Ok(has_shared_prefix.then(|| ids.split_off(self.skipped)))
     }
 
+    /// Returns the text of a reply, with the `<think>` before it that the prompt ends with.
+    ///
+    /// # Errors
+    /// Fails if the tokenizer cannot decode the ids.
     pub(crate) fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.tokenizer.decode(ids, true).map_err(|error| refused(&format!("{ids:?}"), &error))
+        let text =
+            self.tokenizer.decode(ids, true).map_err(|error| refused(&format!("{ids:?}"), &error))?;
+        Ok(if self.opens_thinking { format!("{}{text}", THINK.open) } else { text })
     }
 
     pub(crate) fn tokenizer(&self) -> &Tokenizer {
@@ -105,4 +123,28 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
 
 fn refused(text: &str, error: &tokenizers::Error) -> ExtractError {
     PretrainedError::InvalidInput(format!("the tokenizer cannot encode {text:?}: {error}")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use corver_core::{ReplyGrammar, reply};
+    use corver_pretrained::read_tokenizer;
+
+    use super::*;
+
+    #[test]
+    fn reasoning_in_a_block_of_the_prompt_is_no_answer() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/extractor");
+        let said = r#"Not [["A", "is", "B"]]."#;
+        for (after, num_claims) in
+            [("\n", 1), ("\n<think></think>\n", 1), ("\n<think>", 0), ("\n<think>\n", 0)]
+        {
+            let tokenizer = read_tokenizer(&folder.join("tokenizer.json")).unwrap();
+            let prompt = ExtractPrompt::new(tokenizer, "Of ", after.to_owned(), &folder).unwrap();
+            let ids = encode(prompt.tokenizer(), said).unwrap();
+            let text = prompt.decode(&ids).unwrap();
+            let claims = reply::read(&text, ReplyGrammar::Tolerant).claims;
+            assert_eq!(claims.len(), num_claims, "{after:?}: {text}");
+        }
+    }
 }

@@ -40,9 +40,8 @@ impl RuntimeLibrary {
     /// # Errors
     /// Fails if there is no library. The message lists all paths.
     pub fn find(explicit: Option<&Path>) -> Result<Self> {
-        let named = explicit
-            .map(Path::to_owned)
-            .or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
+        let variable = std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty());
+        let named = explicit.map(Path::to_owned).or_else(|| variable.map(PathBuf::from));
         let candidates = match named {
             Some(path) => vec![path],
             None => Self::installed(),

@@ -7,7 +7,7 @@ use corver_inference::extract::{
     Device, ExtractError, ExtractOptions, ExtractorSettings, OnnxExtractor, RuntimeLibrary,
 };
 use corver_inference::onnx::OnnxError;
-use corver_pretrained::PretrainedError;
+use corver_pretrained::{PretrainedError, Switches};
 
 const FILES: [&str; 3] = ["model.onnx", "tokenizer.json", "extractor.toml"];
 
@@ -287,6 +287,35 @@ fn chat_option_applies_chat_template() {
     };
     assert_eq!(prompted(true), expected);
     assert_ne!(prompted(false), expected);
+}
+
+#[test]
+fn switches_reach_chat_template() {
+    let folder = configured("", "");
+    let template = "{% if enable_thinking is false %}The triplets of a sentence:\n\
+                    {{ messages[0].content }}\n{% else %}{{ messages[0].content }}{% endif %}";
+    std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
+    let sentences = ["Silent Brava was directed by Dora Fenn."];
+    let expected = open(&pretrained()).unwrap().replies(&sentences).unwrap();
+    let prompted = |model: &Path, switches: Switches| {
+        let options = ExtractOptions {
+            prompt: Some("{sentence}".to_owned()),
+            switches,
+            ..ExtractOptions::default()
+        };
+        open_with(model, options)
+    };
+    let off = Switches::from_iter([("enable_thinking".to_owned(), false.into())]);
+    let with_switch = prompted(folder.path(), off.clone()).unwrap();
+    assert_eq!(with_switch.replies(&sentences).unwrap(), expected);
+    let without_switch = prompted(folder.path(), Switches::new()).unwrap();
+    assert_ne!(without_switch.replies(&sentences).unwrap(), expected);
+    let error = prompted(&pretrained(), off).err().unwrap();
+    assert!(
+        matches!(&error, ExtractError::InvalidPrompt(message)
+            if message.contains("extract.chat_variables is set")),
+        "{error}"
+    );
 }
 
 #[test]

@@ -13,6 +13,7 @@ import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopOutput
 from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 
+from corver._reward import last_user_turn
 from corver.verl.reward import ROLLOUT, TOKEN_REWARDS
 
 
@@ -60,10 +61,5 @@ class PerTokenAgentLoop(SingleTurnAgentLoop):
         if not self.config.trainer.use_v1:
             raise ValueError("CorVer's rewards per token need verl's v1 trainer: trainer.use_v1=True")
         output = await super().run(sampling_params, **kwargs)
-        return PerTokenOutput.from_output(output, question=_question(kwargs["raw_prompt"]), tokenizer=self.tokenizer.name_or_path)
-
-
-def _question(messages: Any) -> str:
-    """Returns the last user turn."""
-    turns = [message["content"] for message in messages if message["role"] == "user"]
-    return turns[-1] if turns and isinstance(turns[-1], str) else ""
+        question = last_user_turn(kwargs["raw_prompt"])
+        return PerTokenOutput.from_output(output, question=question, tokenizer=self.tokenizer.name_or_path)

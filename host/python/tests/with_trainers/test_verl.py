@@ -21,6 +21,7 @@ from tensordict import TensorDict
 from transformers import AutoTokenizer
 from verl import DataProto
 from verl.experimental.agent_loop import AgentLoopOutput
+from verl.experimental.agent_loop.single_turn_agent_loop import SingleTurnAgentLoop
 from verl.experimental.reward_loop.reward_loop import RewardLoopWorker, migrate_legacy_reward_impl
 from verl.trainer.ppo.core_algos import get_adv_estimator_fn
 from verl.trainer.ppo.v1 import agent_loop_tq
@@ -32,7 +33,7 @@ import corver
 import corver.verl.plugin
 from corver._native import group_baselines
 from corver.verl import compute_score
-from corver.verl.agent_loop import PerTokenOutput
+from corver.verl.agent_loop import PerTokenAgentLoop, PerTokenOutput
 from corver.verl.reward import ROLLOUT, TOKEN_REWARDS
 
 EXAMPLE = trainers.EXAMPLES / "verl"
@@ -362,6 +363,20 @@ def test_tool_tokens_are_rejected():
     output = AgentLoopOutput(prompt_ids=[1], response_ids=[2, 3], response_mask=[1, 0], metrics={})
     with pytest.raises(ValueError, match="tokens of a tool"):
         PerTokenOutput.from_output(output, question=QUESTION, tokenizer=trainers.POLICY)
+
+
+def test_question_may_have_parts(tokenizer, monkeypatch):
+    async def run(self, sampling_params, **kwargs):
+        return AgentLoopOutput(prompt_ids=[1], response_ids=[2], response_mask=[1], metrics={})
+
+    monkeypatch.setattr(SingleTurnAgentLoop, "run", run)
+    loop = object.__new__(PerTokenAgentLoop)
+    loop.config, loop.tokenizer = SimpleNamespace(trainer=SimpleNamespace(use_v1=True)), tokenizer
+    # A data set of parts has the fields of all of them.
+    parts = [{"type": "image", "text": None}, {"type": "text", "text": QUESTION}]
+    call = loop.run({}, raw_prompt=[{"role": "user", "content": parts}])
+    output = asyncio.get_event_loop().run_until_complete(call)
+    assert output.extra_fields[ROLLOUT]["question"] == QUESTION
 
 
 @pytest.mark.parametrize(
