@@ -130,6 +130,8 @@ fn sft_cold_start_resumes_and_feeds_training() {
     fs::write(&file, json!({"question": "a?", "completion": "b ".repeat(600)}).to_string())
         .unwrap();
     transcript.add_failure(&sft("long", &["--set", "sft.max_length=64"]));
+    transcript.add_failure(&sft("beyond", &[]));
+    assert!(!folder.join("beyond").exists(), "nothing is left of it");
     insta::assert_snapshot!(transcript);
 }
 

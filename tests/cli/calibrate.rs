@@ -299,6 +299,16 @@ fn audit_extracts_sentences_of_sheet_again() {
 }
 
 #[test]
+fn audit_of_sheet_refuses_flags_without_effect() {
+    let sheet = papers_sheet("audited-sheet");
+    let audit = ["calibrate", "audit", "--index", "demo", "--sheet", sheet.to_str().unwrap()];
+    for (flag, value) in [("--model", "demo"), ("--device", "cpu"), ("--extractor", "demo")] {
+        let refused = host(&[&audit[..], &[flag, value]].concat()).found(1);
+        assert!(refused.stderr.contains(&format!("{flag} is not for --sheet: ")), "{refused}");
+    }
+}
+
+#[test]
 fn corpus_is_calibrated_without_labels() {
     let folder = run_dir("calibrate-corpus");
     let calibrate = |out: &Path, more: &[&str]| {
@@ -322,7 +332,8 @@ fn corpus_is_calibrated_without_labels() {
     assert_eq!(read["suggestions"], found["suggestions"]);
     let config = by_model.join("first.toml");
     host(&["plugin", "check", "first.wasm", "--config", config.to_str().unwrap()]).good();
-    assert!(by_model.join("calibration.html").exists());
+    let page = fs::read_to_string(by_model.join("calibration.html")).unwrap();
+    assert!(page.contains("P(fact) by count") && !page.contains("P(correct)"), "{page}");
     let refused = calibrate(&by_model, &[]);
     assert!(refused.stderr.contains("is there already"), "{refused}");
     let refused = calibrate(&folder.join("two"), &["--plugin", "first", "--plugin", "min"]);

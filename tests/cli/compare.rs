@@ -6,7 +6,7 @@ use std::path::Path;
 use regex::Regex;
 use serde_json::Value;
 
-use crate::host::{Finished, host, run_dir, short_run, signal_when};
+use crate::host::{Finished, command, host, run_dir, short_run, signal_when};
 use crate::transcript::{Transcript, normalise, without_figures};
 
 const SMALL: [&str; 8] = [
@@ -134,6 +134,13 @@ fn incomparable_arms_are_rejected_before_training() {
     transcript.add_failure(&compare(&["--arm", raw.to_str().unwrap()]));
     transcript.add_failure(&compare(&["--arm", other]));
     transcript.add_usage_error(&compare(&["--plugin", "min.wasm", "--seeds", "0"]));
+    let demo = out.with_file_name("demo.json");
+    fs::write(&demo, r#"[{"question": "Who?", "answers": "Orla Venn"}]"#).unwrap();
+    let arms = ["--plugin", "first.wasm", "--plugin", "min.wasm", "--eval"];
+    let mistyped = compare(&[&arms[..], &["nowhere.json"]].concat()).found(1);
+    assert!(mistyped.stderr.contains("nowhere.json"), "{mistyped}");
+    let equal = compare(&[&arms[..], &["demo", demo.to_str().unwrap()]].concat()).found(1);
+    assert!(equal.stderr.contains("two of the question files are called demo"), "{equal}");
     assert!(!out.exists());
     transcript.add_failure(&compare(&["--resume"]));
     insta::assert_snapshot!(transcript);
@@ -206,14 +213,15 @@ fn arm_in_another_language_is_refused() {
 }
 
 /// The adapter that training continues from is the untrained policy, and all questions of a set are
-/// answered: `question.eval_limit` is for the evaluation of the training.
+/// answered: `question.eval_limit` is for the evaluation of the training. A resumed comparison has
+/// the same sets.
 #[test]
 fn adapter_of_cold_start_is_evaluated_as_untrained_policy() {
     let start = run_dir("start-of-arms");
     short_run(&start, 2, &[]).good();
     let adapter = start.join("checkpoints/step-000002");
     let out = run_dir("compared-from-adapter");
-    let world = out.with_extension("world");
+    let world = run_dir("compared-from-adapter.world");
     host(&["demo", "world", world.to_str().unwrap()]).good();
     let all = fs::read_to_string(world.join("eval.json")).unwrap();
     let all: Vec<Value> = serde_json::from_str(&all).unwrap();
@@ -223,8 +231,10 @@ fn adapter_of_cold_start_is_evaluated_as_untrained_policy() {
     let from = format!("policy.adapter={}", adapter.display());
     let common = ["--config", "demo", "--device", "cpu"];
     let arms = ["--plugin", "first.wasm", "--plugin", "min.wasm", "--seeds", "1", "--set", &from];
-    let compare = ["compare", "--out", folder, "--eval", few];
-    host(&[&compare[..], &common, &arms, &SMALL].concat()).good();
+    let compare = ["compare", "--out", folder, "--eval", "few.json"];
+    let mut in_world = command(&[&compare[..], &common, &arms, &SMALL].concat());
+    let compared = in_world.current_dir(&world).output().unwrap();
+    assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stderr));
 
     let evaluate = ["eval", "--json", "--questions", few, "--adapter", adapter.to_str().unwrap()];
     let expected = host(&[&evaluate[..], &common].concat()).good().json();
@@ -234,4 +244,11 @@ fn adapter_of_cold_start_is_evaluated_as_untrained_policy() {
     assert_eq!(policies[0][0], "raw", "{policies}");
     assert_eq!(policies[0][1][0]["grades"], expected[0]["grades"], "{policies}");
     assert!(!out.join("first/seed-42/sets/raw.few.jsonl").exists());
+
+    let resume = ["compare", "--out", folder, "--resume"];
+    host(&resume).good();
+    let resumed = comparison(&out)["sets"][0]["policies"].clone();
+    assert_eq!(resumed[1][1][0]["grades"], policies[1][1][0]["grades"], "{resumed}");
+    let other = host(&[&resume[..], &["--eval", "demo"]].concat()).found(1);
+    assert!(other.stderr.contains("have answered other question sets"), "{other}");
 }

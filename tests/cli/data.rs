@@ -391,6 +391,22 @@ fn demonstrations_are_written_from_questions() {
 }
 
 #[test]
+fn demo_replaces_no_other_file() {
+    let folder = run_dir("world-again");
+    let write = ["demo", "world", folder.to_str().unwrap()];
+    host(&write).good();
+    host(&write).good(); // the same content
+
+    let [articles, own] = ["articles.jsonl", "eval.json"].map(|name| folder.join(name));
+    fs::remove_file(&articles).unwrap();
+    fs::write(&own, "[]").unwrap();
+    let refused = host(&write).found(1);
+    assert!(refused.stderr.contains("eval.json has other content"), "{refused}");
+    assert_eq!(fs::read_to_string(&own).unwrap(), "[]");
+    assert!(!articles.exists(), "refused before anything is written");
+}
+
+#[test]
 fn pool_without_questions_fails() {
     let folder = run_dir("empty-pool");
     fs::create_dir_all(&folder).unwrap();

@@ -1,9 +1,14 @@
 //! Failures end in one clear error.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::host::{EXTRACTOR, has_gpu, host, host_with_driver, host_with_runtime, small_index};
+use serde_json::Value;
+
+use crate::host::{EXTRACTOR, command, has_gpu, host, host_with, host_with_driver, small_index};
 use crate::transcript::Transcript;
 
 #[test]
@@ -74,19 +79,80 @@ fn wrong_input_gets_one_clear_error() {
 }
 
 #[test]
+fn argument_that_is_not_utf8_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join(OsStr::from_bytes(b"explained\xff.html"));
+    let finished = command(&["explain", "run", "--json", "--out"]).arg(&out).output().unwrap();
+    let stderr = String::from_utf8(finished.stderr).unwrap();
+    assert_eq!(finished.status.code(), Some(2), "{stderr}");
+    assert!(stderr.ends_with("explained\u{fffd}.html is not UTF-8; rename the file\n"), "{stderr}");
+}
+
+/// `script` runs the command on a terminal.
+#[test]
+fn no_color_applies_to_log_messages() {
+    let shown = |no_color: &str| {
+        let check = format!("'{}' -v plugin check first.wasm", env!("CARGO_BIN_EXE_corver-host"));
+        let mut script = Command::new("script");
+        script.args(["-qec", &check, "/dev/null"]).env("NO_COLOR", no_color).env_remove("RUST_LOG");
+        script.env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+        String::from_utf8(script.output().expect("util-linux has it").stdout).unwrap()
+    };
+    let (coloured, plain) = (shown(""), shown("1"));
+    assert!(coloured.contains("\x1b[32m INFO\x1b[0m "), "{coloured}");
+    assert!(plain.contains(" INFO ") && !plain.contains('\x1b'), "{plain}");
+}
+
+#[test]
 fn doctor_fails_when_required_part_fails() {
     let mut transcript = Transcript::default();
     let findings = host(&["doctor", "--json"]).good().json();
     let names: Vec<&str> =
         findings.as_array().unwrap().iter().map(|f| f["what"].as_str().unwrap()).collect();
     assert_eq!(names, ["libtorch", "ONNX Runtime", "rules", "cache", "cargo", "GPU"]);
-    let mut doctor = host_with_runtime("/nowhere/libonnxruntime.so", &["doctor"]);
+    let nowhere = |name| host_with("ORT_DYLIB_PATH", "/nowhere/libonnxruntime.so", &[name]);
+    let mut doctor = nowhere("doctor");
     // The other parts are as they are on this machine.
     doctor.stdout =
         doctor.stdout.lines().filter(|line| line.starts_with("missing")).collect::<String>();
     transcript.add_failure(&doctor);
-    transcript.add_failure(&host_with_runtime("/nowhere/libonnxruntime.so", &["train"]));
+    transcript.add_failure(&nowhere("train"));
     insta::assert_snapshot!(transcript);
+}
+
+/// What `doctor` finds of a part.
+fn finding(part: &str, doctor: &mut Command) -> Value {
+    let findings: Vec<Value> = serde_json::from_slice(&doctor.output().unwrap().stdout).unwrap();
+    findings.into_iter().find(|finding| finding["what"] == part).unwrap()
+}
+
+/// The cache has machine code, which must not come from the current folder.
+#[test]
+fn relative_cache_folder_counts_as_not_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let find = |cache: &str, user_home: &str| {
+        let mut doctor = command(&["doctor", "--json"]);
+        doctor.env("XDG_CACHE_HOME", cache).env("HOME", user_home).current_dir(&folder);
+        doctor.env("PATH", ""); // without cargo, whose rustup would need a home
+        finding("cache", &mut doctor)
+    };
+    let home = folder.path().to_str().unwrap();
+    for cache in ["", "cache"] {
+        assert_eq!(find(cache, home)["found"], format!("{home}/.cache/corver"));
+    }
+    for other in ["", "home"] {
+        let found = find("cache", other);
+        assert_eq!(found["good"], false);
+        let reason = "neither XDG_CACHE_HOME nor HOME is an absolute path";
+        assert!(found["found"].as_str().unwrap().contains(reason), "{found}");
+    }
+}
+
+#[test]
+fn empty_path_of_onnx_runtime_counts_as_not_set() {
+    let mut doctor = command(&["doctor", "--json"]);
+    let expected = finding("ONNX Runtime", doctor.env_remove("ORT_DYLIB_PATH"));
+    assert_eq!(finding("ONNX Runtime", doctor.env("ORT_DYLIB_PATH", "")), expected);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Several policies on several question sets, and whether one is better.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -120,6 +121,26 @@ fn support_is_refused_for_rules_that_need_more_than_counts() {
     let refused = host(&[&eval[..], &["--plugin", "fspo.wasm"]].concat()).found(1);
     let expected = "`rule.plugin`: fspo requires nli, but --supported only counts";
     assert!(refused.stderr.contains(expected), "{refused}");
+}
+
+#[test]
+fn refused_folder_leaves_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("counts.jsonl");
+    let taken = folder.path().join("taken");
+    fs::create_dir(&taken).unwrap();
+    fs::write(taken.join("notes.txt"), "").unwrap();
+    let eval = |out: &Path| {
+        let eval =
+            ["eval", "--questions", "demo", "--device", "cpu", "--limit", "1", "--supported"];
+        let files = ["--record", recording.to_str().unwrap(), "--out", out.to_str().unwrap()];
+        host(&[&eval[..], &files].concat())
+    };
+    let refused = eval(&taken).found(1);
+    assert!(refused.stderr.contains("is not empty"), "{refused}");
+    assert!(!recording.exists(), "{refused}");
+    eval(&folder.path().join("answers")).good();
+    assert!(!lines(&recording).is_empty());
 }
 
 #[test]

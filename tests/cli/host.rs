@@ -1,5 +1,6 @@
 //! Runs the built binary.
 
+use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -138,12 +139,15 @@ fn peak_memory(id: u32) -> u64 {
     kib.unwrap_or(0) / 1024
 }
 
+/// Runs `corver-host` with this variable in its environment.
+pub fn host_with(variable: &str, value: impl AsRef<OsStr>, args: &[&str]) -> Finished {
+    let output = command(args).env(variable, value).output().expect("the binary was built");
+    Finished::new(args, &output)
+}
+
 /// Runs `corver-host` with its caches in this folder.
 pub fn host_with_cache(cache: &Path, args: &[&str]) -> Finished {
-    Finished::new(
-        args,
-        &command(args).env("XDG_CACHE_HOME", cache).output().expect("the binary was built"),
-    )
+    host_with("XDG_CACHE_HOME", cache, args)
 }
 
 /// Runs `corver-host` with this bearer token in its environment, and logs everything that any
@@ -168,14 +172,6 @@ pub fn host_with_files_of(kib: usize, args: &[&str]) -> Finished {
     Finished::new(args, &shell.output().expect("there is a shell"))
 }
 
-/// Runs `corver-host` where ONNX Runtime is said to be at `library`.
-pub fn host_with_runtime(library: &str, args: &[&str]) -> Finished {
-    Finished::new(
-        args,
-        &command(args).env("ORT_DYLIB_PATH", library).output().expect("the binary was built"),
-    )
-}
-
 /// Runs `corver-host` on a machine whose `nvidia-smi` reports an H100 with this driver.
 pub fn host_with_driver(driver: &str, args: &[&str]) -> Finished {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("driver-{driver}"));
@@ -187,8 +183,7 @@ pub fn host_with_driver(driver: &str, args: &[&str]) -> Finished {
     fs::write(&program, answers).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default());
-    let output = command(args).env("PATH", path).output().expect("the binary was built");
-    Finished::new(args, &output)
+    host_with("PATH", path, args)
 }
 
 /// Runs `corver-host` and kills it, without warning, once `ready` holds.

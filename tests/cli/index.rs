@@ -40,6 +40,14 @@ fn index_is_built_counted_and_verified() {
     let info = host(&["index", "info", "--index", path, "--json"]).good().json();
     assert_eq!(info["documents"], 3);
     host(&["index", "verify", "--index", path, "--full"]).good();
+    // Neither a wrong option nor a file is a damaged index.
+    let manifest = index.join("corver-index.json");
+    let no_shards = ["--index", path, "--shards", "0-3"];
+    for wrong in [&no_shards[..], &["--index", manifest.to_str().unwrap()]] {
+        let refused = host(&[&["index", "verify"], wrong].concat()).found(1);
+        assert!(refused.stderr.contains("error: verifying the index "), "{refused}");
+        assert!(!refused.stderr.contains("is damaged"), "{refused}");
+    }
     // The folder is taken now.
     transcript.add_failure(&small_index_again(&index));
     insta::assert_snapshot!(transcript);

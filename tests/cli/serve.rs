@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::host::{OTHER_INDEX, Server, host, lines};
@@ -134,6 +135,28 @@ fn http_reward_equals_command_line_reward() {
     assert_eq!(get(&server.address, "/ready"), (200, "ready\n".to_owned()));
     assert!(get(&server.address, "/metrics").1.contains("corver_completions_total 24"));
     server.stop();
+}
+
+#[test]
+fn help_lists_every_route() {
+    let help = host(&["serve", "--help"]).good().stdout;
+    let words: Vec<&str> = help.split([' ', ',', '\n']).collect();
+    let route = Regex::new(r#"(?:Route::(?:get|post)|unbatched_route)\([^"]*"(/[^"]*)""#).unwrap();
+    let mut paths = ["/health", "/ready", "/metrics"].map(str::to_owned).to_vec();
+    for file in [
+        "cli/src/command/serve.rs",
+        "serve/src/counts/mod.rs",
+        "serve/src/reward/native.rs",
+        "serve/src/reward/openrlhf.rs",
+    ] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+        let source = fs::read_to_string(source).unwrap();
+        assert!(route.is_match(&source), "{file} has no route");
+        paths.extend(route.captures_iter(&source).map(|found| found[1].to_owned()));
+    }
+    for path in paths {
+        assert!(words.contains(&path.as_str()), "{path} is not in\n{help}");
+    }
 }
 
 #[test]

@@ -3,14 +3,17 @@
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use corver_eval::{FIGURES, FigureUnit};
+use rand::{Rng as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
 
 use crate::host::{
-    EXTRACTOR, Server, host, host_with_files_of, kill_after, kill_when, lines, run_dir, short_run,
-    short_run_args, signal_when,
+    EXTRACTOR, Server, command, host, host_with_files_of, kill_after, kill_when, lines, run_dir,
+    short_run, short_run_args, signal_when,
 };
 use crate::transcript::{Transcript, without_figures};
 
@@ -91,6 +94,10 @@ fn run_of_a_curriculum_has_a_fixed_length() {
     let longer = short_run(&out, 4, &["--resume"]);
     assert_eq!(longer.code, Some(1), "{longer}");
     assert!(longer.stderr.contains("began with other values of run.steps"), "{longer}");
+    let finished = short_run(&out, 2, &["--resume"]);
+    assert_eq!(finished.code, Some(1), "{finished}");
+    assert!(finished.stderr.contains("has finished its 2 steps"), "{finished}");
+    assert!(!finished.stderr.contains("extends it"), "{finished}");
 }
 
 #[test]
@@ -264,10 +271,15 @@ fn resume_after_kill_matches_uninterrupted_run() {
     insta::assert_snapshot!(transcript);
 }
 
-/// `make kills` does it 50 times; CORVER_KILLS is how often.
+/// `make kills` does it 50 times; CORVER_KILLS is how often. A failed test prints its seed, which
+/// CORVER_SEED sets.
 #[test]
 fn run_killed_at_random_ends_bit_identical() {
     let kills: usize = std::env::var("CORVER_KILLS").map_or(3, |kills| kills.parse().unwrap());
+    let seed: u64 = std::env::var("CORVER_SEED")
+        .map_or_else(|_| RandomState::new().hash_one(()), |seed| seed.parse().unwrap());
+    eprintln!("CORVER_SEED={seed}");
+    let mut random = ChaCha8Rng::seed_from_u64(seed);
     let steps = if kills > 3 { 30 } else { 8 };
     let straight = run_dir("never-killed");
     let start = Instant::now();
@@ -277,9 +289,8 @@ fn run_killed_at_random_ends_bit_identical() {
     let (mut killed, mut runs) = (0, 0);
     while killed < kills {
         // Anywhere between the start of the process and half of the run.
-        let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
         killed += usize::from(kill_after(
-            whole.mul_f64(random / 2.0),
+            whole.mul_f64(random.random_range(0.0..0.5)),
             &short_run_args(&out, &steps.to_string(), resume_args(&out)),
         ));
         if out.join("summary.json").exists() {
@@ -323,6 +334,37 @@ fn resume_after_interrupt_matches_uninterrupted_run() {
         assert_eq!(without_times(&out), without_times(&straight), "{name}");
     }
     insta::assert_snapshot!(transcript);
+}
+
+#[test]
+fn interrupted_run_names_its_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("answers.jsonl");
+    let recording = recording.to_str().unwrap();
+    let out = run_dir("recorded-in-part");
+    let args = short_run_args(&out, "6", &["--record", recording]);
+    let stopped = signal_when("-INT", &args, || out.join("config.toml").exists()).good();
+    let hint = format!("train --out {} --resume --record {recording}` resumes it", out.display());
+    assert!(stopped.stderr.contains(&hint), "{stopped}");
+}
+
+/// Ctrl-C also ends the `tee` of `corver-host train … 2>&1 | tee log`.
+#[test]
+fn interrupted_run_without_reader_of_messages_writes_checkpoint() {
+    let out = run_dir("no-reader");
+    let args = short_run_args(&out, "60", &["--set", "checkpoint.every=60"]);
+    let mut child = command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while lines(&out.join("metrics.jsonl")).len() < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended too early");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(child.stderr.take());
+    let id = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{status}");
+    let steps = lines(&out.join("metrics.jsonl")).len();
+    assert!(out.join(format!("checkpoints/step-{steps:06}")).is_dir(), "{steps} steps");
 }
 
 /// A limit on the size of files gives the same error to the same calls as a disk that takes no
@@ -416,7 +458,7 @@ fn run_resumes_after_count_server_loss() {
     std::thread::scope(|scope| {
         let run = scope.spawn(|| short_run(&out, 4, &remote));
         while lines(&out.join("metrics.jsonl")).len() < 2 && !run.is_finished() {
-            std::thread::sleep(std::time::Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(2));
         }
         server.stop();
         transcript.add_failure(&run.join().unwrap().without_figures());

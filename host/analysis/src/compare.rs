@@ -15,6 +15,9 @@ const CONFIDENCE: f64 = 0.95;
 /// Least number of seeds that can show a difference. The spread of two differences is one number:
 /// they may lie close together by chance.
 pub const MIN_SEEDS: usize = 3;
+/// Width of an interval, relative to the mean difference, up to which all differences are equal but
+/// for rounding.
+const ROUNDING: f64 = 1e-9;
 
 type Cost = Figure<RunSummary>;
 
@@ -112,9 +115,9 @@ impl PairedDifference {
     /// are not clear: their spread is unknown.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        let excludes_0 =
-            self.interval.is_some_and(|(low, high)| low < high && (low > 0.0 || high < 0.0));
-        self.seeds >= MIN_SEEDS && excludes_0
+        let Some((low, high)) = self.interval else { return false };
+        let has_spread = high - low > ROUNDING * self.mean.abs();
+        self.seeds >= MIN_SEEDS && has_spread && (low > 0.0 || high < 0.0)
     }
 }
 
@@ -259,6 +262,15 @@ mod tests {
             difference.interval == Some((0.25, 0.25)) && !difference.is_clear(),
             "{difference:?}"
         );
+    }
+
+    /// In floating point, 0.72 − 0.70 and 0.82 − 0.80 differ by 10⁻¹⁶.
+    #[test]
+    fn differences_equal_but_for_rounding_are_not_clear() {
+        let arms = of(&[runs(&[0.70, 0.80, 0.60], 1.0), runs(&[0.72, 0.82, 0.62], 1.0)]);
+        let difference = arms[1].figure("accuracy").unwrap().difference.unwrap();
+        let (low, high) = difference.interval.unwrap();
+        assert!(0.0 < low && low < high && !difference.is_clear(), "{difference:?}");
     }
 
     #[test]

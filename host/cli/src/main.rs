@@ -28,7 +28,6 @@ mod server;
 mod settings;
 mod tokenizer;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -45,8 +44,16 @@ use crate::args::{Cli, CliCommand};
 
 /// Exit code of a command that failed.
 const FAILED: u8 = 1;
+/// Exit code of a command line that is wrong, as clap has it.
+const USAGE_ERROR: u8 = 2;
 
 fn main() -> ExitCode {
+    // JSON and settings files cannot hold such a path.
+    if let Some(argument) = std::env::args_os().skip(1).find(|one| one.to_str().is_none()) {
+        let shown = output::escaped(&argument.to_string_lossy());
+        output::error_line(&format!("error: the argument {shown} is not UTF-8; rename the file"));
+        return ExitCode::from(USAGE_ERROR);
+    }
     let arguments = Cli::parse();
     let mut filter = tracing_subscriber::EnvFilter::builder()
         .with_default_directive(arguments.log_level().into())
@@ -58,7 +65,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(|| output::LogWriter)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(output::has_colours(&std::io::stderr()))
         // Not `.without_time()` here: it would take the durations of the spans too.
         .event_format(tracing_subscriber::fmt::format().without_time().with_target(false))
         .with_span_events(FmtSpan::CLOSE) // with -v: how long each stage took
@@ -72,7 +79,7 @@ fn main() -> ExitCode {
     match run(arguments) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {}", explain(&error));
+            output::error_line(&format!("error: {}", explain(&error)));
             ExitCode::from(FAILED)
         }
     }

@@ -52,7 +52,8 @@ impl Write for LogWriter {
         // Escape characters are the subscriber's colours; it escapes those of logged values.
         let coloured: Vec<String> =
             text.trim_end_matches('\n').split('\x1b').map(escaped).collect();
-        std::io::stderr().write_all(format!("{}\n", coloured.join("\x1b")).as_bytes())?;
+        // The subscriber would report an error on standard error, and panic if that fails too.
+        error_line(&coloured.join("\x1b"));
         Ok(event.len())
     }
 
@@ -61,12 +62,18 @@ impl Write for LogWriter {
     }
 }
 
+/// Prints text, which is escaped already, on standard error. An error is ignored: the reader may have
+/// ended, as that of `2>&1 | tee log` after Ctrl-C, and a run must still save its state.
+pub fn error_line(text: &str) {
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
 /// Writes to standard output. Exits successfully if the reader closed the pipe, as `| head` does.
 fn print(text: &str) {
     if let Err(error) = std::io::stdout().lock().write_all(text.as_bytes()) {
         let is_closed = error.kind() == std::io::ErrorKind::BrokenPipe;
         if !is_closed {
-            eprintln!("error: cannot write to standard output: {error}");
+            error_line(&format!("error: cannot write to standard output: {error}"));
         }
         std::process::exit(i32::from(!is_closed));
     }
@@ -158,8 +165,13 @@ pub fn marked(mark: &str, tone: Tone, text: &str) {
 
 /// True if standard output is not a terminal, or `NO_COLOR` is set.
 fn is_plain() -> bool {
-    !std::io::stdout().is_terminal()
-        || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+    !has_colours(&std::io::stdout())
+}
+
+/// True if a stream is a terminal and `NO_COLOR` is not set.
+pub fn has_colours(stream: &impl IsTerminal) -> bool {
+    let forbids_colours = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !forbids_colours
 }
 
 /// Emphasises a text: bold on a terminal, else between asterisks.
@@ -217,7 +229,7 @@ pub fn decoding(bar: &ProgressBar) -> impl FnMut(Decoding) + 'static {
 /// Prints a line on standard error, above the progress bar.
 pub fn note(bar: &ProgressBar, text: &str) {
     let text = escaped(text);
-    if bar.is_hidden() { eprintln!("{text}") } else { bar.println(text) }
+    if bar.is_hidden() { error_line(&text) } else { bar.println(text) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use corver_reward::parts::Loader;
 use corver_settings::{Layers, PluginRef, Settings};
 
 use crate::args::{Flags, RuleArgs, SettingsArgs};
+use crate::output;
 
 /// Returns the layers of a command's files, single settings and flags.
 pub fn layers(args: &SettingsArgs, flags: &[&dyn Flags]) -> Result<Layers> {
@@ -31,7 +32,7 @@ pub fn finish(layers: &Layers) -> Result<Settings> {
 
 /// Prints a note that the command uses the built-in demo.
 pub fn note_demo() {
-    eprintln!("using the built-in demo: no model, corpus or questions are named");
+    output::error_line("using the built-in demo: no model, corpus or questions are named");
 }
 
 /// Returns the layers of an arm; its settings file comes last.

@@ -14,7 +14,6 @@
 use std::error::Error;
 
 pub mod advantage;
-pub mod algorithm;
 pub mod capability;
 pub mod compat;
 pub mod completion;
@@ -50,7 +49,6 @@ pub use corver_settings::{
 };
 
 pub use advantage::{Advantages, Baseline, Estimator, ReturnStats, Signal, baselines};
-pub use algorithm::ignored_settings;
 pub use capability::{
     BackendStats, Backends, Capability, ChatModel, ChatPrompt, ChatReply, ChatRole, Entailment,
     Exchange, Message, NliModel, NliPair, Passage, QueryStats, Retriever, Search, Usage,

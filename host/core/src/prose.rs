@@ -30,9 +30,9 @@ static MARKER: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Ends of lines, in plain text and in HTML.
+/// Ends of lines, in plain text and in HTML. `\r\n` is one end: two would be an empty line.
 static LINE_END: LazyLock<Regex> = LazyLock::new(|| {
-    pattern(r"(?i)[\n\r\u{85}\u{2028}\u{2029}]|<br ?/?>|</?(?:p|li|ul|ol|div|tr|h[1-6])>")
+    pattern(r"(?i)\r\n|[\n\r\u{85}\u{2028}\u{2029}]|<br ?/?>|</?(?:p|li|ul|ol|div|tr|h[1-6])>")
 });
 
 /// Terminators, or the marker of a list item within a line.
@@ -426,6 +426,23 @@ mod tests {
             serde_json::from_str(include_str!("../../../tests/vectors/prose.json")).unwrap();
         for Case { language, text, sentences } in cases {
             assert_eq!(split_prose(&text, language), sentences, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn windows_line_ends_split_like_unix_ones() {
+        for text in [
+            "The castle was built in 1432,\nwhen the town was small. It burned down\nin 1512.",
+            "The river rises in the hills and\nflows north.\n\nThe second paragraph\nends here.",
+        ] {
+            let unix = split_prose(text, Language::English);
+            assert_eq!(unix.len(), 2, "{unix:?}");
+            let windows_text = text.replace('\n', "\r\n");
+            let windows: Vec<String> = split_prose(&windows_text, Language::English)
+                .into_iter()
+                .map(|sentence| sentence.replace("\r\n", "\n"))
+                .collect();
+            assert_eq!(windows, unix);
         }
     }
 

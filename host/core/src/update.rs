@@ -1,4 +1,5 @@
-//! Stage 9: rollouts and advantages → one optimiser step. [`crate::algorithm`] lists the algorithms.
+//! Stage 9: rollouts and advantages → one optimiser step. [`crate::advantage`] lists the
+//! algorithms.
 
 use std::path::Path;
 

@@ -89,8 +89,9 @@ pub(crate) fn pool_mismatches(parts: &[(usize, Mismatch)]) -> Option<Mismatch> {
     Some(pooled)
 }
 
-/// Averages the reports of the mini-batches of one iteration, each with its number of tokens. The
-/// learning rate is the last one's.
+/// Averages the reports of the mini-batches of one iteration, each with its number of tokens: means
+/// over tokens by these numbers; losses and the norm of the gradient, which belong to an optimiser
+/// step, over the steps. The learning rate is the last one's.
 pub(crate) fn mean_report(parts: &[(usize, UpdateReport)]) -> UpdateReport {
     let Some((_, last)) = parts.last() else { return UpdateReport::default() };
     if parts.len() == 1 {
@@ -103,26 +104,82 @@ pub(crate) fn mean_report(parts: &[(usize, UpdateReport)]) -> UpdateReport {
         }
     }
     UpdateReport {
-        loss: mean(parts, |part| part.loss),
-        kl: last.kl.map(|_| mean(parts, |part| part.kl.unwrap_or(0.0))),
-        grad_norm: mean(parts, |part| part.grad_norm),
-        entropy: mean(parts, |part| part.entropy),
-        clip_ratio_low: mean(parts, |part| part.clip_ratio_low),
-        clip_ratio_high: mean(parts, |part| part.clip_ratio_high),
+        loss: step_mean(parts, |part| part.loss),
+        kl: last.kl.map(|_| token_mean(parts, |part| part.kl.unwrap_or(0.0))),
+        grad_norm: step_mean(parts, |part| part.grad_norm),
+        entropy: token_mean(parts, |part| part.entropy),
+        clip_ratio_low: token_mean(parts, |part| part.clip_ratio_low),
+        clip_ratio_high: token_mean(parts, |part| part.clip_ratio_high),
         mismatch: pool_mismatches(&mismatches),
-        critic: last.critic.map(|_| CriticReport {
-            loss: critic_mean(parts, |critic| critic.loss),
-            clip_ratio: critic_mean(parts, |critic| critic.clip_ratio),
-            explained_variance: critic_mean(parts, |critic| critic.explained_variance),
+        critic: last.critic.map(|last_critic| CriticReport {
+            loss: step_mean(parts, |part| part.critic.map_or(0.0, |critic| critic.loss)),
+            clip_ratio: token_mean(parts, |part| {
+                part.critic.map_or(0.0, |critic| critic.clip_ratio)
+            }),
+            // The same in every part: it is that of all rows, before the update.
+            explained_variance: last_critic.explained_variance,
         }),
         ..*last
     }
 }
 
-fn mean(parts: &[(usize, UpdateReport)], figure: impl Fn(&UpdateReport) -> f64) -> f64 {
+/// Returns the mean of a figure over the optimiser steps.
+fn step_mean(parts: &[(usize, UpdateReport)], figure: fn(&UpdateReport) -> f64) -> f64 {
     parts.iter().map(|(_, part)| figure(part)).sum::<f64>() / parts.len() as f64
 }
 
-fn critic_mean(parts: &[(usize, UpdateReport)], figure: fn(&CriticReport) -> f64) -> f64 {
-    mean(parts, |part| part.critic.as_ref().map_or(0.0, figure))
+/// Returns the mean over all tokens of a figure that is a mean over the tokens of each part; 0
+/// without tokens.
+fn token_mean(parts: &[(usize, UpdateReport)], figure: fn(&UpdateReport) -> f64) -> f64 {
+    let mut num_tokens = 0;
+    let mut sum = 0.0;
+    for (tokens, part) in parts {
+        num_tokens += *tokens;
+        sum += figure(part) * *tokens as f64;
+    }
+    sum / num_tokens.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a report whose figures per token and per step are these.
+    fn report(of_tokens: f64, of_step: f64) -> UpdateReport {
+        UpdateReport {
+            loss: of_step,
+            kl: Some(of_tokens),
+            grad_norm: of_step,
+            learning_rate: of_step,
+            entropy: of_tokens,
+            clip_ratio_low: of_tokens,
+            clip_ratio_high: of_tokens,
+            critic: Some(CriticReport {
+                loss: of_step,
+                clip_ratio: of_tokens,
+                explained_variance: 0.25,
+            }),
+            ..UpdateReport::default()
+        }
+    }
+
+    #[test]
+    fn mini_batches_count_by_their_tokens() {
+        // 30 tokens with 0.5 and 10 with 0.1; two steps with 1 and 3.
+        let mean = mean_report(&[(30, report(0.5, 1.0)), (10, report(0.1, 3.0))]);
+        let critic = mean.critic.unwrap();
+        for got in [
+            mean.kl.unwrap(),
+            mean.entropy,
+            mean.clip_ratio_low,
+            mean.clip_ratio_high,
+            critic.clip_ratio,
+        ] {
+            assert!((got - 0.4).abs() < 1e-12, "{mean:?}");
+        }
+        assert_eq!((mean.loss, mean.grad_norm, critic.loss), (2.0, 2.0, 2.0));
+        assert_eq!((mean.learning_rate, critic.explained_variance), (3.0, 0.25));
+        let empty = mean_report(&[(0, report(0.0, 0.0)), (0, report(0.0, 0.0))]);
+        assert_eq!((empty.kl, empty.entropy), (Some(0.0), 0.0));
+    }
 }

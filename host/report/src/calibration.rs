@@ -9,9 +9,11 @@ use crate::chart::{ChartLabels, ReliabilityBucket, reliability};
 use crate::number;
 use crate::page::{page, table};
 
-/// Returns the page of a calibration: P(correct) by count.
+/// Returns the page of a calibration by count. `names` are those of the number and of the share of
+/// correct sentences, such as `correct` and `P(correct)`.
 #[must_use]
-pub fn calibration(calibration: &Calibration) -> String {
+pub fn calibration(calibration: &Calibration, names: [&str; 2]) -> String {
+    let title = format!("{} by count", names[1]);
     let points: Vec<ReliabilityPoint> =
         calibration.buckets.iter().map(BucketShare::point).collect();
     let body = html! {
@@ -21,9 +23,9 @@ pub fn calibration(calibration: &Calibration) -> String {
             p { "A model labelled " (calibration.by_model) " of the sentences." }
         }
         div.charts {
-            (plot("P(correct) by count", "co-occurrence count of a sentence's entities", &points))
+            (plot(&title, "co-occurrence count of a sentence's entities", &points))
         }
-        (shares("count", &points))
+        (shares(names, &points))
     };
     page("Calibration", &body)
 }
@@ -76,7 +78,7 @@ fn plot(title: &str, x: &str, points: &[ReliabilityPoint]) -> Markup {
     reliability(ChartLabels { title, x, y: "with 95 % intervals" }, &buckets)
 }
 
-fn shares(what: &str, points: &[ReliabilityPoint]) -> Markup {
+fn shares(names: [&str; 2], points: &[ReliabilityPoint]) -> Markup {
     let mut rows = Vec::new();
     for ReliabilityPoint { label, share } in points {
         rows.push(vec![
@@ -87,7 +89,7 @@ fn shares(what: &str, points: &[ReliabilityPoint]) -> Markup {
             format!("{:.1} to {:.1}", 100.0 * share.low, 100.0 * share.high),
         ]);
     }
-    table(&[what, "correct", "of", "P(correct)", "95 %, per cent"], &rows)
+    table(&["count", names[0], "of", names[1], "95 %, per cent"], &rows)
 }
 
 #[cfg(test)]
@@ -116,9 +118,12 @@ mod tests {
             by_model: 700,
             agreement: None,
         };
-        let page = super::calibration(&calibration);
+        let page = super::calibration(&calibration, ["correct", "P(correct)"]);
         for shown in ["<svg", "1–4", "24.0\u{a0}%", "75.0 to 85.8", "20+", "A model labelled 700"]
         {
+            assert!(page.contains(shown), "no {shown:?} in\n{page}");
+        }
+        for shown in ["P(correct) by count", "<th>correct</th>", "<th>P(correct)</th>"] {
             assert!(page.contains(shown), "no {shown:?} in\n{page}");
         }
     }

@@ -1,5 +1,7 @@
 //! Comparison of arms: tables for the terminal, and a page with these and learning curves.
 
+use std::collections::BTreeMap;
+
 use corver_analysis::compare::{Arm, COSTS, MIN_SEEDS, Spread};
 use corver_eval::{Direction, Evaluation, FIGURES, Figure, FigureUnit, View, figures};
 use maud::html;
@@ -346,12 +348,19 @@ fn marks(arms: &[Arm], cost: &str, figure: &str) -> Vec<Mark> {
 
 /// Averages a metric over the runs, at every step that all of them have.
 fn mean_curve(runs: &[LoadedRun], metric: &str) -> Vec<(u64, f64)> {
-    let curves: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| run.metric(metric)).collect();
-    let steps = curves.iter().map(Vec::len).min().unwrap_or(0);
-    let mean = |n: usize| {
-        (curves[0][n].0, curves.iter().map(|curve| curve[n].1).sum::<f64>() / curves.len() as f64)
-    };
-    (0..steps).map(mean).collect()
+    let mut by_step: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for run in runs {
+        for (step, value) in run.metric(metric) {
+            by_step.entry(step).or_default().push(value);
+        }
+    }
+    let mut curve = Vec::new();
+    for (step, values) in by_step {
+        if values.len() == runs.len() {
+            curve.push((step, values.iter().sum::<f64>() / values.len() as f64));
+        }
+    }
+    curve
 }
 
 #[cfg(test)]
@@ -499,6 +508,15 @@ mod tests {
         let free = asking([&[0.0], &[0.0]]);
         let page = comparison(&free, &Tables::of(&free, None, 1), &[Vec::new(), Vec::new()]);
         assert!(page.contains("seconds of reward in a step") && !page.contains("money for a step"));
+    }
+
+    #[test]
+    fn seed_mean_skips_step_that_a_seed_lacks() {
+        let folders = [3, 3].map(|steps| run_folder(steps, |_| vec![trace("q", "A.", 0.0)]));
+        let mut runs: Vec<LoadedRun> =
+            folders.iter().map(|folder| LoadedRun::open(folder.path()).unwrap()).collect();
+        runs[1].metrics[1].remove("reward");
+        assert_eq!(mean_curve(&runs, "reward"), [(1, 1.0), (3, 3.0)]);
     }
 
     #[test]

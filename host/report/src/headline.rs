@@ -79,11 +79,15 @@ fn outcome(reported: &Reported) -> String {
 
 /// Describes a difference of two accuracies.
 fn compared(difference: f64) -> String {
-    let points = format!("{:.1} points", 100.0 * difference.abs());
-    match difference {
-        _ if points == "0.0 points" => "as many as before".to_owned(),
-        difference if difference > 0.0 => format!("{points} more than before"),
-        _ => format!("{points} fewer than before"),
+    if difference == 0.0 {
+        return "as many as before".to_owned();
+    }
+    let direction = if difference > 0.0 { "more" } else { "fewer" };
+    let points = 100.0 * difference.abs();
+    if points < 0.05 {
+        format!("less than 0.1 points {direction} than before")
+    } else {
+        format!("{points:.1} points {direction} than before")
     }
 }
 
@@ -103,7 +107,7 @@ fn state(run: &LoadedRun) -> Markup {
                 (format!("{:.2}", summary.seconds_per_step)) " s, of which "
                 (format!("{:.0}", 1000.0 * summary.reward_seconds_per_step)) " ms are the reward; "
                 (format!("{:.0}", summary.seconds_total)) " s in all"
-                (asks(summary))
+                (requests(summary))
             },
             None => p.warn { "Not finished: " (done) " of " (all) " steps" },
         }
@@ -111,7 +115,7 @@ fn state(run: &LoadedRun) -> Markup {
 }
 
 /// Describes the requests of a step by kind, and their cost.
-fn asks(summary: &RunSummary) -> String {
+fn requests(summary: &RunSummary) -> String {
     let mut parts = Vec::new();
     for cost in COSTS {
         match (cost.get)(summary).filter(|value| *value > 0.0) {
@@ -203,5 +207,19 @@ pub(crate) fn side_by_side(runs: &[Reported]) -> Markup {
         h2 { "Before → after" }
         (table(&header, &runs.iter().map(row).collect::<Vec<_>>()))
         p.note { "held-out questions, answered greedily; " (OF_AN_ANSWER) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_difference_is_not_called_none() {
+        assert_eq!(compared(0.0), "as many as before");
+        assert_eq!(compared(0.0004), "less than 0.1 points more than before");
+        assert_eq!(compared(-0.0004), "less than 0.1 points fewer than before");
+        assert_eq!(compared(-0.0006), "0.1 points fewer than before");
+        assert_eq!(compared(0.125), "12.5 points more than before");
     }
 }

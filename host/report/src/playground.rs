@@ -1,6 +1,8 @@
 //! The playground of a rule: a form with its settings, and a run's sentences in the colours of their
 //! rewards. After each change the page requests [`sentences`] from its server.
 
+use std::cell::Cell;
+
 use corver_core::{RewardSettings, Trace};
 use maud::{Markup, html};
 use serde_json::{Map, Value, json};
@@ -14,6 +16,8 @@ pub const SCRIPT_PATH: &str = "/playground.js";
 pub const SENTENCES_PATH: &str = "/sentences";
 /// Script of the page.
 pub const SCRIPT: &str = include_str!("playground.js");
+/// Largest number of settings in a form. A schema that refers to itself has no end.
+const MAX_FIELDS: usize = 200;
 
 /// A rule whose settings the page changes.
 #[derive(Debug, Clone)]
@@ -38,11 +42,16 @@ pub fn playground(
 ) -> String {
     let title = format!("Settings of {}", rule.name);
     let chosen = Value::Object(rule.settings.clone());
+    let num_fields = Cell::new(0);
+    let fields = field("", &rule.schema, &rule.schema, Some(&chosen), &json!([]), &num_fields);
     let body = html! {
         h1 { (title) }
         p.lead { (rule.summary) }
         p.soft { (origin) }
-        form.settings { (field("", &rule.schema, &rule.schema, Some(&chosen), &json!([]))) }
+        form.settings { (fields) }
+        @if num_fields.get() > MAX_FIELDS {
+            p.soft { "The form has the first " (MAX_FIELDS) " settings only." }
+        }
         p.warn #problem role="alert" {}
         div #sentences { (coloured(traces, settings)) }
     };
@@ -88,9 +97,21 @@ fn rewards(traces: &[Trace]) -> Markup {
     table(&header, &[row])
 }
 
-/// Returns the inputs of a setting. `path` is the array of keys and indexes that leads to it, and
-/// `chosen` its value at the start, if the default is not used.
-fn field(name: &str, schema: &Value, root: &Value, chosen: Option<&Value>, path: &Value) -> Markup {
+/// Returns the inputs of a setting, and adds it to `num_fields`; no inputs after [`MAX_FIELDS`].
+/// `path` is the array of keys and indexes that leads to the setting, and `chosen` its value at the
+/// start, if the default is not used.
+fn field(
+    name: &str,
+    schema: &Value,
+    root: &Value,
+    chosen: Option<&Value>,
+    path: &Value,
+    num_fields: &Cell<usize>,
+) -> Markup {
+    num_fields.set(num_fields.get() + 1);
+    if num_fields.get() > MAX_FIELDS {
+        return html! {};
+    }
     let value = chosen.or_else(|| schema.get("default"));
     let meaning = schema["description"].as_str();
     let schema = resolve(schema, root);
@@ -99,7 +120,8 @@ fn field(name: &str, schema: &Value, root: &Value, chosen: Option<&Value>, path:
             fieldset {
                 @if !name.is_empty() { legend title=[meaning] { (name) } }
                 @for (key, property) in properties {
-                    (field(key, property, root, value.and_then(|all| all.get(key)), &below(path, json!(key))))
+                    @let part = value.and_then(|all| all.get(key));
+                    (field(key, property, root, part, &below(path, json!(key)), num_fields))
                 }
             }
         };
@@ -198,6 +220,20 @@ mod tests {
         ] {
             assert!(page.contains(part), "no {part} in\n{page}");
         }
+    }
+
+    #[test]
+    fn form_of_schema_that_refers_to_itself_has_an_end() {
+        let schema = json!({"properties": {"one": {"$ref": "#"}, "two": {"$ref": "#"}}});
+        let rule = PlayedRule {
+            name: "mine".into(),
+            summary: String::new(),
+            schema,
+            settings: Map::new(),
+        };
+        let page = playground(&rule, "run r, step 3", &[], &RewardSettings::default());
+        assert_eq!(page.matches("<fieldset>").count(), MAX_FIELDS);
+        assert!(page.contains("The form has the first 200 settings only."), "{page}");
     }
 
     #[test]

@@ -312,6 +312,16 @@ mod tests {
     }
 
     #[test]
+    fn stage_of_some_steps_is_averaged_over_all_steps() {
+        let folder = run_folder(4, |_| vec![trace("q", "A.", 0.0)]);
+        let mut run = LoadedRun::open(folder.path()).unwrap();
+        run.metrics[1].insert("seconds/nli".into(), 1.0.into());
+        let page = report(vec![run]).unwrap();
+        let row = "<td>reward: NLI</td><td>0.250</td><td>12.5 %</td>";
+        assert!(page.contains(row), "no {row} in\n{page}");
+    }
+
+    #[test]
     fn report_handles_run_without_steps() {
         let page = page_of(&[&run_folder(0, |_| Vec::new())]);
         assert!(

@@ -140,11 +140,11 @@ impl LoadedRun {
         self.metric("step").last().map_or(1, |(number, _)| *number as usize)
     }
 
-    /// Returns the mean of a metric over the steps that have it; 0 if none has.
+    /// Returns the mean of a metric over all steps; it is 0 in a step that lacks it.
     #[must_use]
     pub fn mean(&self, name: &str) -> f64 {
         let values = self.metric(name);
-        values.iter().fold(0.0, |sum, (_, value)| sum + value) / values.len().max(1) as f64
+        values.iter().fold(0.0, |sum, (_, value)| sum + value) / self.metrics.len().max(1) as f64
     }
 
     /// Calls `each` with every trace and its step, from 1. Only one trace is in memory at a time.
@@ -175,7 +175,9 @@ impl LoadedRun {
                 let TraceLine { trace, .. } = line.parse()?;
                 traces.push(trace);
             }
-            Ok(if current > step { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            // Without traces of the step, the last step is wanted for the message.
+            let is_complete = current > step && !traces.is_empty();
+            Ok(if is_complete { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         if traces.is_empty() {
             let available = match steps {
@@ -206,7 +208,7 @@ struct TraceStep {
 /// A complete line of a log.
 struct LogLine<'a> {
     path: &'a Path,
-    /// LogLine number, from 1.
+    /// Number of the line, from 1.
     number: usize,
     text: &'a [u8],
 }
@@ -292,6 +294,14 @@ mod tests {
         assert_eq!(run.traces_of(2).unwrap()[0].mean_return, 2.0);
         let message = run.traces_of(3).unwrap_err().to_string();
         assert!(message.ends_with("has no step 3: it has steps 1 to 2"), "{message}");
+    }
+
+    #[test]
+    fn error_of_missing_step_names_all_steps() {
+        let folder = run_folder(3, |step| vec![trace("q", "A.", step as f64)]);
+        let run = LoadedRun::open(folder.path()).unwrap();
+        let message = run.traces_of(0).unwrap_err().to_string();
+        assert!(message.ends_with("has no step 0: it has steps 1 to 3"), "{message}");
     }
 
     #[test]

@@ -61,15 +61,23 @@ pub fn rule_builds() -> Result<PathBuf> {
 }
 
 /// Returns the folder of files that can be made again: `$XDG_CACHE_HOME/corver` or
-/// `~/.cache/corver`.
+/// `~/.cache/corver`. A variable without an absolute path counts as not set: the cache has machine
+/// code, which must not come from the current folder.
 ///
 /// # Errors
-/// If neither `XDG_CACHE_HOME` nor `HOME` is set.
+/// If neither `XDG_CACHE_HOME` nor `HOME` is an absolute path.
 pub fn cache() -> Result<PathBuf> {
-    if let Some(cache) = std::env::var_os("XDG_CACHE_HOME") {
-        return Ok(Path::new(&cache).join("corver"));
+    if let Some(cache_home) = absolute_path("XDG_CACHE_HOME") {
+        return Ok(cache_home.join("corver"));
     }
-    let home = std::env::var_os("HOME")
-        .context("there is no folder for a cache: neither XDG_CACHE_HOME nor HOME is set")?;
-    Ok(Path::new(&home).join(".cache/corver"))
+    let user_home = absolute_path("HOME").context(
+        "there is no folder for a cache: neither XDG_CACHE_HOME nor HOME is an absolute path",
+    )?;
+    Ok(user_home.join(".cache/corver"))
+}
+
+/// Returns the path in an environment variable, if it is absolute.
+fn absolute_path(variable: &str) -> Option<PathBuf> {
+    let path = PathBuf::from(std::env::var_os(variable)?);
+    path.is_absolute().then_some(path)
 }

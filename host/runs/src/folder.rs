@@ -7,6 +7,7 @@
 //! events.out.…     the same for TensorBoard
 //! traces.jsonl     one line per completion
 //! checkpoints/     step-000050/ …
+//! evaluation_….json, answers_….jsonl   of the policy before and after training
 //! summary.json     written last: a run without it has not finished
 //! ```
 
@@ -40,6 +41,14 @@ pub enum RunDirError {
     /// The folder cannot be used for the run, or a file in it is damaged; the message says what to do.
     #[error("{0}")]
     Unusable(String),
+    /// The run has no step left to take.
+    #[error("the run in {} has finished its {steps} steps", path.display())]
+    Finished {
+        /// Folder of the run.
+        path: PathBuf,
+        /// Number of steps taken.
+        steps: usize,
+    },
     /// A setting or file that decides the run has changed since its start.
     #[error(
         "this run began with another {what} ({recorded}, now {now}); resume with the same one, or \
@@ -119,6 +128,14 @@ pub const SUMMARY: &str = "summary.json";
 pub const METRICS_LOG: &str = "metrics.jsonl";
 /// Log with the step and trace of each completion.
 pub const TRACES: &str = "traces.jsonl";
+/// File of the evaluation before training.
+pub const EVALUATION_BEFORE: &str = "evaluation_before.json";
+/// File of the evaluation after training.
+pub const EVALUATION_AFTER: &str = "evaluation_after.json";
+/// Log with the answers of the evaluation before training.
+pub const ANSWERS_BEFORE: &str = "answers_before.jsonl";
+/// Log with the answers of the evaluation after training.
+pub const ANSWERS_AFTER: &str = "answers_after.jsonl";
 const LOCK: &str = ".lock";
 const LOGS: [&str; 2] = [METRICS_LOG, TRACES];
 
@@ -139,9 +156,10 @@ impl RunDir {
         let run = Self::lock(path)?;
         let entries = fs::read_dir(path).map_err(io("read the run folder", path))?;
         if entries.flatten().any(|entry| !is_written_before_manifest(&entry.file_name())) {
+            let has_run = path.join(MANIFEST).exists();
+            let resume = if has_run { "resume that run with --resume, or " } else { "" };
             return Err(RunDirError::Unusable(format!(
-                "{} is not empty; resume that run with --resume, or choose another folder with \
-                 --out",
+                "{} is not empty; {resume}choose another folder with --out",
                 path.display()
             )));
         }
@@ -163,7 +181,7 @@ impl RunDir {
     /// open again.
     ///
     /// # Errors
-    /// Fails if no step remains, or the folder cannot be written.
+    /// Fails if no step remains ([`RunDirError::Finished`]), or the folder cannot be written.
     pub fn continue_to(
         &self,
         config: &str,
@@ -172,28 +190,29 @@ impl RunDir {
     ) -> Result<(), RunDirError> {
         let has_finished = self.path.join(SUMMARY).exists();
         if steps < steps_done || (has_finished && steps == steps_done) {
-            return Err(RunDirError::Unusable(format!(
-                "the run in {} has finished its {steps_done} steps; --steps with a larger number \
-                 extends it",
-                self.path.display()
-            )));
+            return Err(RunDirError::Finished { path: self.path.clone(), steps: steps_done });
         }
         self.reopen(config)
     }
 
-    /// Continues the run with this configuration. A finished run is open again.
+    /// Continues the run with this configuration. A finished run is open again, without its results
+    /// after training.
     ///
     /// # Errors
     /// Fails if the folder cannot be written.
     pub fn reopen(&self, config: &str) -> Result<(), RunDirError> {
         self.write(CONFIG, config.as_bytes())?;
-        let summary = self.path.join(SUMMARY);
-        match fs::remove_file(&summary) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(io("delete", &summary)(error))
+        // The summary last: until then, the run is a finished one.
+        for name in [EVALUATION_AFTER, ANSWERS_AFTER, SUMMARY] {
+            let path = self.path.join(name);
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(io("delete", &path)(error));
+                }
+                _ => {}
             }
-            _ => Ok(()),
         }
+        Ok(())
     }
 
     /// Locks the folder against other processes until the value is dropped. The system releases the
@@ -509,6 +528,7 @@ mod tests {
         fs::write(folder.path().join("notes.txt"), "mine").unwrap();
         let refused = RunDir::create(folder.path(), "", &manifest("a")).unwrap_err().to_string();
         assert!(refused.contains("is not empty"), "{refused}");
+        assert!(!refused.contains("--resume"), "there is no run: {refused}");
     }
 
     #[test]
@@ -528,6 +548,29 @@ mod tests {
         assert!(!folder.path().join(SUMMARY).exists());
         assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "longer");
         run.continue_to("longer", 6, 6).unwrap();
+    }
+
+    #[test]
+    fn extended_run_drops_its_evaluation_after_training() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for name in [EVALUATION_BEFORE, EVALUATION_AFTER] {
+            run.write_json(name, &json!({"accuracy": 0.5})).unwrap();
+        }
+        run.write_lines(ANSWERS_AFTER, &[json!({"question": "q"})]).unwrap();
+        run.finish(&json!({})).unwrap();
+        run.continue_to("longer", 4, 6).unwrap();
+        for name in [EVALUATION_AFTER, ANSWERS_AFTER, SUMMARY] {
+            assert!(!path(name).exists(), "{name}");
+        }
+        assert!(path(EVALUATION_BEFORE).exists());
+
+        // A run that cannot be opened again is still a finished one.
+        run.finish(&json!({})).unwrap();
+        fs::create_dir(path(ANSWERS_AFTER)).unwrap();
+        run.continue_to("longer", 6, 8).unwrap_err();
+        assert!(path(SUMMARY).exists());
     }
 
     #[test]

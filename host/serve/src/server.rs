@@ -265,10 +265,11 @@ fn connect(
     let connection = graceful.watch(http.serve_connection(stream, handle));
     tokio::spawn(async move {
         tokio::select! {
+            biased; // a connection without a slot answers no further request
+            _ = yields => tracing::debug!(%peer, "a connection was closed for another"),
             ended = connection => if let Err(error) = ended {
                 tracing::debug!(%peer, %error, "a connection broke");
             },
-            _ = yields => tracing::debug!(%peer, "a connection was closed for another"),
         }
     });
 }

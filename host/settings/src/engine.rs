@@ -10,8 +10,8 @@ use smart_default::SmartDefault;
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSection {
-    /// API of the server. Not set: the policy samples itself, and the rest of this section has no
-    /// effect.
+    /// API of the server. Not set: the policy samples itself; `url`, `model` and `adapters` are then
+    /// refused, and the rest has no effect.
     pub kind: Option<EngineKind>,
     /// Root of the server, such as `http://localhost:8000`.
     #[schemars(length(min = 1))]

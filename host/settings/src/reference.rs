@@ -20,13 +20,12 @@ A later layer overrides an earlier one:
 1. the defaults below;
 2. `--config` files, in their order;
 3. `--set`, in its order;
-4. the flags that are short for a setting: `--model`, `--extractor`, `--index`, `--questions`, `--plugin`, `--judge`, `--format`,
-   `--device`, `--steps`, `--seed`;
+4. the flags that are short for a setting, such as `--model`, `--index` and `--steps`;
 5. in `compare`, the file of an arm.
 
-A command without a part of yours uses the built-in demo (`configs/demo.toml`), and reports it. As soon as it names a policy, an
-extractor, a corpus, questions, an engine, an adapter, a backend or a configuration file, no setting of the demo applies, and what a
-command needs and nothing names is an error. `--config demo` applies the demo's settings explicitly.
+A command without a part of yours uses the built-in demo (`configs/demo.toml`), and reports it. If it names a policy, an extractor, a
+corpus, questions, an engine, an adapter, a backend or a configuration file, no setting of the demo applies. A part that the command needs
+and that nothing names is then an error. `--config demo` applies the demo's settings explicitly.
 
 `train --dry-run` prints the resolved configuration of a run. `corver-host settings --json` prints a JSON schema of what follows.
 ";

@@ -90,7 +90,10 @@ pub const METRICS: &[Metric] = &[
         .means("learning rate of the step"),
     metric("entropy", NATS, |s| Some(s.update.entropy))
         .means("entropy of the policy over the tokens of the completions"),
-    metric("kl", NATS, |s| s.update.kl).means("KL divergence from the base model (k3 estimator)"),
+    metric("kl", NATS, |s| s.update.kl).means(
+        "KL divergence (k3 estimator) from the reference: the base model, with `policy.adapter` if \
+         that is set",
+    ),
     metric("clip_ratio/low_mean", SHARE, |s| Some(s.report?.update.clip_ratio_low))
         .means("tokens whose ratio was clipped from below, from above, at all"),
     metric("clip_ratio/high_mean", SHARE, |s| Some(s.report?.update.clip_ratio_high)),
@@ -126,11 +129,14 @@ pub const METRICS: &[Metric] = &[
     metric("corver/alignment_rate", SHARE, |s| {
         Some(mean(&s.per_completion(|trace| trace.alignment_rate)?))
     })
-    .means("characters of sentences that have tokens"),
+    .means("tokens of the scored blocks that belong to a sentence"),
     metric("corver/fallback_rate", SHARE, |s| {
         Some(share(&s.report?.completions, |completion| completion.trace.fallback))
     })
-    .means("completions whose sentences were not scored because too few had tokens"),
+    .means(
+        "completions whose sentences were not scored: there were none, or too few tokens were \
+         aligned to them",
+    ),
     metric("corver/sentences", "sentences", |s| Some(s.sentences()?.len() as f64))
         .means("sentences of the step"),
     metric("corver/replies_not_understood", "sentences", |s| Some(s.report?.not_understood as f64))
@@ -172,7 +178,7 @@ pub const METRICS: &[Metric] = &[
     metric("seconds/rollout", "seconds", |s| Some(s.report?.seconds.rollout)).means(
         "duration of the stages; `reward` holds the six before it. On a GPU, and with an engine, \
          extraction begins during the rollout, and `extract` is the time after it; `prepare` (the \
-         base model's log-probabilities) runs concurrently with the reward",
+         reference's log-probabilities) runs concurrently with the reward",
     ),
     metric("seconds/extract", "seconds", |s| Some(s.report?.seconds.extract)),
     metric("seconds/count", "seconds", |s| Some(s.report?.backend_stats.count.seconds)),

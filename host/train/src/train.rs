@@ -18,7 +18,10 @@ use super::metrics::{StepMeasurements, step_metrics};
 use super::warnings::Warnings;
 use corver_eval::{EvaluatePlan, Evaluation, FactChecker, evaluate};
 use corver_runs::data_order::{questions_of_step, seed_of_step};
-use corver_runs::folder::{METRICS_LOG, RunDir, RunDirError, TRACES};
+use corver_runs::folder::{
+    ANSWERS_AFTER, ANSWERS_BEFORE, EVALUATION_AFTER, EVALUATION_BEFORE, METRICS_LOG, RunDir,
+    RunDirError, TRACES,
+};
 
 /// Inputs and settings of a run.
 #[derive(Debug, Clone)]
@@ -237,7 +240,7 @@ enum EvaluatedPolicy {
 }
 
 impl EvaluatedPolicy {
-    /// Returns the name in messages and in the names of files.
+    /// Returns the name in messages.
     fn name(self) -> &'static str {
         match self {
             Self::Before => "before",
@@ -248,8 +251,16 @@ impl EvaluatedPolicy {
     /// Returns the file of the evaluation in the run's folder.
     fn file(self) -> &'static str {
         match self {
-            Self::Before => "evaluation_before.json",
-            Self::After => "evaluation_after.json",
+            Self::Before => EVALUATION_BEFORE,
+            Self::After => EVALUATION_AFTER,
+        }
+    }
+
+    /// Returns the log of the answers in the run's folder.
+    fn answers_log(self) -> &'static str {
+        match self {
+            Self::Before => ANSWERS_BEFORE,
+            Self::After => ANSWERS_AFTER,
         }
     }
 }
@@ -441,7 +452,7 @@ impl Trainer<'_, '_, '_> {
                 });
             }
         };
-        self.run.write_lines(&format!("answers_{}.jsonl", which.name()), &answers)?;
+        self.run.write_lines(which.answers_log(), &answers)?;
         let saved = SavedEvaluation { evaluation, seconds: start.elapsed().as_secs_f64() };
         self.run.write_json(which.file(), &saved)?;
         self.observer.on_eval_end(which.name(), &saved.evaluation);

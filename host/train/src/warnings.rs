@@ -146,7 +146,7 @@ fn symptoms(metrics: &Map<String, Value>) -> Vec<Symptom<'static>> {
             steps: STEPS,
             warning: format!(
                 "in {STEPS} steps more than half of the completions got no reward of their \
-                 sentences, because too few tokens could be aligned with them \
+                 sentences: there were none, or too few tokens were aligned to them \
                  (corver/alignment_rate)"
             ),
         },

@@ -53,6 +53,9 @@ pub struct RuleAudit {
 pub enum AuditFinding {
     /// True sentences have higher rewards, by more than chance.
     Truer,
+    /// True sentences have higher rewards among the answers to one question, which GRPO compares, but
+    /// not over all questions.
+    TruerWithinQuestions,
     /// True sentences have higher rewards, but not among the answers to one question, which GRPO
     /// compares.
     BetweenQuestions,
@@ -77,6 +80,8 @@ impl RuleAudit {
             AuditFinding::FalserWithinQuestions
         } else if low > 0.5 && within.is_none_or(|within| within.low > 0.5) {
             AuditFinding::Truer
+        } else if within.is_some_and(|within| within.low > 0.5) {
+            AuditFinding::TruerWithinQuestions
         } else if low > 0.5 {
             AuditFinding::BetweenQuestions
         } else if high < 0.5 {
@@ -98,6 +103,10 @@ impl RuleAudit {
         };
         let finding = match self.finding() {
             AuditFinding::Truer => "a higher reward means a truer sentence",
+            AuditFinding::TruerWithinQuestions => {
+                "among the answers to one question, which is all that training compares, a higher \
+                 reward means a truer sentence, but not over all questions"
+            }
             AuditFinding::BetweenQuestions => {
                 "a higher reward means a truer sentence, but nothing shows it among the answers to \
                  one question, which is all that training compares"
@@ -376,6 +385,30 @@ mod tests {
             "{audit:?}"
         );
         assert!(audit.summary().contains("do not train with it"), "{}", audit.summary());
+    }
+
+    #[test]
+    fn audit_finds_rule_right_only_within_questions() {
+        // Questions of the first half have mostly true sentences and lower rewards; within each,
+        // the true sentence has the highest.
+        let all: Vec<_> = (0..400)
+            .map(|n| {
+                let is_true = n % 10 < if n < 200 { 8 } else { 2 };
+                let base = if n < 200 { 0.0 } else { 10.0 };
+                (Some(if is_true { base + 1.0 } else { base }), 3, is_true)
+            })
+            .collect();
+        let mut judged = judged(&all);
+        judged.iter_mut().for_each(|judged| judged.question /= 10);
+        let audit = audit("r", &judged, &CountBuckets::default(), 1).unwrap();
+        assert!(
+            audit.auc.interval.unwrap().high < 0.5
+                && audit.finding() == AuditFinding::TruerWithinQuestions,
+            "{audit:?}"
+        );
+        let summary = audit.summary();
+        assert!(summary.contains("truer sentence, but not over all questions"), "{summary}");
+        assert!(!summary.contains("do not train with it"), "{summary}");
     }
 
     #[test]

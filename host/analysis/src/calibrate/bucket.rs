@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use corver_core::SentenceVerdict;
+use corver_core::{Lookup, SentenceVerdict};
 use serde::Serialize;
 
 /// Range of counts that are evaluated together.
@@ -108,11 +108,17 @@ impl CountBuckets {
     #[must_use]
     pub fn classify(&self, verdict: &SentenceVerdict) -> Placement {
         let Some(count) = verdict.count else { return Placement::Uncounted };
-        let stopped = verdict.lookups.iter().any(|lookup| {
+        let has_stopped = |lookup: &Lookup| {
             !lookup.count.is_exact() && lookup.query.limit.is_some_and(|limit| count >= limit)
-        });
+        };
+        // Other rules of the verdict may have lower limits.
+        let is_known = verdict
+            .lookups
+            .iter()
+            .any(|lookup| lookup.count.occurrences == Some(count) && !has_stopped(lookup));
+        let may_be_larger = !is_known && verdict.lookups.iter().any(has_stopped);
         let last = self.0.len() - 1;
-        if stopped && count < self.0[last] {
+        if may_be_larger && count < self.0[last] {
             return Placement::Truncated;
         }
         Placement::In(self.0.iter().rposition(|&from| count >= from).unwrap_or(0))
@@ -132,7 +138,7 @@ pub enum Placement {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use corver_core::{Count, CountPrecision, Lookup, Query};
+    use corver_core::{Count, CountPrecision, Query};
 
     use super::*;
 
@@ -186,5 +192,23 @@ pub(super) mod tests {
             CountBuckets::new(&[1, 100]).unwrap().classify(&counted(20, 20)),
             Placement::Truncated
         );
+    }
+
+    /// `first` counts to 20; `facts` stops at 5.
+    #[test]
+    fn count_is_known_if_only_another_rule_stopped() {
+        let first = counted(7, 20).lookups;
+        let facts = counted(5, 5).lookups;
+        let place = |count: u64, lookups: [&[Lookup]; 2]| {
+            let verdict = SentenceVerdict {
+                count: Some(count),
+                lookups: lookups.concat(),
+                ..SentenceVerdict::default()
+            };
+            CountBuckets::default().classify(&verdict)
+        };
+        assert_eq!(place(7, [&first, &facts]), Placement::In(2));
+        assert_eq!(place(7, [&facts, &first]), Placement::In(2));
+        assert_eq!(place(5, [&facts, &first]), Placement::Truncated, "facts decided");
     }
 }

@@ -152,7 +152,7 @@ impl Sampled {
     }
 
     /// Converts the sentences that people have labelled correct or incorrect, each to a completion with
-    /// the one triplet of its row.
+    /// the one triplet of its row. Each row without a question has a question of its own.
     #[must_use]
     pub fn from_labels(annotated: &Annotated) -> Self {
         let mut sampled = Self::default();
@@ -163,8 +163,13 @@ impl Sampled {
                 Some(TruthLabel::Incorrect) => false,
                 Some(TruthLabel::Unclear) | None => continue,
             };
-            let question = *known.entry(&row.question).or_insert(sampled.questions.len());
-            if question == sampled.questions.len() {
+            let new_question = sampled.questions.len();
+            let question = if row.question.trim().is_empty() {
+                new_question
+            } else {
+                *known.entry(&row.question).or_insert(new_question)
+            };
+            if question == new_question {
                 let text = row.question.clone();
                 sampled.questions.push(Question { question: text, ..Question::default() });
             }
@@ -227,5 +232,25 @@ impl Sampled {
             }
         }
         Ok(scored)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sheet::tests::row;
+    use super::*;
+
+    #[test]
+    fn sentences_without_question_are_of_different_questions() {
+        let mut rows = Vec::new();
+        for (n, question) in ["", " ", "Where is it?", "Where is it?", ""].into_iter().enumerate() {
+            let mut labelled = row(n, 3, Some(TruthLabel::Correct));
+            labelled.question = question.to_owned();
+            rows.push(labelled);
+        }
+        let sampled = Sampled::from_labels(&Annotated { rows, ..Annotated::default() });
+        let questions: Vec<usize> =
+            sampled.completions.iter().map(|completion| completion.question).collect();
+        assert_eq!(questions, [0, 1, 2, 2, 3]);
     }
 }

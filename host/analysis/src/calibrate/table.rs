@@ -270,7 +270,7 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
     }
     let mut buckets = Vec::new();
     for (bucket, sentences) in by_bucket {
-        if let Some(share) = bucket_share(&sentences) {
+        if let Some(share) = clustered_share(&sentences) {
             buckets.push(BucketShare { bucket, share });
         }
     }
@@ -290,7 +290,7 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
 
 /// Returns the share of sentences, each given with its question: that of independent sentences if
 /// no question has two or all are blank; `None` without sentences.
-fn bucket_share(sentences: &[(&str, bool)]) -> Option<CorrectShare> {
+pub(crate) fn clustered_share(sentences: &[(&str, bool)]) -> Option<CorrectShare> {
     let questions: BTreeSet<&str> = sentences.iter().map(|(question, _)| *question).collect();
     let have_questions = questions.iter().any(|question| !question.trim().is_empty());
     if have_questions && questions.len() < sentences.len() {

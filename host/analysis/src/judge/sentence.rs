@@ -6,7 +6,10 @@ use std::borrow::Cow;
 use serde::Serialize;
 
 use super::{JudgeAgreement, JudgeSubject, JudgedSubject};
-use crate::calibrate::{Annotated, Calibration, SheetRow, TableError, TruthLabel, calibrate};
+use crate::calibrate::table::clustered_share;
+use crate::calibrate::{
+    Annotated, Calibration, CorrectShare, SheetRow, TableError, TruthLabel, calibrate,
+};
 
 impl JudgeSubject for SheetRow {
     type Label = TruthLabel;
@@ -41,6 +44,9 @@ pub struct SentenceFindings {
     /// Share that the model affirms of the sentences that people label incorrect, by count; `None`
     /// without such sentences.
     pub missed_by_count: Option<Calibration>,
+    /// Share that the model affirms of all sentences that people label incorrect; `None` without
+    /// such sentences.
+    pub missed: Option<CorrectShare>,
     /// Agreement on sentences that both label correct or incorrect; `None` if there are none.
     #[serde(flatten)]
     pub agreement: Option<JudgeAgreement<2>>,
@@ -60,6 +66,8 @@ impl SentenceFindings {
         let mut by_model = Vec::with_capacity(judged.len());
         let mut by_people = Vec::with_capacity(judged.len());
         let mut incorrect_by_model = Vec::new();
+        // Questions of the sentences that people label incorrect; true for an affirmed one.
+        let mut incorrect = Vec::new();
         for item in judged {
             let row = item.subject;
             affirmed += usize::from(item.model == Some(TruthLabel::Correct));
@@ -70,6 +78,9 @@ impl SentenceFindings {
             if row.label == Some(TruthLabel::Incorrect) {
                 incorrect_by_model.push((row.clone(), item.model));
             }
+            if let Some((TruthLabel::Incorrect, label)) = item.labels() {
+                incorrect.push((row.question.as_str(), label == TruthLabel::Correct));
+            }
         }
         let agreement = JudgeAgreement::count(SheetRow::NEEDED, judged);
         Ok(Self {
@@ -78,6 +89,7 @@ impl SentenceFindings {
             affirmed_by_count: by_count(by_model)?,
             correct_by_count: by_count(by_people)?,
             missed_by_count: by_count(incorrect_by_model)?,
+            missed: clustered_share(&incorrect),
             unclear,
             agreement: (agreement.labelled() > 0).then_some(agreement),
         })
@@ -157,6 +169,25 @@ mod tests {
         // 27528)/(48400 − 27528) = 12512/20872.
         assert!((agreement.agreement - 182.0 / 220.0).abs() < 1e-12);
         assert!((agreement.kappa.unwrap().value - 12512.0 / 20872.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn affirmed_sentences_of_one_question_are_not_independent() {
+        let mut rows = Vec::new();
+        for n in 0..200 {
+            let mut wrong = row(n, 0, LABELS[1]);
+            wrong.question = format!("q{}", n / 10);
+            rows.push(wrong);
+        }
+        let mut judged = Vec::new();
+        for (n, subject) in rows.iter().enumerate() {
+            let model = if n < 50 { LABELS[0] } else { LABELS[1] };
+            judged.push(JudgedSubject { subject, model, reply: "" });
+        }
+        let missed = SentenceFindings::new(&judged).unwrap().missed.unwrap();
+        assert_eq!((missed.correct, missed.n), (50, 200));
+        // 20 questions have 19 degrees of freedom.
+        assert!((missed.effective - 19.0).abs() < 1e-9, "{missed:?}");
     }
 
     #[test]

@@ -26,7 +26,8 @@ pub struct ExtractArgs {
     /// Longest reply in tokens. Default: the extractor folder's, or 256.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_new_tokens: Option<u32>,
-    /// Largest number of sentences decoded in one batch. Default: the extractor folder's, or 32.
+    /// Largest number of sentences decoded in one batch. Default: the extractor folder's, or 256 for
+    /// a Hugging Face folder on a GPU, or 32.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: Option<u32>,
     /// Device: auto, cpu, cuda or cuda:N (`extract.device`).

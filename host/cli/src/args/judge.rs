@@ -24,7 +24,8 @@ pub struct JudgeArgs {
     /// Name of the chat model at the endpoint.
     #[arg(long, value_name = "NAME")]
     pub chat_model: Option<String>,
-    /// File with the API key. Default: the environment variable OPENAI_API_KEY.
+    /// File with the API key. Default: the environment variable of `chat.key_variable` in the file of
+    /// --prompt, or OPENAI_API_KEY for api.openai.com.
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Send no more requests after this amount is spent. Needs prices in the file of --prompt. Replies

@@ -55,7 +55,8 @@ pub use train::{CompareArgs, FilterArgs, MergeArgs, SftArgs, TrainArgs};
 /// demo: `corver-host train` alone trains a small model in a few minutes.
 ///
 /// Exit codes: 0 success; 1 failure, with the reason on standard error; 2 usage error;
-/// 3 `check` found an unsupported sentence; 130 interrupted.
+/// 3 `check` found an unsupported sentence; 130 interrupted. After the first Ctrl-C, `train`, `sft`,
+/// `extract train`, `filter` and `compare` save their state and exit with 0.
 #[derive(Debug, Parser)]
 #[command(name = "corver-host", version, verbatim_doc_comment)]
 pub struct Cli {
@@ -201,6 +202,7 @@ pub enum CliCommand {
     /// POST /get_reward  OpenRLHF's remote reward model (--reward.remote_url)
     /// POST /v1/score    the output of `corver-host score --json`
     /// POST /v1/check    the output of `corver-host check --json`
+    /// GET  /v1/rule     names, hashes, weights and settings of the rules
     /// POST /            counts, as `corver-host index serve`; only if the index is one folder
     /// GET  /metrics     metrics for Prometheus
     /// GET  /health, /ready

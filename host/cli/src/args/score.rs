@@ -31,3 +31,15 @@ pub struct RecordingArgs {
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
 }
+
+#[cfg(feature = "torch")]
+impl RecordingArgs {
+    /// Returns the flag as a command line ends with it; empty without one.
+    pub fn shown(&self) -> String {
+        match (&self.record, &self.replay) {
+            (Some(path), _) => format!(" --record {}", path.display()),
+            (None, Some(path)) => format!(" --replay {}", path.display()),
+            (None, None) => String::new(),
+        }
+    }
+}

@@ -102,7 +102,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub arm: Vec<PathBuf>,
     /// Question sets to evaluate every trained policy and the untrained one on, after training.
-    /// Repeatable. With --resume: the same sets as before.
+    /// Repeatable. Default: none, or with --resume the sets before.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub eval: Vec<PathBuf>,
     /// Runs of each arm, with consecutive seeds from `run.seed`. Default: 3, or with --resume the

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use corver_analysis::compare::compare;
+use corver_data::QuestionLocation;
 use corver_report::comparison::{COST_LEGEND, LEGEND, QuestionSet, Table, Tables, comparison};
 use corver_report::run::LoadedRun;
 use corver_reward::config;
 use corver_runs::folder;
 use corver_settings::load::differences;
-use corver_settings::{Layers, Settings, WeightedPlugin};
+use corver_settings::{DEMO, Layers, Settings, WeightedPlugin};
 use corver_train::RunSummary;
 use serde::{Deserialize, Serialize};
 
@@ -18,12 +19,13 @@ use crate::args::{
 };
 use crate::interrupt::Interrupt;
 use crate::output;
+use crate::questions::graded_questions;
 use crate::settings;
 
 use super::eval::{self, Evaluated};
 use super::train::{self, SweepContext, TrainConfig};
 
-/// File with the names of the arms and the seeds; each arm's settings are in its own folder.
+/// File with the [`ComparisonPlan`]; each arm's settings are in its own folder.
 const PLAN: &str = "compare.json";
 /// File with the results.
 const COMPARISON: &str = "comparison.json";
@@ -36,7 +38,7 @@ const SETS_BEFORE: &str = "sets-before";
 /// Name of the arm with the common settings.
 const BASE: &str = "base";
 
-/// Arms and seeds of a comparison.
+/// Arms, seeds and question sets of a comparison.
 #[derive(Debug, Serialize, Deserialize)]
 struct ComparisonPlan {
     /// Names of the arms; the others are compared with the first.
@@ -44,6 +46,9 @@ struct ComparisonPlan {
     first_seed: u64,
     /// Number of seeds.
     seeds: u64,
+    /// Question sets of --eval, which every policy answers after training.
+    #[serde(default)]
+    eval: Vec<PathBuf>,
 }
 
 impl ComparisonPlan {
@@ -78,11 +83,15 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
                  `corver-host compare --out {} --resume` resumes the comparison",
                 out.display()
             );
-            eprintln!("run {} of {total}: {}, seed {seed}", finished + 1, output::escaped(arm));
+            output::error_line(&format!(
+                "run {} of {total}: {}, seed {seed}",
+                finished + 1,
+                output::escaped(arm)
+            ));
             let trained = train::train_once(&train_args(&out, arm, seed), &context)
                 .with_context(|| state.clone())?;
             if trained.is_none() {
-                eprintln!("{}", output::escaped(&state));
+                output::error_line(&output::escaped(&state));
                 break;
             }
         }
@@ -108,10 +117,10 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     }
     let arms = compare(&plan.arms, &summaries, find_a1(&out, &plan.arms)?);
     let untrained = &summaries[0][0].before;
-    let sets = if args.eval.is_empty() {
+    let sets = if plan.eval.is_empty() {
         Vec::new()
     } else {
-        evaluate_on_sets(&out, &plan.arms, &seeds, &args.eval)?
+        evaluate_on_sets(&out, &plan.arms, &seeds, &plan.eval)?
     };
     let result =
         serde_json::json!({ "seeds": seeds, "untrained": untrained, "arms": arms, "sets": sets });
@@ -168,11 +177,11 @@ fn evaluate_on_sets(
             let run = run_folder(out, arm, seed);
             let steps = summary(out, arm, seed)?.steps;
             let trained = run.join(folder::CHECKPOINTS).join(format!("step-{steps:06}"));
-            eprintln!(
+            output::error_line(&format!(
                 "{}, seed {seed}: answering {} question sets",
                 output::escaped(arm),
                 sets.len()
-            );
+            ));
             if question_sets.is_empty()
                 && let Some(start) = saved_settings(&run)?.policy.adapter
             {
@@ -284,6 +293,7 @@ fn create(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
         "there is nothing to compare {} with: give rules with --plugin, or settings with --arm",
         arms[0].0
     );
+    let sets = checked_sets(&args.eval)?;
     for (name, own_settings) in &arms {
         let arm = out.join(name);
         std::fs::create_dir_all(&arm)
@@ -295,6 +305,7 @@ fn create(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
         arms: arms.into_iter().map(|(name, _)| name).collect(),
         first_seed,
         seeds,
+        eval: sets,
     };
     write(&out.join(PLAN), &serde_json::to_string(&plan)?)?;
     Ok(plan)
@@ -309,7 +320,30 @@ fn differing(one: &Settings, other: &Settings) -> Result<Vec<String>> {
     differences(&toml::to_string(one)?, &toml::to_string(other)?)
 }
 
-/// Opens a folder's comparison to resume it; the command line may change the number of seeds.
+/// Returns the question sets as they are found from any folder.
+///
+/// # Errors
+/// Fails if a set cannot be graded, or two have the same name.
+fn checked_sets(sets: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut names = Vec::new();
+    for set in sets {
+        let mut location = QuestionLocation::parse(&set.to_string_lossy());
+        // `demo` and the name of a downloaded dataset are no paths.
+        if set.as_os_str() != DEMO && location.path.exists() {
+            location.path = std::path::absolute(&location.path)
+                .with_context(|| format!("cannot resolve the path {}", set.display()))?;
+        }
+        let place = PathBuf::from(location.to_string());
+        names.push(graded_questions(&place)?.0);
+        found.push(place);
+    }
+    eval::check_names("question files", names.iter())?;
+    Ok(found)
+}
+
+/// Opens a folder's comparison to resume it; the command line may change the number of seeds, and
+/// the question sets until they are answered.
 fn reopen(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
     let path = out.join(PLAN);
     let text = std::fs::read_to_string(&path).with_context(|| {
@@ -318,6 +352,15 @@ fn reopen(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
     let mut plan: ComparisonPlan =
         serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
     plan.seeds = args.seeds.unwrap_or(plan.seeds);
+    let sets = checked_sets(if args.eval.is_empty() { &plan.eval } else { &args.eval })?;
+    let first = run_folder(out, &plan.arms[0], plan.first_seed);
+    let is_answered = first.join(SETS).exists() || first.join(SETS_BEFORE).exists();
+    ensure!(
+        sets == plan.eval || plan.eval.is_empty() || !is_answered,
+        "the runs in {} have answered other question sets; omit --eval to resume with those",
+        out.display()
+    );
+    plan.eval = sets;
     write(&path, &serde_json::to_string(&plan)?)?;
     Ok(plan)
 }

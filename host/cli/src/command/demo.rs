@@ -1,8 +1,9 @@
 //! `corver-host demo`: writes the demo's articles and questions.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use corver_data::QuestionRecord;
 use serde_json::json;
 
@@ -16,11 +17,18 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
     let lines = articles
         .iter()
         .map(|article| json!({"title": article.title, "text": article.text}).to_string());
-    write(&out.join("articles.jsonl"), &(lines.collect::<Vec<_>>().join("\n") + "\n"))?;
+    let mut files = vec![("articles.jsonl", lines.collect::<Vec<_>>().join("\n") + "\n")];
     let (train, eval) = corver_demo::demo_questions();
     for (name, questions) in [("train.json", &train), ("eval.json", &eval)] {
         let records: Vec<_> = questions.iter().map(QuestionRecord::from).collect();
-        write(&out.join(name), &(serde_json::to_string_pretty(&records)? + "\n"))?;
+        files.push((name, serde_json::to_string_pretty(&records)? + "\n"));
+    }
+    for (name, text) in &files {
+        check_absent_or_equal(&out.join(name), text)?;
+    }
+    for (name, text) in &files {
+        let path = out.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if json {
         return output::json(
@@ -37,6 +45,12 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+/// Fails if there is a file with other content.
+fn check_absent_or_equal(path: &Path, text: &str) -> Result<()> {
+    match std::fs::read(path) {
+        Ok(content) if content == text.as_bytes() => Ok(()),
+        Ok(_) => bail!("{} has other content; choose another folder", path.display()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
 }

@@ -6,7 +6,9 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use corver_core::{ReturnParts, RewardSettings};
 use corver_eval::read_completions;
-use corver_report::explain::{ExplainedCompletion, MatchedPassage, Piece, QueryEvidence};
+use corver_report::explain::{
+    ExplainedCompletion, ExplainedGroup, MatchedPassage, Piece, QueryEvidence,
+};
 use corver_report::{LoadedRun, explain, page};
 use corver_reward::CorpusPassages;
 use corver_reward::config::{self, CorpusConfig};
@@ -167,10 +169,7 @@ fn show(explained: &ExplainedCompletion, settings: &RewardSettings) {
     output::line(origin);
     show_return(trace, &ReturnParts::new(trace, settings));
     if let Some(group) = group {
-        output::line(format_args!(
-            "  group: mean {:+.3}, deviation {:.3}; advantage {:+.3} outside sentences",
-            group.baseline.centre, group.baseline.spread, group.outside
-        ));
+        output::line(format_args!("  {}", group_text(group)));
     }
     for (n, (sentence, value)) in trace.sentences.iter().zip(&returns.sentences).enumerate() {
         show_sentence(&sentence.text, sentence.verdict.as_ref());
@@ -178,5 +177,34 @@ fn show(explained: &ExplainedCompletion, settings: &RewardSettings) {
             .as_ref()
             .map_or(String::new(), |group| format!(", advantage {:+.3}", group.sentences[n]));
         output::line(format_args!("         return {value:+.3}{advantage}"));
+    }
+}
+
+/// Describes the baseline of a completion. Only GRPO's is the mean of the group.
+fn group_text(group: &ExplainedGroup) -> String {
+    format!(
+        "baseline {:+.3}, deviation {:.3}; advantage {:+.3} outside sentences",
+        group.baseline.centre, group.baseline.spread, group.outside
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use corver_core::{Estimator, TracedReturns};
+
+    use super::*;
+
+    /// RLOO's baseline is the mean of the other completions, 4 here; the group's mean is 3.
+    #[test]
+    fn baseline_is_named_for_any_estimator() {
+        let mean_returns = vec![1.0, 2.0, 6.0];
+        let baseline = Estimator::Rloo.baselines(&mean_returns, 3).unwrap()[0];
+        let returns =
+            TracedReturns { outside: 1.5, sentences: Vec::new(), advantage_signs: Vec::new() };
+        let group = ExplainedGroup::new(baseline, mean_returns, 0, &returns);
+        assert_eq!(
+            group_text(&group),
+            "baseline +4.000, deviation 2.646; advantage -2.500 outside sentences"
+        );
     }
 }

@@ -122,10 +122,9 @@ pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
     }
     let mut learner = policy::load_learner(&sft_settings, &policy, &model)?;
     learner.set_system_prompt(&settings.policy.system_prompt);
-    demonstrations.check_lengths(
-        &learner.demonstration_lengths(&demonstrations.all)?,
-        settings.sft.max_length,
-    )?;
+    let lengths = learner.demonstration_lengths(&demonstrations.all)?;
+    demonstrations.check_lengths(&lengths, settings.sft.max_length)?;
+    demonstrations.check_positions(&lengths, learner.model().config().max_positions)?;
 
     let interrupt = Interrupt::listen()?;
     let (run, steps_done) = if resume {

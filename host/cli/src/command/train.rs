@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use corver_core::{
     Backends, CreditKind, Decoding, Estimator, Graders, Granularity, ImportanceLevel, Learner,
     Scorers, SentenceScorer as _, StepSettings,
@@ -321,7 +321,11 @@ pub fn train_once(
     }
     let trained = train(policy.as_mut(), &mut scorers, &plan, &run, steps_done, &mut screen);
     screen.bar.finish_and_clear();
-    let resume = format!("`corver-host train --out {} --resume` resumes it", run.path().display());
+    let resume = format!(
+        "`corver-host train --out {} --resume{}` resumes it",
+        run.path().display(),
+        args.recording.shown()
+    );
     match trained {
         Err(TrainError::Stopped { step }) => {
             output::note(
@@ -456,7 +460,13 @@ fn open_run(
     }
     let run = resumed::open(&path, manifest, resolved, &free_settings(&plan.train))?;
     let steps_done = policy::resume(policy, &run.checkpoints())?;
-    run.continue_to(resolved, steps_done, plan.steps)?;
+    match run.continue_to(resolved, steps_done, plan.steps) {
+        // The length of a curriculum is fixed.
+        Err(error @ RunDirError::Finished { .. }) if plan.train.num_phases() == 1 => {
+            bail!("{error}; --steps with a larger number extends it")
+        }
+        continued => continued?,
+    }
     Ok((run, steps_done))
 }
 

@@ -28,15 +28,16 @@ pub fn baselines(
     let batch_std = unbiased_std(mean_returns);
     let mut baselines = Vec::new();
     for group in mean_returns.chunks(num_generations) {
+        let group_std = unbiased_std(group);
         let spread = match settings.scale_rewards {
             ScaleRewards::Batch => batch_std,
-            ScaleRewards::Group | ScaleRewards::None => unbiased_std(group),
+            ScaleRewards::Group | ScaleRewards::None => group_std,
         };
         let scale = match settings.scale_rewards {
             ScaleRewards::Group | ScaleRewards::Batch => spread + EPSILON,
             ScaleRewards::None => 1.0,
         };
-        let is_used = spread >= settings.min_spread;
+        let is_used = group_std >= settings.min_spread;
         baselines.push(Baseline { centre: mean(group), spread, scale: is_used.then_some(scale) });
     }
     baselines
@@ -85,5 +86,21 @@ mod tests {
         assert_eq!(kept[0][0], 1.0 / EPSILON);
         let settings = AdvantageSettings { min_spread: 1e-6, ..AdvantageSettings::default() };
         assert_eq!(normalize(&returns, 2, &settings)[0], [0.0, 0.0]);
+    }
+
+    #[test]
+    fn min_spread_is_the_groups_own_if_the_batch_scales() {
+        let settings = AdvantageSettings { scale_rewards: ScaleRewards::Batch, min_spread: 0.5 };
+        // The batch's standard deviation is above 0.5.
+        let mostly_spread = vec![vec![1.0, -1.0], vec![0.0], vec![5.0], vec![-5.0]];
+        let advantages = normalize(&mostly_spread, 2, &settings);
+        assert_eq!(advantages[..2], [vec![0.0, 0.0], vec![0.0]]);
+        assert!(advantages[2][0] > 0.0 && advantages[3][0] < 0.0, "{advantages:?}");
+        // The batch's standard deviation is below 0.5, that of the first group is not.
+        let mut mostly_uniform = vec![vec![0.5]; 8];
+        mostly_uniform[0] = vec![0.0];
+        mostly_uniform[1] = vec![1.0];
+        let others = normalize(&mostly_uniform, 2, &settings);
+        assert!(others[0][0] < 0.0 && others[1][0] > 0.0, "{others:?}");
     }
 }

@@ -10,6 +10,18 @@
 //! ```
 //!
 //! R_t is the return of a token, R_k the mean return of completion k over its tokens.
+//!
+//! All algorithms take the same return per token. They differ in the advantages and in the loss:
+//!
+//! | | advantage of a token | loss |
+//! | --- | --- | --- |
+//! | GRPO | its return against the group's mean, over its spread | clipped surrogate + β·k3 |
+//! | REINFORCE | against the mean of the batch | the same |
+//! | RLOO | against the mean of the group's other completions | the same |
+//! | PPO | GAE against a critic, whitened | the same, and the critic's own |
+//! | DPO | 1 for the group's best completion, −1 for its worst | −log σ of β times the difference of the log-ratios |
+//!
+//! GSPO is GRPO with `loss.importance_sampling_level = "sequence"`.
 
 mod gae;
 mod grpo;
@@ -21,14 +33,18 @@ mod signs;
 use serde::Serialize;
 
 use crate::stats::{mean, unbiased_std};
-use crate::{AdvantageSettings, BoxError, CreditKind, ScaleRewards, ScoredCompletion};
+use crate::{
+    AdvantageSettings, Algorithm, BoxError, CreditKind, LearnSettings, PpoSettings, ScaleRewards,
+    ScoredCompletion,
+};
 
 pub use gae::{GaeSettings, gae, whiten};
 pub use grpo::{baselines, normalize};
 pub use pairs::{Pair, pairs};
 pub use signs::{signed, take_signs};
 
-/// Spreads below this count as zero in the logged share.
+/// Differences and spreads of R_k below this count as zero: means of equal returns differ by their
+/// rounding.
 const ZERO_SPREAD: f64 = 1e-8;
 
 /// Training signal of a step.
@@ -106,6 +122,19 @@ impl Default for Estimator {
 }
 
 impl Estimator {
+    /// Returns the estimator of an algorithm; `normalization` is GRPO's.
+    #[must_use]
+    pub fn new(update: &LearnSettings, normalization: AdvantageSettings) -> Self {
+        let PpoSettings { gamma, lambda, .. } = update.ppo;
+        match update.algorithm {
+            Algorithm::Grpo => Self::Grpo(normalization),
+            Algorithm::Reinforce => Self::Reinforce,
+            Algorithm::Rloo => Self::Rloo,
+            Algorithm::Ppo => Self::Gae(GaeSettings { gamma, lambda }),
+            Algorithm::Dpo => Self::Pairs,
+        }
+    }
+
     /// Returns the training signal of completions, in groups of `num_generations` next to each other.
     /// `values` are the critic's, `[B][T]`.
     ///

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use corver_core::NameExtractor;
 use corver_data::hub;
 use corver_settings::{DEMO, Device, ExtractKind, ReplyGrammar, Settings};
+use serde_json::{Map, Value};
 
 use super::{CorpusConfig, DemoOr, DemoOrPath, Problems, Resolve, resolve_hub_path};
 
@@ -26,6 +27,8 @@ pub struct ModelExtractorConfig {
     pub prompt: Option<PathBuf>,
     /// True if the prompt is rendered with the model's chat template.
     pub chat: bool,
+    /// Variables of the chat template by name.
+    pub chat_variables: Map<String, Value>,
     /// Grammar of the replies.
     pub grammar: ReplyGrammar,
     /// Settings that override those in the model's folder.
@@ -37,11 +40,14 @@ pub struct ModelExtractorConfig {
 impl Resolve for ExtractorConfig {
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
         let section = &mut settings.extract;
+        let has_variables = !section.chat_variables.is_empty();
         if section.kind == ExtractKind::Names {
             let is_own = section.model.as_deref().is_some_and(|model| model != DEMO);
-            for (key, is_set) in
-                [("extract.model", is_own), ("extract.prompt", section.prompt.is_some())]
-            {
+            for (key, is_set) in [
+                ("extract.model", is_own),
+                ("extract.prompt", section.prompt.is_some()),
+                ("extract.chat_variables", has_variables),
+            ] {
                 if is_set {
                     problems.add(key, "set, but `extract.kind = \"names\"` uses no model");
                     return None;
@@ -58,6 +64,12 @@ impl Resolve for ExtractorConfig {
         if let Some(prompt) = &section.prompt {
             problems.require_path("extract.prompt", prompt);
         }
+        if has_variables && section.prompt.is_none() {
+            problems.add("extract.chat_variables", "set, but `extract.prompt` is not");
+        }
+        if has_variables && !section.chat {
+            problems.add("extract.chat_variables", "set, but `extract.chat` is false");
+        }
         let text =
             problems.required("extract.model", section.model.as_mut(), "--extractor DIR|NAME")?;
         let model =
@@ -67,6 +79,7 @@ impl Resolve for ExtractorConfig {
             model,
             prompt: section.prompt.clone(),
             chat: section.chat,
+            chat_variables: section.chat_variables.clone(),
             grammar: section.grammar,
             settings: corver_inference::extract::ExtractorSettings {
                 stop: section.stop.clone(),

@@ -3,12 +3,14 @@
 //! ```text
 //! place      a setting's text ─▶ the demo's part, or an absolute path
 //! problems   every problem of the settings, reported together
+//! algorithm  settings that have no effect, or that contradict the algorithm
 //! rules, corpus, extractor, backends, policy   configuration of each part
 //! ```
 //!
 //! A part makes the paths of its own settings absolute, so that a run's configuration means the
 //! same in any folder.
 
+mod algorithm;
 mod backends;
 mod corpus;
 mod extractor;
@@ -18,7 +20,6 @@ mod problems;
 mod rules;
 
 use anyhow::Result;
-use corver_core::ignored_settings;
 use corver_settings::{Algorithm, OldLogProbs, Settings, schema};
 
 pub use backends::BackendsConfig;
@@ -81,8 +82,8 @@ impl<A: Resolve, B: Resolve> Resolve for (A, B) {
 /// absolute.
 ///
 /// # Errors
-/// If values are out of bounds, settings are not used by the algorithm, or parts are not named or
-/// do not exist. The error is a [`Problems`] that lists all of them.
+/// If values are out of bounds, settings have no effect, or parts are not named or do not exist.
+/// The error is a [`Problems`] that lists all of them.
 pub fn resolve<T: Resolve>(settings: Settings) -> Result<(Settings, T)> {
     resolve_with(settings, T::resolve)
 }
@@ -101,7 +102,12 @@ pub fn resolve_with<T>(
         problems.add(&problem.key, format!("{}; it must be {}", problem.got, problem.expected));
     }
     settings.update.total_steps = settings.run.steps;
-    for (key, problem) in ignored_settings(&settings.update, &settings.advantage) {
+    let is_corrected = settings.update.algorithm != Algorithm::Dpo
+        && settings.update.old_log_probs == OldLogProbs::Recomputed;
+    if settings.engine.kind.is_some() && is_corrected {
+        settings.update.loss.importance_sampling_correction.get_or_insert(true);
+    }
+    for (key, problem) in algorithm::ignored_settings(&settings) {
         problems.add(key, problem);
     }
     let rollouts = settings.question.prompts_per_step * settings.rollout.num_generations;
@@ -111,11 +117,6 @@ pub fn resolve_with<T>(
             settings.update.num_mini_batches
         );
         problems.add("update.num_mini_batches", problem);
-    }
-    let is_corrected = settings.update.algorithm != Algorithm::Dpo
-        && settings.update.old_log_probs == OldLogProbs::Recomputed;
-    if settings.engine.kind.is_some() && is_corrected {
-        settings.update.loss.importance_sampling_correction.get_or_insert(true);
     }
     let parts = resolve_parts(&mut settings, &mut problems);
     let parts = problems.into_result(parts)?;
@@ -330,6 +331,11 @@ mod tests {
         };
         assert_eq!(correction(&|_| ()), None);
         assert_eq!(correction(&engine), Some(true));
+        let capped = |settings: &mut Settings| {
+            engine(settings);
+            settings.update.loss.importance_sampling_cap = 3.0;
+        };
+        assert_eq!(correction(&capped), Some(true), "the cap is in use");
         let off = |settings: &mut Settings| {
             engine(settings);
             settings.update.loss.importance_sampling_correction = Some(false);

@@ -54,6 +54,7 @@ pub fn open_model_extractor(config: &ModelExtractorConfig) -> Result<(PathBuf, O
         settings: config.settings.clone(),
         prompt,
         chat: config.chat,
+        switches: config.chat_variables.clone(),
         grammar: config.grammar,
         renderer: Some(renderer()),
     };
@@ -80,7 +81,7 @@ pub fn read_prompt(path: &Path) -> Result<String> {
 /// # Errors
 /// If it is not found.
 pub fn runtime_library() -> Result<RuntimeLibrary> {
-    let is_named = std::env::var_os("ORT_DYLIB_PATH").is_some();
+    let is_named = std::env::var_os("ORT_DYLIB_PATH").is_some_and(|path| !path.is_empty());
     let packaged = folders::installation()?.join("lib/libonnxruntime.so");
     let use_packaged = !is_named && packaged.is_file();
     Ok(RuntimeLibrary::find(use_packaged.then_some(packaged.as_path()))?)

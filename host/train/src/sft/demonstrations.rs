@@ -102,6 +102,29 @@ impl Demonstrations {
         }
         Ok(())
     }
+
+    /// Checks that the model has enough positions for each demonstration with its prompt. `lengths`
+    /// and `positions` are in tokens.
+    ///
+    /// # Errors
+    /// Fails at the first that is too long.
+    pub fn check_positions(
+        &self,
+        lengths: &[usize],
+        positions: usize,
+    ) -> Result<(), DemonstrationsError> {
+        for (line, length) in self.lines.iter().zip(lengths) {
+            // No token follows the last one, so it needs no position.
+            if length.saturating_sub(1) > positions {
+                let problem = format!(
+                    "{length} tokens with its prompt, and the model has {positions} positions \
+                     (max_position_embeddings); shorten it"
+                );
+                return Err(invalid(&self.path, *line, problem));
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -129,6 +152,16 @@ mod tests {
                 .contains("line 3: 5 tokens with its prompt, and `sft.max_length` is 4"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn demonstration_beyond_the_models_positions_is_named() {
+        let line = "{\"question\": \"a?\", \"completion\": \"b\"}\n";
+        let demonstrations = read(&line.repeat(2)).unwrap();
+        assert!(demonstrations.check_positions(&[3, 5], 4).is_ok());
+        let error = demonstrations.check_positions(&[3, 6], 4).unwrap_err().to_string();
+        let expected = "line 2: 6 tokens with its prompt, and the model has 4 positions";
+        assert!(error.contains(expected), "{error}");
     }
 
     #[test]

@@ -86,6 +86,22 @@ impl AuditConfig {
     }
 }
 
+/// Fails if a flag has no effect with --sheet.
+fn check_flags(args: &AuditArgs) -> Result<()> {
+    if args.sheet.is_empty() {
+        return Ok(());
+    }
+    for (flag, value) in [("--model", &args.policy.model), ("--device", &args.policy.device)] {
+        ensure!(value.is_none(), "{flag} is not for --sheet: its sentences are in the sheet");
+    }
+    ensure!(
+        args.extract || args.reward.parts.extractor.is_none(),
+        "--extractor is not for --sheet: without --extract, each sentence has the triplet of its \
+         sheet"
+    );
+    Ok(())
+}
+
 fn settings_of(args: &AuditArgs) -> Result<Settings> {
     let mut layers = settings::layers(&args.settings, &[&args.policy, &args.reward])?;
     if let Some(questions) = &args.questions {
@@ -109,6 +125,7 @@ enum SentenceSource<'a> {
 }
 
 pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
+    check_flags(args)?;
     let (mut settings, config) = config::resolve_with(settings_of(args)?, |settings, problems| {
         AuditConfig::resolve(args, settings, problems)
     })?;
@@ -165,7 +182,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     if json {
         return output::json(&audited);
     }
-    show(&audited, &buckets);
+    show(&audited, &buckets, config.world.is_none());
     Ok(())
 }
 
@@ -255,12 +272,18 @@ fn write(
     Ok(page::save(&out.join(PAGE), &corver_report::calibration::audit(&audited.rules))?)
 }
 
-fn show(audited: &Audited, buckets: &CountBuckets) {
+fn show(audited: &Audited, buckets: &CountBuckets, is_of_sheet: bool) {
     let Audited { sentences, decided, true_share, extracted, rules } = audited;
     output::line(format_args!(
         "{decided} of {sentences} sentences can be decided; {} of those are true",
         output::percent(*true_share)
     ));
+    if is_of_sheet {
+        output::line(
+            "this share and the AUC are the sheet's: `calibrate draw` takes as many sentences of \
+             each range of counts, a policy does not",
+        );
+    }
     if !extracted {
         output::line("each sentence has the triplet of its sheet; --extract reads all triplets");
     }

@@ -42,6 +42,9 @@ const MIN_PAIRS: usize = 50;
 /// with 0.98 they are those of the truth (docs/reproduction.md).
 const MIN_AUC: f64 = 0.6;
 
+/// Names of the number and of the share of facts, in contrast to twins.
+const NAMES: [&str; 2] = ["facts", "P(fact)"];
+
 /// File with every fact and twin, in the form of a labelled sheet.
 const SHEET: &str = "sheet.csv";
 
@@ -381,7 +384,7 @@ fn save(
     files: &[(String, String)],
     rows: &[SheetRow],
 ) -> Result<()> {
-    saved::save(out, result, &result.calibration.calibration, files)?;
+    saved::save(out, result, &result.calibration.calibration, NAMES, files)?;
     Ok(write_sheet(&out.join(SHEET), rows)?)
 }
 
@@ -397,7 +400,7 @@ fn show(result: &CorpusResult) {
          words are together in the fact's document"
     ));
     output::table(
-        ["count", "facts", "of", "P(fact)", "95 %"],
+        ["count", NAMES[0], "of", NAMES[1], "95 %"],
         calibration.buckets.iter().map(|bucket| {
             let [n, share, interval] = cells(&bucket.share);
             [bucket.bucket.to_string(), bucket.share.correct.to_string(), n, share, interval]

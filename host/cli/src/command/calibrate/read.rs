@@ -11,6 +11,9 @@ use super::saved::{self, cells};
 use crate::args::ReadArgs;
 use crate::output;
 
+/// Names of the number and of the share of correct sentences.
+const NAMES: [&str; 2] = ["correct", "P(correct)"];
+
 /// A calibration, and the settings that it suggests.
 #[derive(Serialize)]
 struct CalibrationResult {
@@ -25,7 +28,7 @@ pub fn run(args: &ReadArgs, json: bool) -> Result<()> {
     let files = saved::config_files(&suggestions, &origin(&calibration))?;
     let read = CalibrationResult { calibration, suggestions };
     if let Some(out) = &args.out {
-        saved::save(out, &read, &read.calibration, &files)?;
+        saved::save(out, &read, &read.calibration, NAMES, &files)?;
     }
     if json {
         return output::json(&read);
@@ -48,7 +51,7 @@ fn origin(calibration: &Calibration) -> String {
 fn show(calibration: &Calibration) {
     let Calibration { buckets, unclear, unlabelled, by_model, agreement, .. } = calibration;
     output::table(
-        ["count", "correct", "of", "P(correct)", "95 %"],
+        ["count", NAMES[0], "of", NAMES[1], "95 %"],
         buckets.iter().map(|bucket| {
             let CorrectShare { correct, .. } = bucket.share;
             let [n, share, interval] = cells(&bucket.share);

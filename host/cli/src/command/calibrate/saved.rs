@@ -32,10 +32,12 @@ pub fn config_files(suggestions: &[Suggestion], origin: &str) -> Result<Vec<(Str
 }
 
 /// Writes the results, the page and the configuration files into a folder. Existing files are replaced.
+/// `names` are those of the number and of the share of correct sentences.
 pub fn save(
     out: &Path,
     result: &impl Serialize,
     calibration: &Calibration,
+    names: [&str; 2],
     files: &[(String, String)],
 ) -> Result<()> {
     std::fs::create_dir_all(out)
@@ -46,7 +48,7 @@ pub fn save(
         corver_files::replace(&path, text.as_bytes())
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(page::save(&out.join(PAGE), &corver_report::calibration::calibration(calibration))?)
+    Ok(page::save(&out.join(PAGE), &corver_report::calibration::calibration(calibration, names))?)
 }
 
 /// Prints the configuration files, and the folder that has them.

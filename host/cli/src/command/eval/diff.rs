@@ -94,10 +94,31 @@ fn show(diff: &Diff) {
         );
     }
     let mcnemar = diff.mcnemar;
-    let p =
-        if mcnemar.p < 1e-3 { format!("{:.1e}", mcnemar.p) } else { format!("{:.3}", mcnemar.p) };
     output::line(format_args!(
-        "{} right in the first alone, {} in the second alone: p = {p} (McNemar, exact, two-sided)",
-        mcnemar.only_first, mcnemar.only_second
+        "{} right in the first alone, {} in the second alone: {} (McNemar, exact, two-sided)",
+        mcnemar.only_first,
+        mcnemar.only_second,
+        p_text(mcnemar.p)
     ));
+}
+
+/// Formats a p-value. The smallest ones are 0 in floating point.
+fn p_text(p: f64) -> String {
+    match p {
+        p if p < 1e-99 => "p < 1e-99".to_owned(),
+        p if p < 1e-3 => format!("p = {p:.1e}"),
+        p => format!("p = {p:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smallest_p_value_is_not_called_zero() {
+        assert_eq!(p_text(0.0), "p < 1e-99");
+        assert_eq!(p_text(2e-99), "p = 2.0e-99");
+        assert_eq!([0.000_12, 0.001, 1.0].map(p_text), ["p = 1.2e-4", "p = 0.001", "p = 1.000"]);
+    }
 }

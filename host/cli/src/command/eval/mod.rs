@@ -86,15 +86,18 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
     let model = parts::policy_folder(&config.policy)?;
-    let mut scoring =
+    let scoring_parts =
         config.scoring.as_ref().map(|config| Scoring::open(args, config)).transpose()?;
     let folder = match &args.out {
         Some(out) => {
-            let manifest = manifest(args, &settings, device, &model, &sets, scoring.as_ref())?;
+            let manifest =
+                manifest(args, &settings, device, &model, &sets, scoring_parts.as_ref())?;
             Some(open_folder(args, out, &settings, &manifest)?)
         }
         None => None,
     };
+    // Only now, so that a refused folder leaves no recording.
+    let mut scoring = scoring_parts.map(|scoring| scoring.recorded(args)).transpose()?;
     policy::choose_threads(&mut settings)?;
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
     let mut scorers = scoring.as_mut().map(Scoring::scorers);
@@ -246,7 +249,7 @@ fn policies(args: &EvalArgs) -> Vec<(String, Option<&Path>)> {
 }
 
 /// Fails if two names are the same: their answers would be in the same file.
-fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<()> {
+pub fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<()> {
     let mut seen = HashSet::new();
     for name in names {
         ensure!(seen.insert(name), "two of the {what} are called {name}");
@@ -291,8 +294,13 @@ impl Scoring {
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.answers, &args.recording)?;
         let extractor = parts::open_extractor(&config.extractor)?;
-        let backends = recording::recorded(&args.recording, args.resume, backends)?;
         Ok(Self { rules, graders: Graders::default(), origin, backends, extractor })
+    }
+
+    /// Adds a recorder if --record is given.
+    fn recorded(mut self, args: &EvalArgs) -> Result<Self> {
+        self.backends = recording::recorded(&args.recording, args.resume, self.backends)?;
+        Ok(self)
     }
 
     fn scorers(&mut self) -> Scorers<'_, 'static> {

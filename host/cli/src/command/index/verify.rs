@@ -1,7 +1,7 @@
 //! `corver-host index verify`: verifies an index.
 
-use anyhow::{Context, Result, ensure};
-use corver_corpus::{OpenOptions, VerifyLevel, verify};
+use anyhow::{Result, ensure};
+use corver_corpus::{Error, OpenOptions, VerifyLevel, verify};
 use serde_json::json;
 
 use crate::args::VerifyArgs;
@@ -16,8 +16,14 @@ pub fn run(args: &VerifyArgs, json: bool) -> Result<()> {
     let level = if args.full { VerifyLevel::Full } else { VerifyLevel::Sampled(SAMPLE) };
     ensure!(path.exists(), "there is no index {}", path.display());
     let options = OpenOptions { shards: args.shards.clone(), ..OpenOptions::default() };
-    let verified = verify(&path, options, level)
-        .with_context(|| format!("the index {} is damaged", path.display()))?;
+    let verified = verify(&path, options, level).map_err(|error| {
+        let index = path.display();
+        let state = match error {
+            Error::InvalidIndex(_) => format!("the index {index} is damaged"),
+            _ => format!("verifying the index {index}"),
+        };
+        anyhow::Error::from(error).context(state)
+    })?;
     if json {
         return output::json(&json!({"index": path, "verified": verified}));
     }

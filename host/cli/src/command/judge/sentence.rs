@@ -68,7 +68,7 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
 }
 
 fn show(summary: &SentenceSummary<'_>, rows: &[SheetRow]) {
-    let SentenceFindings { affirmed, rejected, agreement, unclear, .. } = &summary.findings;
+    let SentenceFindings { affirmed, rejected, missed, agreement, unclear, .. } = &summary.findings;
     show_by_count(&summary.findings, rows);
     output::line(format_args!(
         "the model affirms {affirmed} and rejects {rejected} of {} sentences",
@@ -79,14 +79,13 @@ fn show(summary: &SentenceSummary<'_>, rows: &[SheetRow]) {
     }
     if let Some(agreement) = agreement {
         show_agreement("people", SheetRow::NEEDED, agreement);
-        let [missed, found] = agreement.table[1];
-        if let Some(share) = CorrectShare::of_independent(missed as u64, (missed + found) as u64) {
-            let [of, share, interval] = cells(&share);
-            output::line(format_args!(
-                "of {of} sentences that people found wrong, it affirms {missed}: {share} \
-                 (95 %: {interval})"
-            ));
-        }
+    }
+    if let Some(missed) = missed {
+        let [of, share, interval] = cells(missed);
+        output::line(format_args!(
+            "of {of} sentences that people found wrong, it affirms {}: {share} (95 %: {interval})",
+            missed.correct
+        ));
     }
     if *unclear > 0 {
         output::line(format_args!(
