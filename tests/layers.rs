@@ -1,11 +1,12 @@
 //! The crate graph: a heavy library is named by one crate alone, light crates reach nothing
-//! heavy, and the files of a crate import each other in one direction.
+//! heavy, no dependency is unused, and the files of a crate import each other in one direction.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use regex::Regex;
 use serde_json::Value;
 
 mod circles;
@@ -78,8 +79,17 @@ const NEVER: [(&str, &[&str], &str); 12] = [
 /// The fuzz targets, which import any crate and any library.
 const FUZZ: &str = "corver-fuzz";
 
-/// Crate → the crates that its manifest names, without tests, build scripts and fuzz targets.
-fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+/// Crate, a dependency that its Rust code does not name, and why it is there.
+const UNNAMED: [(&str, &str, &str); 5] = [
+    ("corver-demo-models", "torch-sys", "tells the build script where libtorch lies"),
+    ("corver-host", "torch-sys", "tells the build script where libtorch lies"),
+    ("corver-host", "crc32fast", "its features are those of a build with libtorch"),
+    ("corver-host", "digest", "its features are those of a build with libtorch"),
+    ("corver-host", "getrandom", "its features are those of a build with libtorch"),
+];
+
+/// The crates of the workspace without the fuzz targets, as `cargo metadata` describes them.
+fn packages() -> Vec<Value> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path"])
         .arg(workspace().join("Cargo.toml"))
@@ -87,11 +97,15 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut packages = metadata["packages"].as_array().unwrap().clone();
+    packages.retain(|package| package["name"] != FUZZ);
+    packages
+}
+
+/// Crate → the crates that its manifest names, without tests, build scripts and fuzz targets.
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let mut graph = BTreeMap::new();
-    for package in metadata["packages"].as_array().unwrap() {
-        if package["name"] == FUZZ {
-            continue;
-        }
+    for package in packages() {
         let mut names = BTreeSet::new();
         for dependency in package["dependencies"].as_array().unwrap() {
             if dependency["kind"].is_null() {
@@ -167,6 +181,51 @@ fn light_crate_reaches_nothing_heavy() {
             assert!(!never.iter().any(|rule| is_forbidden(rule)), "{name} → {dependency}: {why}");
         }
     }
+}
+
+/// The Rust code in a folder and its subfolders, without comments.
+fn code_in(folder: &Path) -> String {
+    let mut code = String::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            code.push_str(&code_in(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            for line in fs::read_to_string(&path).unwrap().lines() {
+                if !line.trim_start().starts_with("//") {
+                    code.push_str(line);
+                    code.push('\n');
+                }
+            }
+        }
+    }
+    code
+}
+
+#[test]
+fn code_of_a_crate_names_its_dependencies() {
+    let mut unnamed = BTreeSet::new();
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        let folder = Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap();
+        if !folder.parent().unwrap().ends_with("host") {
+            continue; // the SDK
+        }
+        let mut code = code_in(folder);
+        if name == "corver-host" {
+            code.push_str(&code_in(&workspace().join("tests")));
+        }
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let library = dependency["name"].as_str().unwrap();
+            let word = library.replace('-', "_");
+            let naming = Regex::new(&format!(r"\b{word}(::|!)|\buse {word}\b")).unwrap();
+            if !naming.is_match(&code) {
+                unnamed.insert((name.to_owned(), library.to_owned()));
+            }
+        }
+    }
+    let expected = UNNAMED.map(|(name, library, _)| (name.to_owned(), library.to_owned()));
+    assert_eq!(unnamed, BTreeSet::from(expected));
 }
 
 /// Reads the map of docs/architecture.md: each crate with the crates that it imports, in order.

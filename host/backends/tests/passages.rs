@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use corver_backends::passages::{
-    PassageError, PassageIndex, PassageLocation, PassageOptions, build,
+    PassageError, PassageIndex, PassageLocation, PassageManifest, PassageOptions, build,
 };
 use corver_core::{Retriever, Search};
 use corver_corpus::BuildOptions;
@@ -160,12 +160,12 @@ fn long_documents_are_split_into_passages() {
     let folder = tempfile::tempdir().unwrap();
     let location =
         location(folder.path(), &[("Numbers", "one two three four five"), ("", "six")], 2);
-    let passages = PassageIndex::open(&[location]).unwrap();
-    let manifest = passages.manifests().next().unwrap();
+    let manifest = PassageManifest::load(&location).unwrap();
     assert_eq!(
         (manifest.documents, manifest.titled, manifest.passages, manifest.words),
         (2, 1, 4, 2)
     );
+    let passages = PassageIndex::open(&[location]).unwrap();
     let texts: Vec<String> = passages
         .search(&search("one two three four five six", 9))
         .unwrap()

@@ -59,13 +59,12 @@ pub use given::GivenTriplets;
 pub use names::NameExtractor;
 pub use question::Question;
 pub use response::{Grade, Graders, Label, ResponseGrader, ResponseGrades};
-pub use returns::{Explained, ReturnParts, TracedReturns, traced_returns};
 pub use rollout::{Decoding, Rollout, Sampler};
 pub use score::{Scored, ScoredCompletion, Scorers, score};
 pub use sentence::{Alignment, Section, Sentence};
 pub use stage::{StageSeconds, StepError};
 pub use step::{StepReport, StepSettings, step};
-pub use trace::{SentenceTrace, Trace};
+pub use trace::{Explained, ReturnParts, SentenceTrace, Trace, TracedReturns, traced_returns};
 pub use triplet::{Claim, Extracted, ExtractionBatch, Extractor, ExtractorInput, Triplet};
 pub use update::{Demonstration, Learner, Mismatch, TrainingBatch, UpdateReport};
 pub use verdict::{

@@ -101,6 +101,11 @@ pub struct StringMatch {
     pub refusal: Option<f64>,
 }
 
+impl StringMatch {
+    /// Name of the judge in results.
+    pub const NAME: &str = "string-match";
+}
+
 impl ResponseGrader for StringMatch {
     fn grade(
         &mut self,
@@ -133,6 +138,11 @@ impl ResponseGrader for StringMatch {
 pub struct ThinkThenAnswer {
     /// Authority if the paper and its published code differ.
     pub compatibility: Compatibility,
+}
+
+impl ThinkThenAnswer {
+    /// Name of the format check in results.
+    pub const NAME: &str = "think-then-answer";
 }
 
 impl ResponseGrader for ThinkThenAnswer {

@@ -8,11 +8,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use serde::Serialize;
-
 use crate::{
     Alignment, Credit, Granularity, ResponseGrades, RewardSettings, Rollout, Sentence,
-    SentenceMean, SentenceVerdict, TokenReward, Trace,
+    SentenceMean, SentenceVerdict, TokenReward,
 };
 
 /// Reward of a sentence.
@@ -171,87 +169,6 @@ pub fn token_rewards(
 #[must_use]
 pub fn response_return(grades: &ResponseGrades, settings: &RewardSettings) -> f64 {
     settings.lambda_judge * grades.judge.reward + settings.lambda_format * grades.format.reward
-}
-
-/// The summands of a completion's mean return, weights included.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct ReturnParts {
-    /// Answer reward times λ_j.
-    pub judge: f64,
-    /// Format reward times λ_f.
-    pub format: f64,
-    /// Mean over the tokens of the sentence rewards times λ_c.
-    pub sentences: f64,
-}
-
-impl ReturnParts {
-    /// Splits the mean return of a trace. `settings` are those that it was scored with.
-    #[must_use]
-    pub fn new(trace: &Trace, settings: &RewardSettings) -> Self {
-        let of_response = response_return(&trace.response, settings);
-        let format = settings.lambda_format * trace.response.format.reward;
-        Self {
-            judge: without_noise(of_response - format),
-            format,
-            sentences: without_noise(trace.mean_return - of_response),
-        }
-    }
-}
-
-/// Rounds off the noise of a subtraction, and turns −0 into 0.
-fn without_noise(value: f64) -> f64 {
-    (value * 1e9).round() / 1e9 + 0.0
-}
-
-/// A trace with the summands of its return, as results are printed.
-#[derive(Debug, Serialize)]
-pub struct Explained<'a> {
-    /// Trace of the completion, whose fields become those of the record.
-    #[serde(flatten)]
-    pub trace: &'a Trace,
-    /// Summands of the mean return.
-    pub return_parts: ReturnParts,
-}
-
-impl<'a> Explained<'a> {
-    /// Adds the summands to a trace. `settings` are those that it was scored with.
-    #[must_use]
-    pub fn new(trace: &'a Trace, settings: &RewardSettings) -> Self {
-        Self { trace, return_parts: ReturnParts::new(trace, settings) }
-    }
-}
-
-/// Returns of a completion's tokens, as its trace has them: one for all tokens of a sentence. If
-/// single tokens received rewards, it is the mean over the sentence's tokens.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TracedReturns {
-    /// Return of the tokens that belong to no sentence.
-    pub outside: f64,
-    /// Return of the tokens of each sentence, in the order of the trace.
-    pub sentences: Vec<f64>,
-    /// Sign that the advantages of each sentence's tokens take, 1 or −1; 0 if they keep their own.
-    pub advantage_signs: Vec<i8>,
-}
-
-/// Returns the returns that [`token_returns`] gave the tokens of `trace` under these settings.
-#[must_use]
-pub fn traced_returns(trace: &Trace, settings: &RewardSettings) -> TracedReturns {
-    let base = response_return(&trace.response, settings);
-    let mut returns =
-        TracedReturns { outside: base, sentences: Vec::new(), advantage_signs: Vec::new() };
-    if settings.granularity == Granularity::Response {
-        returns.outside = trace.mean_return; // the same for every token
-    }
-    for sentence in &trace.sentences {
-        returns.sentences.push(match settings.granularity {
-            Granularity::Response => trace.mean_return,
-            Granularity::Token => base + settings.lambda_corver * sentence.reward_per_token(),
-        });
-        returns
-            .advantage_signs
-            .push(sentence.verdict.as_ref().map_or(0, SentenceVerdict::advantage_sign));
-    }
-    returns
 }
 
 /// Returns the mean of the sentence rewards that ablation A3 gives to every token.

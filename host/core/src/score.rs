@@ -6,7 +6,7 @@ use crate::language::bare_triplets;
 use crate::returns::{
     advantage_signs, response_return, sentence_rewards, token_returns, token_rewards,
 };
-use crate::sentence::{Split, align};
+use crate::sentence::align;
 use crate::split::split;
 use crate::stage::{Stage, StageSeconds, StageTimer, StepError};
 use crate::trace::SentenceTrace;
@@ -14,7 +14,8 @@ use crate::triplet::{Extracted, ExtractionBatch};
 use crate::verdict::check_shape;
 use crate::{
     Alignment, BackendStats, Backends, BoxError, Completion, Extractor, ExtractorInput, Graders,
-    Question, ResponseGrades, RewardSettings, Rollout, SentenceScorer, SentenceVerdict, Trace,
+    Question, ResponseGrades, RewardSettings, Rollout, Sentence, SentenceScorer, SentenceVerdict,
+    Trace,
 };
 
 /// The parts that a completion is scored with.
@@ -32,7 +33,7 @@ pub struct Scorers<'a, 'b> {
 impl<'b> Scorers<'_, 'b> {
     /// Separates the extractor from the rules, so that a batch of it can be open while the policy
     /// samples.
-    pub(crate) fn split(&mut self) -> (&mut dyn Extractor, RuleScorers<'_, 'b>) {
+    pub(crate) fn separate_extractor(&mut self) -> (&mut dyn Extractor, RuleScorers<'_, 'b>) {
         let extractor: &mut dyn Extractor = self.extractor;
         let rules = RuleScorers {
             backends: self.backends,
@@ -86,7 +87,7 @@ pub fn score(
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
     let timer = StageTimer::default();
-    let (extractor, mut rules) = scorers.split();
+    let (extractor, mut rules) = scorers.separate_extractor();
     let reads_triplets = rules.sentence_scorer.reads_triplets();
     let ExtractedCompletions { splits, not_understood } = timer.time(Stage::Extract, || {
         let mut extraction = Extraction::start(extractor, reads_triplets, questions, settings);
@@ -104,7 +105,7 @@ pub fn score(
 
 /// A completion split into sentences, which are aligned to its tokens.
 pub(crate) struct SplitCompletion {
-    split: Split,
+    sentences: Vec<Sentence>,
     alignment: Alignment,
     /// True if its sentences are scored: the settings want it, and enough of its tokens are
     /// aligned.
@@ -118,7 +119,7 @@ impl SplitCompletion {
         let scores_sentences = settings.sentence_rewards_enabled()
             && !split.sentences.is_empty()
             && alignment.rate >= settings.min_alignment;
-        Self { split, alignment, scores_sentences }
+        Self { sentences: split.sentences, alignment, scores_sentences }
     }
 }
 
@@ -167,7 +168,7 @@ impl<'a> Extraction<'a> {
         if split.scores_sentences && self.reads_triplets {
             let question = self.questions.get(rollout.question);
             let question = question.map_or("", |question| question.question.as_str());
-            for (number, sentence) in split.split.sentences.iter().enumerate() {
+            for (number, sentence) in split.sentences.iter().enumerate() {
                 self.batch.push(ExtractorInput { sentence: &sentence.text, question });
                 self.owners.push((index, number));
             }
@@ -200,7 +201,7 @@ impl<'a> Extraction<'a> {
             return Err(StepError::Rollout(problem.into()));
         }
         for ((rollout, sentence), own_triplets) in self.owners.into_iter().zip(triplets) {
-            splits[rollout].split.sentences[sentence].triplets =
+            splits[rollout].sentences[sentence].triplets =
                 bare_triplets(own_triplets, self.settings.language);
         }
         Ok(ExtractedCompletions { splits, not_understood })
@@ -223,7 +224,7 @@ pub(crate) fn compute_returns(
     let mut completions = Vec::with_capacity(rollouts.len());
     for (rollout, split) in rollouts.iter().zip(&splits) {
         let question = &questions[rollout.question];
-        completions.push(Completion::new(question, rollout, &split.split.sentences));
+        completions.push(Completion::new(question, rollout, &split.sentences));
     }
     rules.backends.take_stats();
     let all_verdicts = timer
@@ -293,8 +294,8 @@ impl ScoredCompletion {
         grades: ResponseGrades,
         settings: &RewardSettings,
     ) -> Self {
-        let SplitCompletion { split, alignment, scores_sentences } = split;
-        let rewards = sentence_rewards(&verdicts, &split.sentences, &alignment, rollout);
+        let SplitCompletion { sentences, alignment, scores_sentences } = split;
+        let rewards = sentence_rewards(&verdicts, &sentences, &alignment, rollout);
         let returns = token_returns(&grades, &alignment, &rewards, settings);
         let token_rewards = token_rewards(&alignment, &rewards, settings);
         let advantage_signs = advantage_signs(&verdicts, &alignment);
@@ -304,11 +305,11 @@ impl ScoredCompletion {
             returns.iter().sum::<f64>() / returns.len() as f64
         };
 
-        let mut sentences = Vec::with_capacity(split.sentences.len());
+        let mut sentence_traces = Vec::with_capacity(sentences.len());
         let mut next_verdict = verdicts.into_iter();
-        let token_spans = alignment.token_spans(split.sentences.len());
-        for (sentence, tokens) in split.sentences.into_iter().zip(token_spans) {
-            sentences.push(SentenceTrace {
+        let token_spans = alignment.token_spans(sentences.len());
+        for (sentence, tokens) in sentences.into_iter().zip(token_spans) {
+            sentence_traces.push(SentenceTrace {
                 text: sentence.text,
                 section: sentence.section,
                 triplets: sentence.triplets,
@@ -319,7 +320,7 @@ impl ScoredCompletion {
         let trace = Trace {
             question: question.question.clone(),
             completion: rollout.text.clone(),
-            sentences,
+            sentences: sentence_traces,
             response: grades,
             alignment_rate: alignment.rate,
             fallback: settings.sentence_rewards_enabled() && !scores_sentences,

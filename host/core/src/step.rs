@@ -58,7 +58,7 @@ pub fn step<P: Learner + ?Sized>(
     let StepSettings { sampling, rewards, estimator } = settings;
     let timer = StageTimer::default();
 
-    let (extractor, mut rules) = scorers.split();
+    let (extractor, mut rules) = scorers.separate_extractor();
     let reads_triplets = rules.sentence_scorer.reads_triplets();
     let mut extraction = Extraction::start(extractor, reads_triplets, questions, rewards);
     let rollouts = timer

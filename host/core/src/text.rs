@@ -32,7 +32,13 @@ const MAX_QUOTED: usize = 200;
 /// Returns the start of a text, for a message.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(MAX_QUOTED) {
+    shorten(text, MAX_QUOTED)
+}
+
+/// Returns the first `max_chars` characters of a text, and `…` if there are more.
+#[must_use]
+pub fn shorten(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }

@@ -302,18 +302,6 @@ pub fn claims_from_reply(reply: &str) -> Vec<Claim> {
     read_reply(reply).into_iter().filter_map(Claim::from_element).collect()
 }
 
-/// Returns the triplets among a reply's claims.
-#[must_use]
-pub fn triplets_from_reply(reply: &str) -> Vec<Triplet> {
-    let mut triplets = Vec::new();
-    for claim in claims_from_reply(reply) {
-        if let Claim::Fact(triplet) = claim {
-            triplets.push(triplet);
-        }
-    }
-    triplets
-}
-
 impl Element {
     fn into_text(self) -> String {
         match self {
@@ -328,9 +316,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::{ReplyGrammar, reply};
 
     fn text(text: &str) -> Element {
         Element::Text(text.to_owned())
+    }
+
+    fn triplets(text: &str) -> Vec<Triplet> {
+        reply::read(text, ReplyGrammar::Reference).into_triplets()
     }
 
     fn triplet(head: &str, relation: &str, tail: &str) -> Triplet {
@@ -344,14 +337,14 @@ mod tests {
             triplet("Mario Camerini", "directed", "Il Seduttore"),
             triplet("Il Seduttore", "starred", "Loren"),
         ];
-        assert_eq!(triplets_from_reply(reply), expected);
-        assert!(triplets_from_reply("[]").is_empty());
+        assert_eq!(triplets(reply), expected);
+        assert!(triplets("[]").is_empty());
     }
 
     #[test]
     fn pair_without_tail_is_mention_not_triplet() {
         let reply = r#"[["Il Seduttore", "director"]]"#;
-        assert!(triplets_from_reply(reply).is_empty());
+        assert!(triplets(reply).is_empty());
         let mention =
             Claim::Mention { head: "Il Seduttore".to_owned(), relation: "director".to_owned() };
         assert_eq!(claims_from_reply(reply), [mention]);
@@ -359,24 +352,18 @@ mod tests {
 
     #[test]
     fn fourth_element_joins_tail() {
-        assert_eq!(triplets_from_reply(r#"[["A", "r", "B", "C"]]"#), [triplet("A", "r", "B, C")]);
+        assert_eq!(triplets(r#"[["A", "r", "B", "C"]]"#), [triplet("A", "r", "B, C")]);
     }
 
     #[test]
     fn truncated_reply_yields_triplets_before_cut() {
-        assert_eq!(
-            triplets_from_reply(r#"[["A", "r", "B"], ["C", "s", "D"#)[1],
-            triplet("C", "s", "D")
-        );
+        assert_eq!(triplets(r#"[["A", "r", "B"], ["C", "s", "D"#)[1], triplet("C", "s", "D"));
     }
 
     #[test]
     fn nested_relation_list_is_joined() {
-        assert_eq!(
-            triplets_from_reply(r#"[["A", ["born", ["in"]], "B"]]"#),
-            [triplet("A", "born in", "B")]
-        );
-        assert!(triplets_from_reply(r#"[[["A"], "r", "B"]]"#).is_empty());
+        assert_eq!(triplets(r#"[["A", ["born", ["in"]], "B"]]"#), [triplet("A", "born in", "B")]);
+        assert!(triplets(r#"[[["A"], "r", "B"]]"#).is_empty());
     }
 
     #[test]
@@ -397,14 +384,14 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_reply_never_panics(reply in r#"([\[\]",“”\\ a-c]|entities:|\PC){0,60}"#) {
-            prop_assert!(triplets_from_reply(&reply).len() <= reply.len());
+            prop_assert!(triplets(&reply).len() <= reply.len());
         }
 
         #[test]
         fn quoted_triplet_round_trips(parts in proptest::array::uniform3(r#"[a-zA-Z',\[\]é]([a-zA-Z ',\[\]é]{0,10}[a-z])?"#)) {
             let reply = serde_json::to_string(&[&parts]).unwrap();
             let [head, relation, tail] = &parts;
-            prop_assert_eq!(triplets_from_reply(&reply), [triplet(head, relation, tail)]);
+            prop_assert_eq!(triplets(&reply), [triplet(head, relation, tail)]);
         }
     }
 }

@@ -203,6 +203,13 @@ pub(crate) fn check_shape(
     Err(format!("{rule} gave {got} verdicts for {expected} sentences{shape}").into())
 }
 
+/// Appends an item that the list does not have.
+pub fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
+    if !list.contains(&item) {
+        list.push(item);
+    }
+}
+
 impl SentenceVerdict {
     /// Returns the sign that the advantages of the sentence's tokens take, 1 or −1; 0 if they keep
     /// their own.
@@ -225,9 +232,9 @@ impl SentenceVerdict {
             )
             .into());
         }
-        let is_paid = weight != 0.0;
+        let is_watched = weight == 0.0;
         if let Some(reward) = reward
-            && is_paid
+            && !is_watched
         {
             let sum = (f64::from(self.reward.unwrap_or(0.0)) + weight * f64::from(reward)) as f32;
             if !sum.is_finite() {
@@ -238,18 +245,14 @@ impl SentenceVerdict {
             }
             self.reward = Some(sum);
         }
-        if self.count.is_none() && is_paid {
+        if self.count.is_none() && !is_watched {
             (self.count, self.triplet) = (count, triplet);
         }
         for lookup in lookups {
-            if !self.lookups.contains(&lookup) {
-                self.lookups.push(lookup);
-            }
+            push_new(&mut self.lookups, lookup);
         }
         for exchange in exchanges {
-            if !self.exchanges.contains(&exchange) {
-                self.exchanges.push(exchange);
-            }
+            push_new(&mut self.exchanges, exchange);
         }
         Ok(Channel { rule: rule.to_owned(), weight, reward, count, triplet, note })
     }

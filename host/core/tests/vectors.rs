@@ -11,10 +11,11 @@ use corver_core::response::{self, AnswerRule, format_reward};
 use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::{align, split_sentences};
 use corver_core::split::split;
-use corver_core::triplet::{Element, Triplet, read_reply, triplets_from_reply};
+use corver_core::triplet::{Element, Triplet, read_reply};
 use corver_core::{
-    AdvantageSettings, Alignment, Compatibility, Grade, Granularity, Label, Language,
+    AdvantageSettings, Alignment, Compatibility, Grade, Granularity, Label, Language, ReplyGrammar,
     ResponseGrades, RewardSettings, ScaleRewards, Section, SentenceMean, TextSettings, question,
+    reply,
 };
 use serde::Deserialize;
 use vectors::{cases, close};
@@ -161,8 +162,8 @@ fn reply_triplets_match_vectors() {
     for case in cases::<Case>(include_str!("../../../tests/vectors/replies.json")) {
         assert_eq!(read_reply(&case.reply), case.elements, "{:?}", case.reply);
         let parts = |Triplet { head, relation, tail }| [head, relation, tail];
-        let triplets: Vec<[String; 3]> =
-            triplets_from_reply(&case.reply).into_iter().map(parts).collect();
+        let read = reply::read(&case.reply, ReplyGrammar::Reference);
+        let triplets: Vec<[String; 3]> = read.into_triplets().into_iter().map(parts).collect();
         assert_eq!(triplets, case.triplets, "{:?}", case.reply);
     }
 }

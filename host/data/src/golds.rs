@@ -2,6 +2,7 @@
 //! evaluation, server and Python package read golds here alone.
 
 use corver_core::question::split_golds;
+use corver_core::text::shorten;
 use html_escape::decode_html_entities;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -216,7 +217,7 @@ fn parse_container(field: &str, text: &str) -> Result<Option<Value>, String> {
         Err(error) if text[1..].trim_start().starts_with(['\'', '"']) => Err(format!(
             "`{field}` is {}, a list or object in a notation other than JSON ({error}); write a \
              JSON list",
-            quote(text)
+            shorten(text, MAX_QUOTED_CHARS)
         )),
         Err(_) => Ok(None),
     }
@@ -224,14 +225,7 @@ fn parse_container(field: &str, text: &str) -> Result<Option<Value>, String> {
 
 /// Returns the message about a field with a value of another type.
 pub(crate) fn wrong(field: &str, value: &Value, expected: &str) -> String {
-    format!("`{field}` is {}, not {expected}", quote(&value.to_string()))
-}
-
-fn quote(text: &str) -> String {
-    match text.char_indices().nth(MAX_QUOTED_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    format!("`{field}` is {}, not {expected}", shorten(&value.to_string(), MAX_QUOTED_CHARS))
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use corver_core::text::excerpt;
 use corver_core::{BoxError, Decoding, Question, Rollout, Sampler, Sampling};
 use corver_http::RetryPolicy;
-use corver_pretrained::{Dialogue, PretrainedError};
+use corver_pretrained::Dialogue;
 
 use crate::adapters::{AdapterFolder, Adapters};
 use crate::batch::sample_all;
@@ -245,23 +244,10 @@ impl Engine {
 
     /// Returns the token ids of every question's prompt, each with room for a completion.
     fn prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<Vec<Vec<u32>>> {
-        let prompts = self.dialogue.prompts(questions, sampling)?;
         let max_positions = self.shape.max_positions;
-        for (question, prompt) in questions.iter().zip(&prompts) {
-            if prompt.len() >= max_positions {
-                return Err(PretrainedError::InvalidInput(format!(
-                    "the prompt of {:?} has {} tokens; the engine {} takes {max_positions}, \
-                     completion included (--max-model-len, max_position_embeddings). Shorten the \
-                     question or the system prompt; a training run can also cut it, with \
-                     rollout.max_prompt_length and rollout.long_prompts = \"truncate\"",
-                    excerpt(&question.question),
-                    prompt.len(),
-                    self.server.url()
-                ))
-                .into());
-            }
-        }
-        Ok(prompts)
+        let taker = format!("the engine {}", self.server.url());
+        let origin = "--max-model-len, max_position_embeddings";
+        Ok(self.dialogue.prompts_with_room(questions, sampling, max_positions, &taker, origin)?)
     }
 }
 

@@ -32,13 +32,13 @@ struct CompletionLine {
     triplets: Option<GivenTriplets>,
 }
 
-/// CompletionSet of a file, with their questions.
+/// Completions of a file, with their questions.
 pub struct CompletionSet {
     /// Line of each completion, counted from 1.
     pub lines: Vec<usize>,
     /// Question of each completion.
     pub questions: Vec<Question>,
-    /// CompletionSet as rollouts without tokens: each character counts as one.
+    /// Completions as rollouts without tokens: each character counts as one.
     pub rollouts: Vec<Rollout>,
     /// Triplets of all sentences. `None`: the lines have none.
     pub triplets: Option<GivenTriplets>,

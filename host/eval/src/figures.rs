@@ -9,7 +9,7 @@ pub struct Figure<T> {
     pub name: &'static str,
     /// Heading of a row or column.
     pub title: &'static str,
-    /// FigureUnit, which also decides the decimals.
+    /// Unit, which also decides the decimals.
     pub unit: FigureUnit,
     /// Direction of improvement. `None`: it does not make an arm better.
     pub better: Option<Direction>,
@@ -21,7 +21,7 @@ pub struct Figure<T> {
     pub get: fn(&T) -> Option<f64>,
 }
 
-/// FigureUnit of a figure.
+/// Unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
     /// Share; per cent with one decimal.

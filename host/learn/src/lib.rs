@@ -19,8 +19,7 @@
 //! checkpoint                  adapters and optimiser state ─▶ folder, and back
 //! imitation                   demonstrations ─▶ gradient
 //! merge                       model + adapter ─▶ a model for serving
-//! sft                         examples ─▶ a model, such as those of the demo
-//! values                      a model ─▶ plain numbers
+//! fit                         examples ─▶ a model, such as those of the demo
 //! ```
 //!
 //! A seed names every random draw; libtorch's own generator is used only by [`Model::noise`]. Every
@@ -37,6 +36,7 @@ pub mod dpo;
 mod draw;
 pub mod error;
 mod files;
+pub mod fit;
 mod layer;
 mod libtorch;
 mod linear;
@@ -59,7 +59,6 @@ pub mod sample;
 mod scale;
 pub mod schedule;
 mod scores;
-pub mod sft;
 #[cfg(test)]
 mod testing;
 mod update;
@@ -72,6 +71,7 @@ pub use corver_core::{
 };
 pub use device::{device_name, find_device, measure_threads, set_num_threads};
 pub use error::{LearnError, Result};
+pub use fit::{Example, FitSettings, fit};
 pub use merge::merge;
 pub use model::Model;
 pub use optimizer::{AdamW, clip_gradients};
@@ -79,4 +79,3 @@ pub use plan::{Answers, MemoryPlan, Workload};
 pub use policy::{Policy, checkpoints};
 pub use sample::{SampleHooks, SampledCompletion, Watch, sample, sample_with};
 pub use schedule::CosineSchedule;
-pub use sft::{Example, FitSettings, fit};

@@ -7,12 +7,11 @@ mod learn;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use corver_core::text::excerpt;
 use corver_core::{
     Algorithm, BoxError, Compatibility, Decoding, LearnSettings, Question, Rollout, Sampler,
     Sampling,
 };
-use corver_pretrained::{ChatTokenizer, Dialogue, PretrainedError};
+use corver_pretrained::{ChatTokenizer, Dialogue};
 use corver_settings::AdapterPrecision;
 use tch::Kind;
 
@@ -183,24 +182,12 @@ impl Policy {
         self.prompts(questions, sampling).map(drop)
     }
 
-    /// Returns the token ids of every question's prompt.
+    /// Returns the token ids of every question's prompt, each with room for a completion.
     fn prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<Vec<Vec<u32>>> {
-        let prompts = self.dialogue.prompts(questions, sampling)?;
         let max_positions = self.model.config().max_positions;
-        for (question, prompt) in questions.iter().zip(&prompts) {
-            if prompt.len() >= max_positions {
-                return Err(PretrainedError::InvalidInput(format!(
-                    "the prompt of {:?} has {} tokens; the model takes {max_positions}, completion \
-                     included (max_position_embeddings). Shorten the question or the system \
-                     prompt, or set rollout.max_prompt_length and rollout.long_prompts = \
-                     \"truncate\"",
-                    excerpt(&question.question),
-                    prompt.len()
-                ))
-                .into());
-            }
-        }
-        Ok(prompts)
+        let taker = "the model";
+        let origin = "max_position_embeddings";
+        Ok(self.dialogue.prompts_with_room(questions, sampling, max_positions, taker, origin)?)
     }
 
     fn sample_rollouts(

@@ -58,6 +58,35 @@ impl Dialogue {
         questions.iter().map(|question| self.prompt(&question.question, sampling)).collect()
     }
 
+    /// Returns the prompts as [`Self::prompts`] does, each with room for a completion. `taker` takes
+    /// up to `max_positions` tokens, prompt and completion together; `origin` names what sets them.
+    ///
+    /// # Errors
+    /// Fails with the first prompt that leaves no room, or as [`Self::prompts`].
+    pub fn prompts_with_room(
+        &self,
+        questions: &[Question],
+        sampling: &Sampling,
+        max_positions: usize,
+        taker: &str,
+        origin: &str,
+    ) -> Result<Vec<Vec<u32>>> {
+        let prompts = self.prompts(questions, sampling)?;
+        for (question, prompt) in questions.iter().zip(&prompts) {
+            if prompt.len() >= max_positions {
+                return Err(PretrainedError::InvalidInput(format!(
+                    "the prompt of {:?} has {} tokens; {taker} takes {max_positions}, completion \
+                     included ({origin}). Shorten the question or the system prompt; a training \
+                     run can also cut it, with rollout.max_prompt_length and \
+                     rollout.long_prompts = \"truncate\"",
+                    excerpt(&question.question),
+                    prompt.len()
+                )));
+            }
+        }
+        Ok(prompts)
+    }
+
     fn prompt(&self, question: &str, sampling: &Sampling) -> Result<Vec<u32>> {
         let mut prompt = self.tokenizer.prompt(self.system_prompt.as_deref(), question)?;
         let tokens = prompt.len();
@@ -130,6 +159,25 @@ mod tests {
         assert!(error.to_string().starts_with(&message), "{error}");
         let cut = Sampling { long_prompts: LongPrompts::Truncate, ..bounded };
         assert_eq!(dialogue.prompts(&[question("u")], &cut).unwrap(), [&whole[1..]]);
+    }
+
+    #[test]
+    fn prompt_without_room_for_completion_is_rejected() {
+        let dialogue = Dialogue::new(load(&byte_level_json()));
+        let questions = [question("u")];
+        let sampling = Sampling::greedy(1);
+        let whole = dialogue.prompts(&questions, &sampling).unwrap();
+        let tokens = whole[0].len();
+        let with_room = |max_positions| {
+            dialogue.prompts_with_room(&questions, &sampling, max_positions, "the model", "here")
+        };
+        assert_eq!(with_room(tokens + 1).unwrap(), whole);
+        let error = with_room(tokens).unwrap_err().to_string();
+        let message = format!(
+            "the prompt of \"u\" has {tokens} tokens; the model takes {tokens}, completion \
+             included (here). Shorten the question or the system prompt"
+        );
+        assert!(error.starts_with(&message), "{error}");
     }
 
     #[test]

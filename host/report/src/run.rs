@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use corver_core::Trace;
+use corver_core::response::{StringMatch, ThinkThenAnswer};
 use corver_eval::Evaluation;
 use corver_runs::RunManifest;
 use corver_runs::folder::{CONFIG, MANIFEST, METRICS_LOG, SUMMARY, TRACES};
@@ -58,8 +59,8 @@ fn reward_names(settings: &Settings) -> RewardNames {
     RewardNames {
         rule: names.join("+"),
         weights: plugins.iter().map(|plugin| plugin.weight).collect(),
-        judge: grader(&settings.judge, "string-match"),
-        format: grader(&settings.format, "think-then-answer"),
+        judge: grader(&settings.judge, StringMatch::NAME),
+        format: grader(&settings.format, ThinkThenAnswer::NAME),
     }
 }
 

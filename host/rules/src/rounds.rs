@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use corver_core::verdict::push_new;
 use corver_core::{
     Backends, BoxError, Capability, Completion, CorpusInfo, CreditKind, Exchange, Lookup,
 };
@@ -225,16 +226,8 @@ impl<D> SubjectState<D> {
     /// Adds a request to the trace, unless it is there.
     fn add(&mut self, answered: AnsweredRequest) {
         match answered {
-            AnsweredRequest::Count(lookup) => {
-                if !self.lookups.contains(&lookup) {
-                    self.lookups.push(lookup);
-                }
-            }
-            AnsweredRequest::Other(exchange) => {
-                if !self.exchanges.contains(&exchange) {
-                    self.exchanges.push(exchange);
-                }
-            }
+            AnsweredRequest::Count(lookup) => push_new(&mut self.lookups, lookup),
+            AnsweredRequest::Other(exchange) => push_new(&mut self.exchanges, exchange),
         }
     }
 }

@@ -6,5 +6,5 @@ pub mod sft;
 pub mod train;
 pub mod warnings;
 
-pub use cost::{Prices, QueryCounts};
+pub use cost::QueryCounts;
 pub use train::{Observer, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train};

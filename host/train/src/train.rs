@@ -7,13 +7,13 @@ use std::time::Instant;
 use corver_core::{
     BoxError, Learner, Question, Scorers, StepError, StepReport, StepSettings, Usage, step,
 };
-use corver_settings::EvaluateSettings;
+use corver_settings::{ChatPrices, EvaluateSettings, PriceSection};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use corver_data::Curriculum;
 
-use super::cost::{Prices, QueryCounts};
+use super::cost::QueryCounts;
 use super::metrics::{StepMeasurements, step_metrics};
 use super::warnings::Warnings;
 use corver_eval::{EvaluatePlan, Evaluation, FactChecker, evaluate};
@@ -50,8 +50,10 @@ pub struct TrainPlan {
     pub checkpoints_kept: usize,
     /// Names of the rules that score the completions.
     pub rewards: RewardNames,
-    /// Prices of the requests of rules.
-    pub prices: Prices,
+    /// Prices of the requests of rules for counts, NLI and passages.
+    pub prices: PriceSection,
+    /// Prices of the tokens of their prompts to the chat model, and of its replies.
+    pub chat_prices: ChatPrices,
 }
 
 /// Names of the rules that score the completions of a run.
@@ -486,7 +488,7 @@ impl Trainer<'_, '_, '_> {
                 .then(|| steps * plan.samples_per_step() as f64 / seconds),
             reward_seconds_per_step: log.sum("seconds/reward") / steps,
             queries_per_step: queries,
-            cost_per_step: queries.cost(&plan.prices),
+            cost_per_step: queries.cost(&plan.prices, &plan.chat_prices),
         }
     }
 }

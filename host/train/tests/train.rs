@@ -14,9 +14,9 @@ use corver_core::{
 use corver_data::Curriculum;
 use corver_eval::Evaluation;
 use corver_runs::{RunDir, RunManifest};
+use corver_settings::{ChatPrices, PriceSection};
 use corver_train::{
-    Observer, Prices, QueryCounts, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan,
-    train,
+    Observer, QueryCounts, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train,
 };
 use serde_json::{Map, Value};
 
@@ -235,7 +235,8 @@ fn plan(steps: usize) -> TrainPlan {
         checkpoint_every: 2,
         checkpoints_kept: 9,
         rewards: RewardNames { rule: "attested".into(), ..RewardNames::default() },
-        prices: Prices { nli: 0.5, ..Prices::default() },
+        prices: PriceSection { nli: 0.5, ..PriceSection::default() },
+        chat_prices: ChatPrices::default(),
     }
 }
 

@@ -25,7 +25,6 @@ pub struct PassageIndex {
 /// The passages of a single index.
 struct Member {
     location: PassageLocation,
-    manifest: PassageManifest,
     searcher: Searcher,
 }
 
@@ -42,11 +41,6 @@ impl PassageIndex {
         }
         let members = locations.iter().map(Member::open).collect::<Result<_, _>>()?;
         Ok(Self { members, fields: Fields::default() })
-    }
-
-    /// Returns the manifest of each index's passages.
-    pub fn manifests(&self) -> impl Iterator<Item = &PassageManifest> {
-        self.members.iter().map(|member| &member.manifest)
     }
 
     /// Returns up to `k` passages with their scores, best first. Equal scores are in the order of
@@ -96,7 +90,7 @@ impl Member {
         {
             return Err(location.damaged("the files do not belong together"));
         }
-        Ok(Self { location: location.clone(), manifest, searcher })
+        Ok(Self { location: location.clone(), searcher })
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use corver_core::response::{StringMatch, ThinkThenAnswer};
 use corver_core::{
     Backends, CreditKind, Decoding, Estimator, Graders, Granularity, ImportanceLevel, Learner,
     Scorers, SentenceScorer as _, StepSettings,
@@ -14,9 +15,9 @@ use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, OpenedExtractor, SentenceRules};
 use corver_runs::{RunDir, RunDirError, RunManifest, fingerprint, folder, text_fingerprint};
-use corver_settings::{ChatPrices, PriceSection, Settings};
+use corver_settings::Settings;
 use corver_train::{
-    Observer, Prices, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train,
+    Observer, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train,
 };
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
@@ -406,8 +407,6 @@ fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPl
     let rules = &config.scoring.rules;
     let prompt_with_adapter =
         format!("{}{}", settings.eval.system_prompt, settings.eval.trained_suffix);
-    let PriceSection { count, nli, passages } = settings.backends.price;
-    let ChatPrices { prompt, completion } = settings.backends.chat.prices;
     Ok(TrainPlan {
         train: config.train.read(settings.run.seed)?,
         eval: config.eval.read()?,
@@ -434,13 +433,14 @@ fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<TrainPl
         rewards: RewardNames {
             rule: rule.to_owned(),
             weights: rules.plugins.iter().map(|plugin| plugin.weight).collect(),
-            judge: rules.judge.as_ref().map_or_else(|| "string-match".to_owned(), Grader::name),
+            judge: rules.judge.as_ref().map_or_else(|| StringMatch::NAME.to_owned(), Grader::name),
             format: rules
                 .format
                 .as_ref()
-                .map_or_else(|| "think-then-answer".to_owned(), Grader::name),
+                .map_or_else(|| ThinkThenAnswer::NAME.to_owned(), Grader::name),
         },
-        prices: Prices { count, nli, passages, prompt, completion },
+        prices: settings.backends.price,
+        chat_prices: settings.backends.chat.prices,
     })
 }
 

@@ -129,7 +129,8 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use corver_core::triplet::triplets_from_reply;
+    use corver_core::ReplyGrammar;
+    use corver_core::reply::read;
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
 
@@ -142,7 +143,8 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         for _ in 0..500 {
             let sample = world.sentence(&mut rng);
-            assert_eq!(triplets_from_reply(&reply(&sample.triplets)), sample.triplets);
+            let parsed = read(&reply(&sample.triplets), ReplyGrammar::Reference);
+            assert_eq!(parsed.into_triplets(), sample.triplets);
         }
     }
 

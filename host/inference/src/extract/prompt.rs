@@ -105,8 +105,10 @@ impl ExtractPrompt {
     /// # Errors
     /// Fails if the tokenizer cannot decode the ids.
     pub(crate) fn decode(&self, ids: &[u32]) -> Result<String> {
-        let text =
-            self.tokenizer.decode(ids, true).map_err(|error| refused(&format!("{ids:?}"), &error))?;
+        let text = self
+            .tokenizer
+            .decode(ids, true)
+            .map_err(|error| refused(&format!("{ids:?}"), &error))?;
         Ok(if self.opens_thinking { format!("{}{text}", THINK.open) } else { text })
     }
 

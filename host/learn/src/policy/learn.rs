@@ -74,7 +74,8 @@ impl Policy {
             Some(prepared) if prepared.lengths == lengths => prepared,
             _ => self.prepare_update(&rows, batch.sampling)?,
         };
-        let (settings, temperature) = (self.settings, learning_temperature(batch.sampling));
+        let settings = self.settings;
+        let temperature = learning_temperature(batch.sampling);
         let report = self.update_rows(prepared, &rows, objective, &settings, temperature)?;
         log_peak("update", peak);
         Ok(report)

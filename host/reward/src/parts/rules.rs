@@ -55,8 +55,8 @@ impl SentenceRules {
                 weight: plugin.weight,
             })
             .collect();
-        let has_paid = rules.iter().any(|(_, plugin)| !plugin.is_watched());
-        let named = rules.iter().filter(|(_, plugin)| !(has_paid && plugin.is_watched()));
+        let has_rewarding = rules.iter().any(|(_, plugin)| !plugin.is_watched());
+        let named = rules.iter().filter(|(_, plugin)| !(has_rewarding && plugin.is_watched()));
         let names: Vec<&str> = named.map(|(rule, _)| rule.name()).collect();
         let name = names.join("+");
         let hashes: Vec<&str> = loaded.iter().map(|rule| rule.blake3.as_str()).collect();

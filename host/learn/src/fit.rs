@@ -4,7 +4,6 @@
 //! only.
 
 use corver_core::AdamWSettings;
-use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
 use crate::device::upload;
@@ -34,8 +33,7 @@ impl Example {
 }
 
 /// Settings of a training with [`fit`].
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FitSettings {
     /// Number of optimiser steps.
     pub steps: usize,
@@ -130,7 +128,7 @@ fn train_step(
 ///
 /// # Errors
 /// Fails if there is no token to learn, or an id is outside the vocabulary.
-pub fn cross_entropy(model: &Model, examples: &[Example]) -> Result<Tensor> {
+fn cross_entropy(model: &Model, examples: &[Example]) -> Result<Tensor> {
     let rows: Vec<&[u32]> = examples.iter().map(|e| e.tokens.as_slice()).collect();
     let tokens = model.batch(&rows)?;
     let width = tokens.size()[1];
@@ -170,7 +168,7 @@ mod tests {
     use crate::testing::tiny;
 
     #[test]
-    fn sft_memorises_single_sequence() {
+    fn fit_memorises_single_sequence() {
         let mut model = tiny("qwen3", 1);
         let example = Example::new(&[1, 2, 3], &[7, 5, 9, 4]);
         let settings = FitSettings { steps: 150, learning_rate: 1e-2, ..FitSettings::default() };
@@ -180,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn sft_loss_counts_only_marked_tokens() {
+    fn loss_counts_only_marked_tokens() {
         let model = tiny("llama", 2);
         let both = Example { tokens: vec![1, 2, 3], learn: vec![true, true, true] };
         let last = Example { learn: vec![false, false, true], ..both.clone() };
@@ -191,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn initial_sft_loss_equals_uniform_guess() {
+    fn initial_loss_equals_uniform_guess() {
         let model = tiny("qwen2", 3);
         let loss =
             cross_entropy(&model, &[Example::new(&[1], &[2, 3, 4])]).unwrap().double_value(&[]);
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn sft_batch_without_targets_is_rejected() {
+    fn batch_without_targets_is_rejected() {
         let model = tiny("llama", 4);
         assert!(matches!(
             cross_entropy(&model, &[Example::new(&[1, 2], &[])]),
