@@ -12,7 +12,7 @@ fn filtered_pool_resumes_and_trains() {
     let mut transcript = Transcript::default();
     let out = run_dir("filtered");
     let pool = out.with_extension("pool.json");
-    let world = out.with_extension("world");
+    let world = run_dir("filtered.world");
     host(&["demo", "world", world.to_str().unwrap()]).good();
     let all: Vec<serde_json::Value> =
         serde_json::from_str(&fs::read_to_string(world.join("train.json")).unwrap()).unwrap();
@@ -65,10 +65,8 @@ fn filtered_pool_resumes_and_trains() {
     );
     transcript.add_failure(&host(&[&resume[..], &["--set", "filter.temperature=1.0"]].concat()));
 
-    let (run, questions) = (
-        run_dir("on-a-filtered-pool"),
-        format!("question.train={}", out.join("questions.jsonl").display()),
-    );
+    let run = run_dir("on-a-filtered-pool");
+    let questions = format!("question.train={}", out.join("questions.jsonl").display());
     host(&short_run_args(&run, "1", &["--config", "demo", "--set", &questions])).good();
     insta::assert_snapshot!(transcript);
 }

@@ -15,6 +15,7 @@ mod command;
 mod engine;
 #[cfg(feature = "torch")]
 mod engine_policy;
+mod files;
 mod index_folder;
 mod interrupt;
 mod output;
@@ -24,6 +25,8 @@ mod questions;
 mod recording;
 mod resumed;
 mod scoring;
+#[cfg(feature = "torch")]
+mod screen;
 mod server;
 mod settings;
 mod tokenizer;

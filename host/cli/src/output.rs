@@ -3,7 +3,9 @@
 //! Some of the text is untrusted: notes of rules, completions, titles of documents. All text is
 //! escaped here, so that none can move the cursor, forge a line or send commands to the terminal.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use comfy_table::{Cell, CellAlignment, Table, TableComponent, presets};
@@ -12,6 +14,8 @@ use corver_core::text::escape_controls;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 
+use crate::interrupt::Interrupt;
+
 /// Prints a value as JSON on one line.
 pub fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
     line(serde_json::to_string(value)?);
@@ -19,7 +23,7 @@ pub fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
 }
 
 /// Prints a line of text; line breaks in it are escaped.
-pub fn line(text: impl std::fmt::Display) {
+pub fn line(text: impl Display) {
     print(&format!("{}\n", escaped(&text.to_string())));
 }
 
@@ -83,11 +87,11 @@ fn print(text: &str) {
 const MAX_WIDTH: usize = 100;
 
 /// Prints a table whose rows have the header's length. Columns after the first are right-aligned.
-pub fn table<'a>(
-    header: impl AsRef<[&'a str]>,
+pub fn table<T: AsRef<str>>(
+    header: impl AsRef<[T]>,
     rows: impl IntoIterator<Item = impl AsRef<[String]>>,
 ) {
-    let mut all = vec![header.as_ref().iter().map(|&title| title.to_owned()).collect()];
+    let mut all = vec![header.as_ref().iter().map(|title| title.as_ref().to_owned()).collect()];
     for row in rows {
         all.push(row.as_ref().to_vec());
     }
@@ -203,9 +207,13 @@ pub fn progress(total: u64, what: &'static str) -> ProgressBar {
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Returns a callback that shows decoding progress: after the bar, or in a line every
-/// [`LOG_INTERVAL`] if the bar is hidden.
-pub fn decoding(bar: &ProgressBar) -> impl FnMut(Decoding) + 'static {
+/// [`LOG_INTERVAL`] if the bar is hidden. It stops decoding once the interrupt is requested.
+pub fn decoding(
+    bar: &ProgressBar,
+    interrupt: Option<&Interrupt>,
+) -> impl FnMut(Decoding) -> ControlFlow<()> + 'static {
     let bar = bar.clone();
+    let interrupt = interrupt.cloned();
     let mut last_line = Instant::now();
     let mut previous = (None, 0);
     move |Decoding { tokens, limit, ended, rows }| {
@@ -223,6 +231,11 @@ pub fn decoding(bar: &ProgressBar) -> impl FnMut(Decoding) + 'static {
             last_line = Instant::now();
             note(&bar, &format!("decoding: {text}"));
         }
+        if interrupt.as_ref().is_some_and(Interrupt::is_requested) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 }
 
@@ -230,6 +243,13 @@ pub fn decoding(bar: &ProgressBar) -> impl FnMut(Decoding) + 'static {
 pub fn note(bar: &ProgressBar, text: &str) {
     let text = escaped(text);
     if bar.is_hidden() { error_line(&text) } else { bar.println(text) }
+}
+
+/// Prints the lines of texts as [`note`] does.
+pub fn notes(bar: &ProgressBar, texts: impl IntoIterator<Item = impl Display>) {
+    for text in texts {
+        text.to_string().lines().for_each(|line| note(bar, line));
+    }
 }
 
 #[cfg(test)]

@@ -52,7 +52,8 @@ fn plan_memory(
     model: &Path,
 ) -> Result<Option<MemoryPlan>> {
     let samples_here = policy.engine.is_none();
-    let (rollout, update) = (settings.rollout, settings.update);
+    let rollout = settings.rollout;
+    let update = settings.update;
     let answers = &settings.eval.answers;
     let workload = Workload {
         num_generations: if samples_here { rollout.num_generations } else { 1 },

@@ -7,7 +7,7 @@ use corver_core::Backends;
 use corver_counts::CorpusSource;
 use corver_reward::config::{BackendsConfig, CorpusConfig, DemoOr, Problems, Resolve};
 use corver_reward::parts;
-use corver_runs::{RunManifest, fingerprint, text_fingerprint};
+use corver_runs::{RunManifest, fingerprint, json_fingerprint};
 use corver_settings::Settings;
 
 use crate::args::RecordingArgs;
@@ -96,7 +96,7 @@ fn fingerprints(config: &BackendsConfig) -> Result<Vec<(&'static str, String)>> 
 
 /// Returns the hash of the passages' manifest, which names the index and the options.
 fn passage_fingerprint(place: &PassageLocation) -> Result<String> {
-    Ok(text_fingerprint(&serde_json::to_string(&PassageManifest::load(place)?)?))
+    Ok(json_fingerprint(&PassageManifest::load(place)?)?)
 }
 
 /// Fails if --record names a file that exists, unless the run is resumed.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use corver_runs::{RunDir, RunDirError, RunManifest, folder};
+use corver_runs::{RunDir, RunDirError, RunManifest, folder, text_fingerprint};
 use corver_settings::Settings;
 use corver_settings::load::differences;
 use toml::Value;
@@ -19,9 +19,24 @@ pub fn load_saved_config(args: &mut SettingsArgs, out: Option<&Path>) {
     args.config.splice(0..0, saved);
 }
 
+/// Returns a manifest with the version of this program.
+pub fn manifest() -> RunManifest {
+    let mut manifest = RunManifest::default();
+    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+    manifest
+}
+
+/// Returns a manifest with the version of this program and the fingerprint of the settings. Those in
+/// `free` may change when the run is resumed.
+pub fn manifest_of(settings: &Settings, free: &[&str]) -> Result<RunManifest> {
+    let mut manifest = manifest();
+    manifest.set(CONFIGURATION, text_fingerprint(&decisive_settings(settings, free)?));
+    Ok(manifest)
+}
+
 /// Returns the settings that decide a run's result, as TOML: all but those in `free`, each a setting
 /// or a section.
-pub fn fingerprint_settings(settings: &Settings, free: &[&str]) -> Result<String> {
+fn decisive_settings(settings: &Settings, free: &[&str]) -> Result<String> {
     fn without(settings: Value, at: &str, free: &[&str]) -> Value {
         let Value::Table(table) = settings else { return settings };
         let mut decisive = toml::Table::new();
@@ -91,7 +106,7 @@ mod tests {
         let of = |change: fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);
-            fingerprint_settings(&settings, &["run.steps", "check"]).unwrap()
+            decisive_settings(&settings, &["run.steps", "check"]).unwrap()
         };
         let default = of(|_| ());
         assert_eq!(of(|settings| settings.run.steps = 7), default);

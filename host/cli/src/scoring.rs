@@ -30,7 +30,8 @@ impl ScoringConfig {
         let extractor = ExtractorConfig::resolve(settings, problems);
         let answers = recording::resolve(recording, settings, problems);
         let rules = RulesConfig::resolve(settings, problems);
-        let (extractor, answers) = (extractor?, answers?);
+        let extractor = extractor?;
+        let answers = answers?;
         if let Some((corpus, _)) = &answers {
             extractor.check_corpus(corpus, problems)?;
         }

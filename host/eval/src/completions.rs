@@ -1,17 +1,16 @@
 //! Files of completions from other programs, for `corver-host score`.
 
-use std::io::{self, BufRead};
+use std::io::BufRead;
 use std::path::Path;
 
 use corver_core::{GivenTriplets, Question, Rollout};
 use corver_data::GoldsField;
 use serde::Deserialize;
 
-/// Error of a file of completions: it cannot be read, or a line is invalid.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct CompletionsError(String);
+use crate::lines::{self, LinesError, for_each_json_line};
 
+/// Content of the files, for messages.
+const WHAT: &str = "completions";
 /// Form of a line, for messages.
 const FORM: &str = concat!(
     r#"a line is {"question", "answers", "title", "evidence", "completion"}, "#,
@@ -59,23 +58,15 @@ impl CompletionSet {
 ///
 /// # Errors
 /// Fails if the file cannot be read, a line is malformed, or two lines contradict each other.
-pub fn read_completions(path: &Path) -> Result<CompletionSet, CompletionsError> {
-    let file = corver_files::open_text(path).map_err(|error| io_error(path, &error))?;
-    parse_completions(file, path)
-}
-
-fn io_error(path: &Path, error: &io::Error) -> CompletionsError {
-    CompletionsError(format!("cannot read the completions {}: {error}", path.display()))
+pub fn read_completions(path: &Path) -> Result<CompletionSet, LinesError> {
+    parse_completions(lines::open(path, WHAT)?, path)
 }
 
 /// Parses the text of a file of completions; `path` is for messages.
 ///
 /// # Errors
 /// As [`read_completions`].
-pub fn parse_completions(
-    source: impl BufRead,
-    path: &Path,
-) -> Result<CompletionSet, CompletionsError> {
+pub fn parse_completions(source: impl BufRead, path: &Path) -> Result<CompletionSet, LinesError> {
     let mut completions = CompletionSet {
         lines: Vec::new(),
         questions: Vec::new(),
@@ -84,21 +75,12 @@ pub fn parse_completions(
     };
     let mut given = GivenTriplets::default();
     let mut first_without = None;
-    for (index, text) in source.lines().enumerate() {
-        let number = index + 1;
-        let text = text.map_err(|error| io_error(path, &error))?;
-        if text.trim().is_empty() {
-            continue;
-        }
-        let invalid =
-            |problem: String| CompletionsError(format!("{}:{number}: {problem}", path.display()));
-        let line: CompletionLine =
-            serde_json::from_str(&text).map_err(|error| invalid(format!("{error}; {FORM}")))?;
+    for_each_json_line(source, path, WHAT, FORM, |number, line: CompletionLine| {
         if line.triplets.is_none() {
             first_without.get_or_insert(number);
         }
         if let Some(triplets) = line.triplets {
-            given.merge(triplets).map_err(|error| invalid(error.to_string()))?;
+            given.merge(triplets).map_err(|error| error.to_string())?;
         }
         let GoldsField(golds) = line.answers;
         completions.lines.push(number);
@@ -111,19 +93,17 @@ pub fn parse_completions(
             evidence,
             ..Question::default()
         });
-    }
+        Ok(())
+    })?;
     if completions.rollouts.is_empty() {
-        let problem = format!("{} holds no completion", path.display());
-        return Err(CompletionsError(problem));
+        return Err(LinesError(format!("{} holds no completion", path.display())));
     }
     match first_without {
         None => completions.triplets = Some(given),
         Some(line) if !given.is_empty() => {
-            return Err(CompletionsError(format!(
-                "{}:{line}: this line has no \"triplets\", others have; give them in every line or \
-                 in none",
-                path.display()
-            )));
+            let problem = "this line has no \"triplets\", others have; give them in every line or \
+                           in none";
+            return Err(LinesError::at_line(path, line, problem));
         }
         Some(_) => {}
     }
@@ -138,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &str) -> Result<CompletionSet, CompletionsError> {
+    fn read(text: &str) -> Result<CompletionSet, LinesError> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         read_completions(file.path())

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::grade::Grades;
-use super::graded::{GradedError, read_graded};
+use super::graded::read_graded;
 use super::interval::{DRAWS, percentile_interval};
+use super::lines::LinesError;
 
 /// Error of a comparison.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +19,7 @@ use super::interval::{DRAWS, percentile_interval};
 pub enum DiffError {
     /// A file of answers cannot be read.
     #[error(transparent)]
-    Graded(#[from] GradedError),
+    Graded(#[from] LinesError),
     /// The answers cannot be compared; the message says why.
     #[error("{0}")]
     NotComparable(String),

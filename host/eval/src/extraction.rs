@@ -2,12 +2,12 @@
 
 use std::collections::HashSet;
 use std::hash::Hash;
-use std::io::BufRead;
 use std::path::Path;
 
 use corver_core::Triplet;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::lines::{self, LinesError, for_each_json_line};
 use crate::wilson;
 
 /// A sentence annotated with all facts that it states.
@@ -38,36 +38,23 @@ fn read_triplets<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<[Stri
     Ok(triplets)
 }
 
-/// Error of a file of annotated sentences: it cannot be read, or a line is invalid.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct GoldError(String);
+/// Content of a file of annotated sentences, for messages.
+const WHAT: &str = "sentences";
+/// Form of a line, for messages.
+const FORM: &str = r#"a line is {"sentence": …, "triplets": [[head, relation, tail], …]}"#;
 
 /// Reads a file with one [`GoldSentence`] as JSON per line; empty lines are skipped.
 ///
 /// # Errors
 /// Fails if the file cannot be read, or a line has another form.
-pub fn read_gold(path: &Path) -> Result<Vec<GoldSentence>, GoldError> {
-    let io_error =
-        |error| GoldError(format!("cannot read the sentences {}: {error}", path.display()));
-    let file = corver_files::open_text(path).map_err(io_error)?;
+pub fn read_gold(path: &Path) -> Result<Vec<GoldSentence>, LinesError> {
     let mut sentences = Vec::new();
-    for (index, line) in file.lines().enumerate() {
-        let line = line.map_err(io_error)?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        let mut gold: GoldSentence = serde_json::from_str(&line).map_err(|error| {
-            GoldError(format!(
-                "{}:{}: {error}; a line is {{\"sentence\": …, \"triplets\": \
-                 [[head, relation, tail], …]}}",
-                path.display(),
-                index + 1
-            ))
-        })?;
+    let file = lines::open(path, WHAT)?;
+    for_each_json_line(file, path, WHAT, FORM, |_, mut gold: GoldSentence| {
         gold.sentence = gold.sentence.trim().to_owned();
         sentences.push(gold);
-    }
+        Ok(())
+    })?;
     Ok(sentences)
 }
 

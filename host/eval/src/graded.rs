@@ -6,29 +6,25 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 
-/// Error of a file of graded answers: it cannot be read, or a line is no answer.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct GradedError(String);
+use super::lines::{self, LinesError};
+
+/// Content of the files, for messages.
+const WHAT: &str = "answers";
 
 /// Reads the fields of `T` from every line; line n is at index n − 1.
 ///
 /// # Errors
 /// Fails if the file cannot be read, or a line is no answer.
-pub fn read_graded<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, GradedError> {
-    let io_error =
-        |error| GradedError(format!("cannot read the answers {}: {error}", path.display()));
-    let file = corver_files::open_text(path).map_err(io_error)?;
+pub fn read_graded<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, LinesError> {
     let mut answers = Vec::new();
-    for (index, line) in file.lines().enumerate() {
-        let line = line.map_err(io_error)?;
+    for (index, line) in lines::open(path, WHAT)?.lines().enumerate() {
+        let line = line.map_err(|error| LinesError::unreadable(path, WHAT, &error))?;
         answers.push(serde_json::from_str(&line).map_err(|error| {
-            GradedError(format!(
-                "{}:{}: {error}; these are the files that `eval --out` writes, and \
-                 answers_before.jsonl of a run",
-                path.display(),
-                index + 1
-            ))
+            let problem = format!(
+                "{error}; these are the files that `eval --out` writes, and answers_before.jsonl \
+                 of a run"
+            );
+            LinesError::at_line(path, index + 1, &problem)
         })?);
     }
     Ok(answers)

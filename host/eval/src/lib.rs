@@ -9,6 +9,7 @@ pub mod filter;
 pub mod grade;
 pub mod graded;
 pub mod interval;
+mod lines;
 pub mod truth;
 
 pub use completions::{CompletionSet, parse_completions, read_completions};
@@ -18,6 +19,7 @@ pub use extraction::{ExtractionQuality, GoldSentence, MatchCounts, compare_tripl
 pub use figures::{Direction, FIGURES, Figure, FigureUnit, OF_AN_ANSWER, View, figures};
 pub use filter::{FilterError, FilterPlan, FilterSummary, Zone, filter};
 pub use grade::{Grades, MissingAnswer, missing_answer};
-pub use graded::{GradedError, read_graded};
+pub use graded::read_graded;
 pub use interval::{wilson, wilson_of};
+pub use lines::LinesError;
 pub use truth::{FactCheck, FactChecker};

@@ -273,9 +273,7 @@ fn verdict(arm: &Arm, first: &str, columns: &[Column], seeds: usize) -> String {
 /// Panics if there are no arms.
 #[must_use]
 pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<LoadedRun>]) -> String {
-    let shown = |Table { header, rows }: &Table| {
-        table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows)
-    };
+    let shown = |Table { header, rows }: &Table| table(header, rows);
     let curve = |metric: &str| -> Vec<Series> {
         let series = |(arm, own_runs): (&Arm, &Vec<LoadedRun>)| Series {
             name: arm.name.clone(),
@@ -309,8 +307,8 @@ pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<LoadedRun>]) -> Str
             @for cost in COSTS.iter().filter(|cost| cost.better.is_some()) {
                 @for figure in FIGURES.iter().filter(|one| one.better == Some(Direction::Up)) {
                     @let marks = marks(arms, cost.name, figure.name);
-                    @let (title, y) = (figure.title, figure.meaning);
-                    @let labels = ChartLabels { title, x: cost.meaning, y };
+                    @let labels =
+                        ChartLabels { title: figure.title, x: cost.meaning, y: figure.meaning };
                     @let unit = match figure.unit {
                         FigureUnit::Percent => chart::AxisUnit::Share,
                         _ => chart::AxisUnit::Number,

@@ -1,5 +1,7 @@
 use std::path::PathBuf;
 
+use corver_runs::RunDirError;
+
 /// Error while reading a run or writing a page.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -14,6 +16,9 @@ pub enum ReportError {
         /// Error of the operating system.
         source: std::io::Error,
     },
+    /// A file of the run's folder cannot be read, or is no valid JSON.
+    #[error(transparent)]
+    Run(#[from] RunDirError),
     /// A file of the run is malformed; the message has its path and line.
     #[error("{0}")]
     Damaged(String),

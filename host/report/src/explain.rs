@@ -127,7 +127,8 @@ pub fn of_step(
 ) -> Result<Vec<ExplainedCompletion>, ReportError> {
     let step = step.unwrap_or_else(|| run.last_step());
     let traces = run.traces_of(step)?;
-    let (count, size) = (traces.len(), run.settings.rollout.num_generations.max(1));
+    let count = traces.len();
+    let size = run.settings.rollout.num_generations.max(1);
     if !count.is_multiple_of(size) {
         return Err(ReportError::NotThere(format!(
             "step {step} is incomplete: it has {count} completions in groups of {size}"

@@ -99,7 +99,8 @@ fn reward_parts(run: &LoadedRun) -> String {
 }
 
 fn state(run: &LoadedRun) -> Markup {
-    let (done, all) = (run.metrics.len(), run.settings.run.steps);
+    let done = run.metrics.len();
+    let all = run.settings.run.steps;
     html! {
         @match &run.summary {
             Some(summary) => p.soft {

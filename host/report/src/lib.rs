@@ -7,8 +7,9 @@
 //! ```
 //!
 //! `run` reads a run's folder, `tally` its traces, and `hacks` checks for reward hacking.
-//! `playground` has a form for a rule's settings. `comparison` shows arms side by side, `calibration` the results of labelled sentences. `chart`
-//! and `scatter` draw, `completion` colours sentences, and `page` is the frame of every page.
+//! `playground` has a form for a rule's settings. `comparison` shows arms side by side,
+//! `calibration` the results of labelled sentences. `chart` and `scatter` draw, `completion` colours
+//! sentences, and `page` is the frame of every page.
 
 pub mod calibration;
 pub mod chart;

@@ -60,11 +60,11 @@ pub fn save(path: &Path, page: &str) -> Result<(), ReportError> {
 
 /// Returns a table of figures: the first column names the row, the others are right-aligned.
 #[must_use]
-pub fn table(header: &[&str], rows: &[Vec<String>]) -> Markup {
+pub fn table(header: &[impl AsRef<str>], rows: &[Vec<String>]) -> Markup {
     html! {
         div.table {
             table {
-                thead { tr { @for name in header { th { (name) } } } }
+                thead { tr { @for name in header { th { (name.as_ref()) } } } }
                 tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
             }
         }

@@ -10,7 +10,10 @@ use corver_core::Trace;
 use corver_core::response::{StringMatch, ThinkThenAnswer};
 use corver_eval::Evaluation;
 use corver_runs::RunManifest;
-use corver_runs::folder::{CONFIG, MANIFEST, METRICS_LOG, SUMMARY, TRACES};
+use corver_runs::folder::{
+    CONFIG, EVALUATION_AFTER, EVALUATION_BEFORE, MANIFEST, METRICS_LOG, SUMMARY, TRACES, read_json,
+    read_text,
+};
 use corver_settings::{GraderSection, PluginRef, Settings, WeightedPlugin};
 use corver_train::{RewardNames, RunSummary};
 use serde::Deserialize;
@@ -87,7 +90,7 @@ impl LoadedRun {
                 }));
             }
         }
-        let config = read(&path.join(CONFIG))?.unwrap_or_default();
+        let config = read_text(&path.join(CONFIG))?.unwrap_or_default();
         let settings: Settings = toml::from_str(&config).map_err(|error| {
             ReportError::Damaged(format!("{} is damaged: {error}", path.join(CONFIG).display()))
         })?;
@@ -106,8 +109,8 @@ impl LoadedRun {
             config,
             manifest: read_json(&path.join(MANIFEST))?.unwrap_or_default(),
             metrics,
-            before: read_json(&path.join("evaluation_before.json"))?,
-            after: read_json(&path.join("evaluation_after.json"))?,
+            before: read_json(&path.join(EVALUATION_BEFORE))?,
+            after: read_json(&path.join(EVALUATION_AFTER))?,
             summary: read_json(&path.join(SUMMARY))?,
         })
     }
@@ -244,22 +247,6 @@ fn for_each_line(
         if !text.ends_with(b"\n") || each(LogLine { path, number, text: &text })?.is_break() {
             return Ok(());
         }
-    }
-}
-
-fn read(path: &Path) -> Result<Option<String>, ReportError> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ReportError::Io { action: "read", path: path.to_owned(), source }),
-    }
-}
-
-fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ReportError> {
-    let Some(text) = read(path)? else { return Ok(None) };
-    match serde_json::from_str(&text) {
-        Ok(value) => Ok(Some(value)),
-        Err(error) => Err(ReportError::Damaged(format!("{} is damaged: {error}", path.display()))),
     }
 }
 

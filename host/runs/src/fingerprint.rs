@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+
 use super::folder::{RunDirError, io};
 
 /// Returns the blake3 hash of a file, or of a folder's files with their names, in order of name;
@@ -35,6 +37,14 @@ pub fn fingerprint(path: &Path) -> Result<String, RunDirError> {
 #[must_use]
 pub fn text_fingerprint(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+/// Returns the blake3 hash of a value's JSON, hexadecimal.
+///
+/// # Errors
+/// Fails if the value cannot be written as JSON.
+pub fn json_fingerprint(value: &impl Serialize) -> serde_json::Result<String> {
+    Ok(text_fingerprint(&serde_json::to_string(value)?))
 }
 
 #[cfg(test)]

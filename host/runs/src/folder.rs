@@ -394,10 +394,7 @@ impl RunDir {
     /// # Errors
     /// Fails if it cannot be read or parsed.
     pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RunDirError> {
-        let Some(text) = self.read(name)? else { return Ok(None) };
-        serde_json::from_str(&text)
-            .map(Some)
-            .map_err(|error| damaged(&self.path.join(name), &error))
+        read_json(&self.path.join(name))
     }
 
     /// Reads the JSON lines of a log; none if it does not exist yet.
@@ -405,22 +402,14 @@ impl RunDir {
     /// # Errors
     /// Fails if it cannot be read or parsed.
     pub fn read_lines<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, RunDirError> {
-        let text = self.read(name)?.unwrap_or_default();
+        let path = self.path.join(name);
+        let text = read_text(&path)?.unwrap_or_default();
         let mut lines = Vec::new();
         for line in text.lines() {
             let parsed = serde_json::from_str(line);
-            lines.push(parsed.map_err(|error| damaged(&self.path.join(name), &error))?);
+            lines.push(parsed.map_err(|error| damaged(&path, &error))?);
         }
         Ok(lines)
-    }
-
-    fn read(&self, name: &str) -> Result<Option<String>, RunDirError> {
-        let path = self.path.join(name);
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(text)),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io("read", &path)(error)),
-        }
     }
 
     /// Writes a file atomically.
@@ -439,6 +428,27 @@ impl RunDir {
     pub fn finish<T: Serialize>(&self, summary: &T) -> Result<(), RunDirError> {
         self.write_json(SUMMARY, summary)
     }
+}
+
+/// Reads a text file of a run; `None` if it does not exist yet.
+///
+/// # Errors
+/// Fails if it cannot be read.
+pub fn read_text(path: &Path) -> Result<Option<String>, RunDirError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io("read", path)(error)),
+    }
+}
+
+/// Reads a JSON file of a run; `None` if it does not exist yet.
+///
+/// # Errors
+/// Fails if it cannot be read or parsed.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, RunDirError> {
+    let Some(text) = read_text(path)? else { return Ok(None) };
+    serde_json::from_str(&text).map(Some).map_err(|error| damaged(path, &error))
 }
 
 /// Returns the first path `parent/name-NNN` that does not exist.

@@ -5,5 +5,5 @@ mod events;
 mod fingerprint;
 pub mod folder;
 
-pub use fingerprint::{fingerprint, text_fingerprint};
+pub use fingerprint::{fingerprint, json_fingerprint, text_fingerprint};
 pub use folder::{RunDir, RunDirError, RunManifest};

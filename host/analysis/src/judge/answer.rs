@@ -9,7 +9,7 @@ use corver_core::{Label, Question};
 use serde::Serialize;
 
 use super::JudgeSubject;
-use corver_eval::{GradedAnswer, GradedError, read_graded};
+use corver_eval::{GradedAnswer, LinesError, read_graded};
 
 /// Order of rows and columns in a table of both judges' labels.
 pub const LABELS: [Label; 3] = [Label::Good, Label::Bad, Label::NotAttempted];
@@ -20,7 +20,7 @@ pub const LABELS: [Label; 3] = [Label::Good, Label::Bad, Label::NotAttempted];
 pub enum AnswerError {
     /// The file cannot be read.
     #[error(transparent)]
-    Graded(#[from] GradedError),
+    Graded(#[from] LinesError),
     /// The file has no answers, or one to a question without a known gold.
     #[error("{0}")]
     InvalidAnswers(String),

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::{
     CompareArgs, EvalArgs, Flags, LengthArgs, RecordingArgs, RewardArgs, SettingsArgs, TrainArgs,
 };
+use crate::files;
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::questions::graded_questions;
@@ -63,16 +64,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     let interrupt = Interrupt::listen()?;
     let total = plan.arms.len() as u64 * plan.seeds;
     let runs = plan.seeds().flat_map(|seed| plan.arms.iter().map(move |arm| (arm, seed)));
-    // A run that cannot start, or cannot match the arm's finished ones, fails before any of them
-    // starts.
-    for arm in &plan.arms {
-        train::check_inputs(&train_args(&out, arm, plan.first_seed))?;
-        let unfinished =
-            plan.seeds().find(|&seed| !run_folder(&out, arm, seed).join(folder::SUMMARY).exists());
-        if let (Some(first), Some(seed)) = (first_run(&out, arm, &plan), unfinished) {
-            train::check_like(&train_args(&out, arm, seed), &first)?;
-        }
-    }
+    check_arms(&out, &plan)?;
     let mut finished = 0;
     for (arm, seed) in runs {
         if read_summary(&run_folder(&out, arm, seed))?.is_none() {
@@ -124,7 +116,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     };
     let result =
         serde_json::json!({ "seeds": seeds, "untrained": untrained, "arms": arms, "sets": sets });
-    write(&out.join(COMPARISON), &serde_json::to_string_pretty(&result)?)?;
+    files::write(&out.join(COMPARISON), &serde_json::to_string_pretty(&result)?)?;
     let page = out.join(PAGE);
     let mut tables = Tables::of(&arms, untrained.as_ref(), seeds.len());
     tables.sets = sets.iter().map(QuestionSet::table).collect();
@@ -134,6 +126,19 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     }
     show(&tables);
     output::line(format_args!("the page with learning curves is {}", page.display()));
+    Ok(())
+}
+
+/// Fails if a run cannot start, or cannot match the arm's finished ones, before any of them starts.
+fn check_arms(out: &Path, plan: &ComparisonPlan) -> Result<()> {
+    for arm in &plan.arms {
+        train::check_inputs(&train_args(out, arm, plan.first_seed))?;
+        let unfinished =
+            plan.seeds().find(|&seed| !run_folder(out, arm, seed).join(folder::SUMMARY).exists());
+        if let (Some(first), Some(seed)) = (first_run(out, arm, plan), unfinished) {
+            train::check_like(&train_args(out, arm, seed), &first)?;
+        }
+    }
     Ok(())
 }
 
@@ -231,13 +236,13 @@ fn add_evaluation(question_sets: &mut Vec<QuestionSet>, evaluated: Evaluated) {
 
 fn show(Tables { figures, differences, costs, cost_differences, verdicts, sets }: &Tables) {
     for Table { header, rows } in sets {
-        output::table(header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
+        output::table(header, rows);
     }
     for (tables, legend) in
         [([figures, differences], LEGEND), ([costs, cost_differences], COST_LEGEND)]
     {
         for Table { header, rows } in tables {
-            output::table(header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
+            output::table(header, rows);
         }
         output::line(legend);
     }
@@ -296,9 +301,8 @@ fn create(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
     let sets = checked_sets(&args.eval)?;
     for (name, own_settings) in &arms {
         let arm = out.join(name);
-        std::fs::create_dir_all(&arm)
-            .with_context(|| format!("cannot create the folder {}", arm.display()))?;
-        write(&arm.join(folder::CONFIG), &toml::to_string_pretty(own_settings)?)?;
+        files::create_folder(&arm)?;
+        files::write(&arm.join(folder::CONFIG), &toml::to_string_pretty(own_settings)?)?;
     }
     let first_seed = arms[0].1.run.seed;
     let plan = ComparisonPlan {
@@ -307,7 +311,7 @@ fn create(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
         seeds,
         eval: sets,
     };
-    write(&out.join(PLAN), &serde_json::to_string(&plan)?)?;
+    files::write(&out.join(PLAN), &serde_json::to_string(&plan)?)?;
     Ok(plan)
 }
 
@@ -361,7 +365,7 @@ fn reopen(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
         out.display()
     );
     plan.eval = sets;
-    write(&path, &serde_json::to_string(&plan)?)?;
+    files::write(&path, &serde_json::to_string(&plan)?)?;
     Ok(plan)
 }
 
@@ -430,22 +434,10 @@ fn run_folder(out: &Path, arm: &str, seed: u64) -> PathBuf {
 
 /// Returns a run's summary; `None` if the run is not finished.
 fn read_summary(run: &Path) -> Result<Option<RunSummary>> {
-    let path = run.join(folder::SUMMARY);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str(&text)
-            .map(Some)
-            .with_context(|| format!("{} is damaged", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
-    }
+    Ok(folder::read_json(&run.join(folder::SUMMARY))?)
 }
 
 fn summary(out: &Path, arm: &str, seed: u64) -> Result<RunSummary> {
     let run = run_folder(out, arm, seed);
     read_summary(&run)?.with_context(|| format!("{} is not finished", run.display()))
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    corver_files::replace(path, text.as_bytes())
-        .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -8,27 +8,28 @@ use corver_data::QuestionRecord;
 use serde_json::json;
 
 use crate::args::{DemoArgs, DemoCommand};
+use crate::files;
 use crate::output;
 
 pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
     let DemoCommand::World { out } = &args.command;
-    std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
+    files::create_folder(out)?;
     let articles = corver_demo::demo_corpus();
-    let lines = articles
-        .iter()
-        .map(|article| json!({"title": article.title, "text": article.text}).to_string());
-    let mut files = vec![("articles.jsonl", lines.collect::<Vec<_>>().join("\n") + "\n")];
+    let mut lines = String::new();
+    for article in &articles {
+        files::push_line(&mut lines, &json!({"title": article.title, "text": article.text}))?;
+    }
+    let mut texts = vec![("articles.jsonl", lines)];
     let (train, eval) = corver_demo::demo_questions();
     for (name, questions) in [("train.json", &train), ("eval.json", &eval)] {
         let records: Vec<_> = questions.iter().map(QuestionRecord::from).collect();
-        files.push((name, serde_json::to_string_pretty(&records)? + "\n"));
+        texts.push((name, serde_json::to_string_pretty(&records)? + "\n"));
     }
-    for (name, text) in &files {
+    for (name, text) in &texts {
         check_absent_or_equal(&out.join(name), text)?;
     }
-    for (name, text) in &files {
-        let path = out.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    for (name, text) in &texts {
+        files::write(&out.join(name), text)?;
     }
     if json {
         return output::json(

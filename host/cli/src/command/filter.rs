@@ -1,6 +1,5 @@
 //! `corver-host filter`: selects questions that the policy answers correctly in some samples.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -8,8 +7,8 @@ use corver_eval::filter::{ANSWERED, RETAINED};
 use corver_eval::{FilterPlan, FilterSummary, filter};
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
-use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
-use corver_settings::FilterSettings;
+use corver_runs::{RunDir, fingerprint, folder, json_fingerprint};
+use corver_settings::{FilterSettings, Settings};
 
 use crate::args::FilterArgs;
 use crate::engine::{self, Answering};
@@ -24,16 +23,7 @@ use crate::settings;
 const FREE: [&str; 3] = ["filter.min_correct", "filter.max_correct", "filter.anchors"];
 
 pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
-    let mut args = args.clone();
-    if args.resume {
-        resumed::load_saved_config(&mut args.settings, args.out.as_deref());
-    }
-    let mut layers = settings::layers(&args.settings, &[&args.policy, &args.questions])?;
-    if let Some(anchors) = args.anchors {
-        layers.set("filter.anchors", anchors);
-    }
-    let (mut settings, (policy, sets)) =
-        config::resolve::<(PolicyConfig, TrainSets)>(settings::finish(&layers)?)?;
+    let (mut settings, (policy, sets)) = resolve(args)?;
     let plan = FilterPlan {
         settings: settings.filter,
         sampling: settings.filter.sampling(settings.rollout),
@@ -49,17 +39,12 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     ensure!(!questions.is_empty(), "`question.train`: no question has a gold answer to grade with");
     let model = parts::policy_folder(&policy)?;
 
-    let mut manifest = RunManifest::default();
-    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(
-        resumed::CONFIGURATION,
-        text_fingerprint(&resumed::fingerprint_settings(&settings, &FREE)?),
-    );
+    let mut manifest = resumed::manifest_of(&settings, &FREE)?;
     manifest.set("model", fingerprint(&model)?);
     if let Some(adapter) = &policy.adapter {
         manifest.set("adapter", fingerprint(adapter)?);
     }
-    manifest.set("questions", text_fingerprint(&serde_json::to_string(&questions)?));
+    manifest.set("questions", json_fingerprint(&questions)?);
     manifest.set("device", device);
 
     settings.rollout = plan.sampling;
@@ -67,12 +52,6 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     let memory = policy::fit(&mut settings, &policy, &model, false)?;
     let interrupt = Interrupt::listen()?;
     let bar = output::progress(questions.len() as u64, "answering");
-    let mut show = output::decoding(&bar);
-    let stop = interrupt.clone();
-    let watch = move |decoding| {
-        show(decoding);
-        if stop.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
     let system_prompt = &settings.policy.system_prompt;
     let answering =
@@ -83,7 +62,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         &model,
         answering,
         (&questions, &plan.sampling),
-        watch,
+        output::decoding(&bar, Some(&interrupt)),
     )?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "filter"));
     let run = if args.resume {
@@ -98,9 +77,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         let num_skipped = num_read - questions.len();
         output::note(&bar, &format!("{num_skipped} questions without a gold answer are skipped"));
     }
-    memory.iter().for_each(|memory_plan| {
-        memory_plan.to_string().lines().for_each(|line| output::note(&bar, line))
-    });
+    output::notes(&bar, memory);
     let mut answered = 0;
     let mut progress = |done: usize| {
         answered = done;
@@ -117,19 +94,10 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         }
         filtered => filtered.with_context(|| resume)?,
     };
-    ensure!(
-        filtered.retained > 0,
-        "none of {} questions has between {} and {} correct answers of {}: nothing is left to \
-         train on. {} has the answers; only text in <answer> is graded, so the system prompt must \
-         request that format (`policy.system_prompt`)",
-        filtered.questions,
-        plan.settings.min_correct,
-        plan.settings.most_correct(),
-        plan.settings.num_generations,
-        path.join(ANSWERED).display()
-    );
-    if filtered.anchors < plan.settings.anchors {
-        let (anchors, wanted) = (filtered.anchors, plan.settings.anchors);
+    check_selected(&filtered, &plan.settings, &path)?;
+    let anchors = filtered.anchors;
+    let wanted = plan.settings.anchors;
+    if anchors < wanted {
         output::note(
             &bar,
             &format!(
@@ -141,18 +109,40 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     if json {
         return output::json(&filtered);
     }
-    show_table(&filtered, &plan.settings);
-    output::line(format_args!(
-        "{} of {} questions ({}) are selected; train --questions {} trains on them",
-        filtered.retained,
-        filtered.questions,
-        share(filtered.retained, &filtered),
-        path.join(RETAINED).display()
-    ));
+    show(&filtered, &plan.settings, &path);
     Ok(())
 }
 
-fn show_table(filtered: &FilterSummary, settings: &FilterSettings) {
+/// Returns the settings of a filter, those that it saved if it is resumed, and the parts they name.
+fn resolve(args: &FilterArgs) -> Result<(Settings, (PolicyConfig, TrainSets))> {
+    let mut settings_args = args.settings.clone();
+    if args.resume {
+        resumed::load_saved_config(&mut settings_args, args.out.as_deref());
+    }
+    let mut layers = settings::layers(&settings_args, &[&args.policy, &args.questions])?;
+    if let Some(anchors) = args.anchors {
+        layers.set("filter.anchors", anchors);
+    }
+    config::resolve(settings::finish(&layers)?)
+}
+
+/// Fails if no question is selected; `path` is the folder of the filter.
+fn check_selected(filtered: &FilterSummary, settings: &FilterSettings, path: &Path) -> Result<()> {
+    ensure!(
+        filtered.retained > 0,
+        "none of {} questions has between {} and {} correct answers of {}: nothing is left to \
+         train on. {} has the answers; only text in <answer> is graded, so the system prompt must \
+         request that format (`policy.system_prompt`)",
+        filtered.questions,
+        settings.min_correct,
+        settings.most_correct(),
+        settings.num_generations,
+        path.join(ANSWERED).display()
+    );
+    Ok(())
+}
+
+fn show(filtered: &FilterSummary, settings: &FilterSettings, path: &Path) {
     let samples = settings.num_generations;
     output::table(
         [&format!("correct of {samples}"), "questions", "share", "selected"],
@@ -170,6 +160,13 @@ fn show_table(filtered: &FilterSummary, settings: &FilterSettings) {
             ]
         }),
     );
+    output::line(format_args!(
+        "{} of {} questions ({}) are selected; train --questions {} trains on them",
+        filtered.retained,
+        filtered.questions,
+        share(filtered.retained, filtered),
+        path.join(RETAINED).display()
+    ));
 }
 
 fn share(part: usize, of: &FilterSummary) -> String {

@@ -36,7 +36,8 @@ pub fn score_with_settings(
     })?;
     recording::check(recording, false)?;
     let loader = Loader::new(&config.rules)?;
-    let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
+    let mut rules = loader.sentence_rules()?;
+    let mut graders = loader.graders()?;
     let mut extractor = open_extractor(completions, config.extractor.as_ref())?;
     // Last, because it creates the file of --record: an earlier failure leaves none.
     let mut backends = recording::backends(&config.answers, recording)?;

@@ -26,7 +26,8 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let (settings, config) = config::resolve::<RewardConfig>(settings)?;
     let scorer = Scorer::open(&config, &settings)?;
     let served = served_rules(&scorer, &config.rules)?;
-    let (rule, reward) = (scorer.rule().to_owned(), *scorer.settings());
+    let rule = scorer.rule().to_owned();
+    let reward = *scorer.settings();
     let mut metrics = Metrics::default();
     let of_queue =
         QueueLimits { completions: args.queue, batch: args.max_batch, ..QueueLimits::default() };

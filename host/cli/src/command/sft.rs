@@ -8,7 +8,7 @@ use corver_core::{Algorithm, LearnSettings, Learner};
 use corver_learn::MemoryPlan;
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
-use corver_runs::{RunDir, RunDirError, RunManifest, fingerprint, folder, text_fingerprint};
+use corver_runs::{RunDir, RunDirError, fingerprint, folder, json_fingerprint};
 use corver_settings::Settings;
 use corver_train::sft::{Demonstrations, SftError, SftPlan, SftSummary, sft};
 use serde_json::{Value, json};
@@ -98,27 +98,19 @@ pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
     let resolved =
         toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
 
-    let mut manifest = RunManifest::default();
-    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(
-        resumed::CONFIGURATION,
-        text_fingerprint(&resumed::fingerprint_settings(&settings, &[])?),
-    );
+    let mut manifest = resumed::manifest_of(&settings, &[])?;
     manifest.set("model", fingerprint(&model)?);
     if let Some(adapter) = &policy.adapter {
         manifest.set("adapter", fingerprint(adapter)?);
     }
-    manifest.set("demonstrations", text_fingerprint(&serde_json::to_string(&demonstrations.all)?));
+    manifest.set("demonstrations", json_fingerprint(&demonstrations.all)?);
     manifest.set("device", policy::find_device(settings.run.device)?);
 
-    let summary_path = path.join(folder::SUMMARY);
-    if resume && accepts_finished && summary_path.exists() {
+    if resume && accepts_finished && path.join(folder::SUMMARY).exists() {
         let run = resumed::open(path, &manifest, &resolved, &[])?;
-        let text = corver_files::read_text(&summary_path)
-            .with_context(|| format!("cannot read {}", summary_path.display()))?;
-        let summary = serde_json::from_str(&text)
-            .with_context(|| format!("{} is damaged", summary_path.display()))?;
-        return Ok(Some(FineTuned::new(summary, &run)));
+        if let Some(summary) = run.read_json(folder::SUMMARY)? {
+            return Ok(Some(FineTuned::new(summary, &run)));
+        }
     }
     let mut learner = policy::load_learner(&sft_settings, &policy, &model)?;
     learner.set_system_prompt(&settings.policy.system_prompt);
@@ -145,9 +137,7 @@ pub fn fine_tune(tuning: FineTuning<'_>) -> Result<Option<FineTuned>> {
     };
     let bar = output::progress(steps as u64, "imitating");
     bar.set_position(steps_done as u64);
-    for line in memory.iter().flat_map(MemoryPlan::learning_lines) {
-        output::note(&bar, &line);
-    }
+    output::notes(&bar, memory.iter().flat_map(MemoryPlan::learning_lines));
     output::note(
         &bar,
         &format!(

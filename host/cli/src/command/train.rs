@@ -1,26 +1,21 @@
 //! `corver-host train`: trains a policy with a reward rule.
 
-use std::cell::Cell;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use corver_core::response::{StringMatch, ThinkThenAnswer};
 use corver_core::{
-    Backends, CreditKind, Decoding, Estimator, Graders, Granularity, ImportanceLevel, Learner,
-    Scorers, SentenceScorer as _, StepSettings,
+    Backends, CreditKind, Estimator, Graders, Granularity, ImportanceLevel, Learner, Scorers,
+    SentenceScorer as _, StepSettings,
 };
 use corver_data::Curriculum;
-use corver_eval::{Evaluation, OF_AN_ANSWER, View, figures};
+use corver_eval::{OF_AN_ANSWER, View, figures};
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, OpenedExtractor, SentenceRules};
-use corver_runs::{RunDir, RunDirError, RunManifest, fingerprint, folder, text_fingerprint};
+use corver_runs::{RunDir, RunDirError, RunManifest, fingerprint, folder, json_fingerprint};
 use corver_settings::Settings;
-use corver_train::{
-    Observer, RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train,
-};
-use indicatif::ProgressBar;
-use serde_json::{Map, Value, json};
+use corver_train::{RewardNames, RunSummary, SystemPrompts, TrainError, TrainPlan, train};
+use serde_json::json;
 
 use super::report;
 use crate::args::{RecordingArgs, TrainArgs};
@@ -33,6 +28,7 @@ use crate::questions::{EvalSet, TrainSets};
 use crate::recording;
 use crate::resumed;
 use crate::scoring::{ScoringConfig, extractor_fingerprint, grader_fingerprint};
+use crate::screen::Screen;
 use crate::settings;
 
 /// Settings that may change when a run is resumed: the server of the same model, the endpoint and
@@ -150,15 +146,7 @@ impl PreparedRun {
     /// Returns the fingerprints of settings, models, graders and questions.
     fn manifest(&self, plan: &TrainPlan, extractor: &OpenedExtractor) -> Result<RunManifest> {
         let Self { config, settings, model, .. } = self;
-        let mut manifest = RunManifest::default();
-        manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-        manifest.set(
-            resumed::CONFIGURATION,
-            text_fingerprint(&resumed::fingerprint_settings(
-                settings,
-                &free_settings(&plan.train),
-            )?),
-        );
+        let mut manifest = resumed::manifest_of(settings, &free_settings(&plan.train))?;
         manifest.set("judge", grader_fingerprint(config.scoring.rules.judge.as_ref())?);
         manifest.set("format", grader_fingerprint(config.scoring.rules.format.as_ref())?);
         manifest.set("extractor", extractor_fingerprint(extractor)?);
@@ -169,10 +157,7 @@ impl PreparedRun {
         if let Some(adapter) = &config.policy.adapter {
             manifest.set("adapter", fingerprint(adapter)?);
         }
-        manifest.set(
-            "questions",
-            text_fingerprint(&serde_json::to_string(&(&plan.train.questions, &plan.eval))?),
-        );
+        manifest.set("questions", json_fingerprint(&(&plan.train.questions, &plan.eval))?);
         manifest.set(SEED, settings.run.seed.to_string());
         Ok(manifest)
     }
@@ -222,7 +207,8 @@ impl OpenedRun {
         let PreparedRun { config, settings, .. } = &prepared;
         let device = policy::find_device(settings.run.device)?;
         let loader = Loader::new(&config.scoring.rules)?;
-        let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
+        let rules = loader.sentence_rules()?;
+        let graders = loader.graders()?;
         let plan = checked_plan(config, settings, &rules)?;
         recording::check(&args.recording, args.resume)?;
         let (origin, backends) = recording::open(&config.scoring.answers, &args.recording)?;
@@ -304,9 +290,7 @@ pub fn train_once(
             Box::new(policy)
         }
     };
-    memory.iter().for_each(|memory_plan| {
-        memory_plan.to_string().lines().for_each(|line| output::note(&screen.bar, line))
-    });
+    output::notes(&screen.bar, memory);
     output::note(
         &screen.bar,
         &format!("rule {}, {} steps, into {}", plan.rewards.rule, plan.steps, run.path().display()),
@@ -468,86 +452,6 @@ fn open_run(
         continued => continued?,
     }
     Ok((run, steps_done))
-}
-
-/// Progress of a run: a bar on a terminal, and a line per step.
-struct Screen {
-    bar: ProgressBar,
-    interrupt: Interrupt,
-    /// True once the interrupt has been reported.
-    is_reported: Cell<bool>,
-}
-
-impl Screen {
-    fn new(steps: usize, steps_done: usize, interrupt: Interrupt) -> Self {
-        let bar = output::progress(steps as u64, "training");
-        bar.set_position(steps_done as u64);
-        Self { bar, interrupt, is_reported: Cell::new(false) }
-    }
-
-    /// Returns a callback that shows decoding progress, and stops decoding after an interrupt.
-    fn watch(&self) -> impl FnMut(Decoding) -> ControlFlow<()> + 'static {
-        let mut show = output::decoding(&self.bar);
-        let interrupt = self.interrupt.clone();
-        move |decoding| {
-            show(decoding);
-            if interrupt.is_requested() {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        }
-    }
-}
-
-impl Observer for Screen {
-    fn on_eval_progress(&mut self, done: usize, total: usize) {
-        self.bar.set_message(if done < total {
-            format!("answering {done}/{total}")
-        } else {
-            "training".into()
-        });
-    }
-
-    fn on_eval_end(&mut self, when: &'static str, evaluation: &Evaluation) {
-        let (percent, questions) = (100.0 * evaluation.accuracy, evaluation.grades.total());
-        output::note(
-            &self.bar,
-            &format!("{when} training: {percent:.1} % of {questions} questions right"),
-        );
-    }
-
-    fn on_warning(&mut self, warning: &str) {
-        output::note(&self.bar, &format!("warning: {warning}"));
-    }
-
-    fn on_step_end(&mut self, metrics: &Map<String, Value>, total: usize) {
-        let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
-        let supported = metrics.get("corver/supported_rate").and_then(Value::as_f64);
-        let line = format!(
-            "step {:>3}/{total}  reward {:+.3}  supported {:>7}  length {:>5.1}  kl {:.4}  {:.2} s",
-            number("step"),
-            number("reward"),
-            supported.map_or("–".to_owned(), output::percent),
-            number("completions/mean_length"),
-            // Rounding can make it −0.
-            metrics.get("kl").and_then(Value::as_f64).unwrap_or(0.0).max(0.0),
-            number("step_time"),
-        );
-        output::note(&self.bar, &line);
-        self.bar.inc(1);
-    }
-
-    fn should_stop(&self) -> bool {
-        let stop = self.interrupt.is_requested();
-        if stop && !self.is_reported.replace(true) {
-            output::note(
-                &self.bar,
-                "interrupted; writing a checkpoint, press Ctrl-C again to exit now",
-            );
-        }
-        stop
-    }
 }
 
 fn show(summary: &RunSummary, run: &Path) {

@@ -2,7 +2,6 @@
 //! sentences.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -22,6 +21,7 @@ use serde::Serialize;
 use super::saved::cells;
 use crate::args::AuditArgs;
 use crate::engine::{self, Answering};
+use crate::files;
 use crate::output;
 use crate::policy;
 use crate::questions::EvalSet;
@@ -142,7 +142,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
         }
     };
     if let Some(out) = &args.out {
-        ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
+        files::ensure_new(out)?;
     }
     let rules = Loader::new(&config.rules)?.each_sentence_rule()?;
     recording::check(&args.recording, false)?;
@@ -205,11 +205,6 @@ fn sample(
         seed: settings.run.seed,
     };
     let bar = output::progress(questions.len() as u64, "answering");
-    let mut show = output::decoding(&bar);
-    let watch = move |decoding| {
-        show(decoding);
-        ControlFlow::Continue(())
-    };
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
     let adapter = args.adapter.as_deref().or(world.policy.adapter.as_deref());
     let system_prompt = settings.policy.system_prompt.as_str();
@@ -220,7 +215,7 @@ fn sample(
         &model,
         answering,
         (&questions, &sampling),
-        watch,
+        output::decoding(&bar, None),
     )?;
     let mut progress = |done: usize| bar.set_position(done as u64);
     let sampled = Sampled::draw(policy.as_mut(), questions, &plan, &mut progress);
@@ -244,14 +239,8 @@ fn write(
     sampled: &Sampled,
     all: &[(String, Vec<ScoredSentence<'_>>)],
 ) -> Result<()> {
-    std::fs::create_dir_all(out)
-        .with_context(|| format!("cannot create the folder {}", out.display()))?;
-    let write = |name: &str, text: String| {
-        let path = out.join(name);
-        corver_files::replace(&path, text.as_bytes())
-            .with_context(|| format!("cannot write {}", path.display()))
-    };
-    write(AUDIT, serde_json::to_string_pretty(audited)? + "\n")?;
+    files::create_folder(out)?;
+    files::write(&out.join(AUDIT), &(serde_json::to_string_pretty(audited)? + "\n"))?;
     let mut lines = String::new();
     for (n, ScoredSentence { question, sentence, is_true, .. }) in all[0].1.iter().enumerate() {
         let mut line = AuditedSentence {
@@ -265,10 +254,9 @@ fn write(
             line.rewards.insert(name, judged[n].verdict.reward);
             line.counts.insert(name, judged[n].verdict.count);
         }
-        lines += &serde_json::to_string(&line)?;
-        lines.push('\n');
+        files::push_line(&mut lines, &line)?;
     }
-    write(SENTENCES, lines)?;
+    files::write(&out.join(SENTENCES), &lines)?;
     Ok(page::save(&out.join(PAGE), &corver_report::calibration::audit(&audited.rules))?)
 }
 
@@ -301,14 +289,11 @@ fn show(audited: &Audited, buckets: &CountBuckets, is_of_sheet: bool) {
             ]
         }),
     );
-    let names: Vec<String> = buckets.iter().map(|bucket| bucket.to_string()).collect();
-    let header = [
-        &["P(true) at a count of"][..],
-        &names.iter().map(String::as_str).collect::<Vec<_>>(),
-        &["in order"],
-    ];
+    let mut header = vec!["P(true) at a count of".to_owned()];
+    header.extend(buckets.iter().map(|bucket| bucket.to_string()));
+    header.push("in order".to_owned());
     output::table(
-        header.concat(),
+        header,
         rules.iter().map(|audit| {
             let of_bucket = |bucket| {
                 let share = audit.by_count.iter().find(|own| own.bucket == bucket);

@@ -26,6 +26,7 @@ use serde::Serialize;
 
 use super::saved::{self, cells};
 use crate::args::CorpusCalibrationArgs;
+use crate::files;
 use crate::output;
 use crate::settings;
 
@@ -67,7 +68,7 @@ struct CorpusResult {
 
 pub fn run(args: &CorpusCalibrationArgs, json: bool) -> Result<()> {
     if let Some(out) = &args.out {
-        ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
+        files::ensure_new(out)?;
     }
     let settings = settings::load(&args.settings, &[&args.reward])?;
     let (settings, config) = config::resolve::<RewardConfig>(settings)?;

@@ -22,7 +22,8 @@ pub fn run(args: &DrawArgs, json: bool) -> Result<()> {
         return output::json(&drawn);
     }
     show(&drawn);
-    let (number, path) = (drawn.rows.len(), args.out.display());
+    let number = drawn.rows.len();
+    let path = args.out.display();
     output::line(format_args!(
         "{number} sentences are in {path}; label them, then: corver-host calibrate read {path}"
     ));

@@ -7,6 +7,7 @@ use corver_analysis::calibrate::{Calibration, CorrectShare, Suggestion};
 use corver_report::page;
 use serde::Serialize;
 
+use crate::files;
 use crate::output;
 
 /// File with the results.
@@ -38,15 +39,12 @@ pub fn save(
     result: &impl Serialize,
     calibration: &Calibration,
     names: [&str; 2],
-    files: &[(String, String)],
+    config_files: &[(String, String)],
 ) -> Result<()> {
-    std::fs::create_dir_all(out)
-        .with_context(|| format!("cannot create the folder {}", out.display()))?;
+    files::create_folder(out)?;
     let results = (CALIBRATION.to_owned(), serde_json::to_string_pretty(result)? + "\n");
-    for (name, text) in std::iter::once(&results).chain(files) {
-        let path = out.join(name);
-        corver_files::replace(&path, text.as_bytes())
-            .with_context(|| format!("cannot write {}", path.display()))?;
+    for (name, text) in std::iter::once(&results).chain(config_files) {
+        files::write(&out.join(name), text)?;
     }
     Ok(page::save(&out.join(PAGE), &corver_report::calibration::calibration(calibration, names))?)
 }

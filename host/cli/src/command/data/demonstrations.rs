@@ -5,25 +5,26 @@ use corver_data::demonstration::{DEMONSTRATION_TEMPLATE, demonstrate};
 use serde_json::json;
 
 use crate::args::DemonstrationsArgs;
+use crate::files;
 use crate::output;
 use crate::questions::named_questions;
 
 pub fn run(args: &DemonstrationsArgs, json: bool) -> Result<()> {
     let out = args.out.display();
-    ensure!(!args.out.exists(), "{out} is there already; choose another --out");
+    files::ensure_new(&args.out)?;
     let template = match &args.template {
         None => DEMONSTRATION_TEMPLATE.to_owned(),
         Some(path) => corver_files::read_settings_text(path)
             .with_context(|| format!("cannot read the template {}", path.display()))?,
     };
-    let (mut written, mut without) = (0, 0);
+    let mut written = 0;
+    let mut without = 0;
     let mut lines = String::new();
     for file in &args.files {
         for (index, question) in named_questions(file)?.iter().enumerate() {
             match demonstrate(question, template.trim_end()) {
                 Ok(Some(demonstration)) => {
-                    lines += &serde_json::to_string(&demonstration)?;
-                    lines.push('\n');
+                    files::push_line(&mut lines, &demonstration)?;
                     written += 1;
                 }
                 Ok(None) => without += 1,

@@ -1,6 +1,6 @@
 //! `corver-host data evidence`: attaches corpus passages to questions.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail};
 use corver_backends::passages::PassageLocation;
 use corver_core::{Question, Search};
 use corver_counts::CorpusSource;
@@ -11,12 +11,13 @@ use corver_settings::DEMO;
 use serde_json::json;
 
 use crate::args::EvidenceArgs;
+use crate::files;
 use crate::output;
 use crate::questions::named_questions;
 use crate::settings;
 
 pub fn run(args: &EvidenceArgs, json: bool) -> Result<()> {
-    ensure!(!args.out.exists(), "{} is there already; choose another --out", args.out.display());
+    files::ensure_new(&args.out)?;
     let mut layers = settings::layers(&args.settings, &[&args.corpus])?;
     if args.files.iter().any(|file| file.as_os_str() != DEMO) {
         layers.add_own_part();
@@ -28,7 +29,9 @@ pub fn run(args: &EvidenceArgs, json: bool) -> Result<()> {
     }
     let passages = parts::open_passages(&places(&corpus, args)?)?;
     let bar = output::progress(questions.len() as u64, "searching");
-    let (mut attached, mut own, mut without) = (0, 0, 0);
+    let mut attached = 0;
+    let mut own = 0;
+    let mut without = 0;
     let mut lines = String::new();
     for mut question in questions {
         if question.evidence.is_empty() {
@@ -38,13 +41,11 @@ pub fn run(args: &EvidenceArgs, json: bool) -> Result<()> {
         } else {
             own += 1;
         }
-        lines += &serde_json::to_string(&QuestionRecord::from(&question))?;
-        lines.push('\n');
+        files::push_line(&mut lines, &QuestionRecord::from(&question))?;
         bar.inc(1);
     }
     bar.finish_and_clear();
-    corver_files::replace(&args.out, lines.as_bytes())
-        .with_context(|| format!("cannot write {}", args.out.display()))?;
+    files::write(&args.out, &lines)?;
     if json {
         return output::json(
             &json!({"attached": attached, "own": own, "without": without, "out": args.out}),

@@ -10,7 +10,7 @@ use corver_data::{Grounding, PoolSettings, PoolSummary, SourceFile, pool};
 use corver_eval::filter::RETAINED;
 use corver_reward::config::{self, CorpusConfig, Resolve};
 use corver_reward::parts;
-use corver_runs::{RunManifest, folder, text_fingerprint};
+use corver_runs::{folder, json_fingerprint};
 
 use crate::args::PoolArgs;
 use crate::output;
@@ -33,19 +33,16 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
         })?;
     let language = resolved.reward.language;
     let settings = PoolSettings { near: args.near, max_chars: args.max_chars, language };
-    let (sources, exclude) = (sources(&args.files)?, sources(&args.exclude)?);
+    let sources = read_sources(&args.files)?;
+    let exclude = read_sources(&args.exclude)?;
     let mut corpus = config.as_ref().map(parts::open_corpus).transpose()?;
 
-    let mut manifest = RunManifest::default();
-    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+    let mut manifest = resumed::manifest();
     manifest.set("near", settings.near.to_string());
     manifest.set("max_chars", settings.max_chars.to_string());
     for (what, set) in [("questions", &sources), ("excluded", &exclude)] {
         for SourceFile { file, questions } in set {
-            manifest.set(
-                &format!("{what}: {file}"),
-                text_fingerprint(&serde_json::to_string(questions)?),
-            );
+            manifest.set(&format!("{what}: {file}"), json_fingerprint(questions)?);
         }
     }
     let index =
@@ -94,7 +91,7 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn sources(paths: &[PathBuf]) -> Result<Vec<SourceFile>> {
+fn read_sources(paths: &[PathBuf]) -> Result<Vec<SourceFile>> {
     let mut sources = Vec::new();
     let mut seen = HashSet::new();
     for path in paths {

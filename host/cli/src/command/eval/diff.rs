@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use corver_eval::diff::Difference;
+use corver_eval::diff::{Difference, PopularityGroup};
 use corver_eval::{Diff, Grades, Refusals, diff, read_answers};
 
 use crate::output;
@@ -21,13 +21,9 @@ pub fn run(first: &Path, second: &Path, json: bool) -> Result<()> {
 }
 
 fn show(diff: &Diff) {
-    let change = |Difference { value, low, high }: Difference| {
-        let [value, low, high] = [value, low, high].map(|share| format!("{:+.1}", 100.0 * share));
-        format!("{value} ({low} to {high})")
-    };
     let row = |name: &str, of: fn(&Grades) -> f64, difference: Difference| {
         let [first, second] = diff.grades.map(|grades| output::percent(of(&grades)));
-        [name.to_owned(), first, second, change(difference)]
+        [name.to_owned(), first, second, change_text(difference)]
     };
     output::table(
         [
@@ -72,26 +68,7 @@ fn show(diff: &Diff) {
         ]],
     );
     if !diff.by_popularity.is_empty() {
-        output::table(
-            [
-                "quarter",
-                "popularity",
-                "questions",
-                "first correct",
-                "second correct",
-                "second − first, points (95 %)",
-            ],
-            diff.by_popularity.iter().map(|group| {
-                let [of_first, of_second] =
-                    group.grades.map(|grades| output::percent(grades.rate(grades.correct)));
-                let quarter = group.quarter.map_or("all".to_owned(), |quarter| quarter.to_string());
-                let (range, number) = (
-                    format!("{} to {}", group.from, group.to),
-                    group.grades[0].total().to_string(),
-                );
-                [quarter, range, number, of_first, of_second, change(group.accuracy)]
-            }),
-        );
+        show_popularity(&diff.by_popularity);
     }
     let mcnemar = diff.mcnemar;
     output::line(format_args!(
@@ -100,6 +77,39 @@ fn show(diff: &Diff) {
         mcnemar.only_second,
         p_text(mcnemar.p)
     ));
+}
+
+fn show_popularity(groups: &[PopularityGroup]) {
+    let mut rows = Vec::new();
+    for PopularityGroup { quarter, from, to, grades, accuracy } in groups {
+        let [of_first, of_second] =
+            grades.map(|grades| output::percent(grades.rate(grades.correct)));
+        rows.push([
+            quarter.map_or("all".to_owned(), |quarter| quarter.to_string()),
+            format!("{from} to {to}"),
+            grades[0].total().to_string(),
+            of_first,
+            of_second,
+            change_text(*accuracy),
+        ]);
+    }
+    output::table(
+        [
+            "quarter",
+            "popularity",
+            "questions",
+            "first correct",
+            "second correct",
+            "second − first, points (95 %)",
+        ],
+        rows,
+    );
+}
+
+/// Formats a difference of shares in points, with its interval.
+fn change_text(Difference { value, low, high }: Difference) -> String {
+    let [value, low, high] = [value, low, high].map(|share| format!("{:+.1}", 100.0 * share));
+    format!("{value} ({low} to {high})")
 }
 
 /// Formats a p-value. The smallest ones are 0 in floating point.

@@ -3,7 +3,6 @@
 mod diff;
 
 use std::collections::{BTreeSet, HashSet};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,7 +14,7 @@ use corver_eval::{
 };
 use corver_reward::config::{self, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, OpenedExtractor, SentenceRules};
-use corver_runs::{RunDir, RunManifest, fingerprint, text_fingerprint};
+use corver_runs::{RunDir, RunManifest, fingerprint, json_fingerprint, text_fingerprint};
 use corver_settings::{DEMO, Settings};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -66,17 +65,7 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
 
 /// Answers every set with every policy, and grades the answers.
 pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
-    let records = args.recording.record.is_some() || args.recording.replay.is_some();
-    ensure!(
-        args.supported || !records,
-        "--record and --replay are for the requests of --supported"
-    );
-    let RewardArgs { plugin, parts: reward_parts } = &args.reward;
-    let names_reward = !plugin.is_empty() || *reward_parts != PartArgs::default();
-    ensure!(
-        args.supported || !names_reward,
-        "--plugin, --extractor and --index are for --supported"
-    );
+    check_flags(args)?;
     let (mut settings, config) = config::resolve_with(settings_of(args)?, |settings, problems| {
         EvalConfig::resolve(args, settings, problems)
     })?;
@@ -99,71 +88,131 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
     // Only now, so that a refused folder leaves no recording.
     let mut scoring = scoring_parts.map(|scoring| scoring.recorded(args)).transpose()?;
     policy::choose_threads(&mut settings)?;
-    let scratch = tempfile::tempdir().context("making a folder for adapters")?;
     let mut scorers = scoring.as_mut().map(Scoring::scorers);
-    let total = policies.len() * sets.iter().map(|set| set.questions.len()).sum::<usize>();
-    let bar = output::progress(total as u64, "answering");
     let mut questions = Vec::new();
     for set in &sets {
         questions.extend_from_slice(&set.questions);
     }
+    let total = policies.len() * questions.len();
+    let evaluation = OpenedEval {
+        settings: &settings,
+        policy: &config.policy,
+        model: &model,
+        questions,
+        folder,
+        scratch: tempfile::tempdir().context("making a folder for adapters")?,
+        bar: output::progress(total as u64, "answering"),
+    };
     let mut all = Vec::new();
-    for (policy_name, adapter) in &policies {
-        let mut policy = None;
+    for (name, adapter) in &policies {
+        let mut sampler = None;
         for set in &sets {
-            let file = file_name(policy_name, &set.name);
-            let answered =
-                folder.as_ref().map_or(Ok(Vec::new()), |folder| folder.read_lines(&file))?;
-            let evaluation = if answered.is_empty() {
-                let policy = match &mut policy {
-                    Some(policy) => policy,
-                    none => none.insert(open_sampler(
-                        &settings,
-                        &config.policy,
-                        &model,
-                        *adapter,
-                        &questions,
-                        scratch.path(),
-                        &bar,
-                    )?),
-                };
-                let (evaluation, answers) =
-                    answers_of(policy.as_mut(), scorers.as_mut(), set, &settings, &bar)?;
-                if let Some(folder) = &folder {
-                    folder.write_lines(&file, &answers)?;
-                }
-                evaluation
-            } else {
-                bar.inc(set.questions.len() as u64);
-                summarize(&answered, settings.eval.answers.samples, settings.reward.compatibility)
-            };
             all.push(Evaluated {
-                policy: policy_name.clone(),
+                policy: name.clone(),
                 questions: set.name.clone(),
-                evaluation,
+                evaluation: evaluation.answer_set(
+                    set,
+                    name,
+                    *adapter,
+                    &mut sampler,
+                    scorers.as_mut(),
+                )?,
             });
         }
     }
-    bar.finish_and_clear();
+    evaluation.bar.finish_and_clear();
     Ok(all)
 }
 
-fn answers_of(
-    policy: &mut dyn Sampler,
-    scorers: Option<&mut Scorers<'_, '_>>,
-    Set { questions, truth, .. }: &Set,
-    settings: &Settings,
-    bar: &ProgressBar,
-) -> Result<(Evaluation, Vec<GradedAnswer>)> {
-    let before = bar.position();
-    let mut progress = |done: usize| bar.set_position(before + done as u64);
-    let plan = EvaluatePlan {
-        settings: settings.eval.answers,
-        text: settings.reward.text(),
-        facts: truth.as_deref(),
-        seed: settings.run.seed,
-    };
-    Ok(evaluate(policy, scorers, questions, &plan, &mut progress)?)
+/// Fails if a flag has no effect without --supported.
+fn check_flags(args: &EvalArgs) -> Result<()> {
+    let records = args.recording.record.is_some() || args.recording.replay.is_some();
+    ensure!(
+        args.supported || !records,
+        "--record and --replay are for the requests of --supported"
+    );
+    let RewardArgs { plugin, parts: reward_parts } = &args.reward;
+    let names_reward = !plugin.is_empty() || *reward_parts != PartArgs::default();
+    ensure!(
+        args.supported || !names_reward,
+        "--plugin, --extractor and --index are for --supported"
+    );
+    Ok(())
+}
+
+/// An evaluation with every part open except the policies.
+struct OpenedEval<'a> {
+    settings: &'a Settings,
+    policy: &'a PolicyConfig,
+    /// Folder of the model.
+    model: &'a Path,
+    /// Questions of all sets.
+    questions: Vec<Question>,
+    /// Folder of the answers. `None`: they are not saved.
+    folder: Option<RunDir>,
+    /// Folder that adapters are published in for an engine.
+    scratch: tempfile::TempDir,
+    bar: ProgressBar,
+}
+
+impl OpenedEval<'_> {
+    /// Answers a set with a policy, and grades the answers. Saved answers are only summarized.
+    /// `sampler` is opened for the first set that has none.
+    fn answer_set(
+        &self,
+        set: &Set,
+        policy_name: &str,
+        adapter: Option<&Path>,
+        sampler: &mut Option<Box<dyn Sampler>>,
+        scorers: Option<&mut Scorers<'_, '_>>,
+    ) -> Result<Evaluation> {
+        let Self { settings, folder, bar, .. } = self;
+        let file = file_name(policy_name, &set.name);
+        let saved_answers: Vec<GradedAnswer> = match folder {
+            Some(folder) => folder.read_lines(&file)?,
+            None => Vec::new(),
+        };
+        if !saved_answers.is_empty() {
+            bar.inc(set.questions.len() as u64);
+            let samples = settings.eval.answers.samples;
+            return Ok(summarize(&saved_answers, samples, settings.reward.compatibility));
+        }
+        let policy = match sampler {
+            Some(policy) => policy,
+            none => none.insert(self.open_sampler(adapter)?),
+        };
+        let before = bar.position();
+        let mut progress = |done: usize| bar.set_position(before + done as u64);
+        let plan = EvaluatePlan {
+            settings: settings.eval.answers,
+            text: settings.reward.text(),
+            facts: set.truth.as_deref(),
+            seed: settings.run.seed,
+        };
+        let (evaluation, answers) =
+            evaluate(policy.as_mut(), scorers, &set.questions, &plan, &mut progress)?;
+        if let Some(folder) = folder {
+            folder.write_lines(&file, &answers)?;
+        }
+        Ok(evaluation)
+    }
+
+    fn open_sampler(&self, adapter: Option<&Path>) -> Result<Box<dyn Sampler>> {
+        let Self { settings, policy, model, questions, scratch, bar, .. } = self;
+        let suffix = if adapter.is_some() { settings.eval.trained_suffix.as_str() } else { "" };
+        let system_prompt = format!("{}{suffix}", settings.eval.system_prompt);
+        let answering =
+            Answering { adapter, system_prompt: &system_prompt, scratch: scratch.path() };
+        let sampling = settings.eval.answers.sampling();
+        engine::open_sampler(
+            settings,
+            policy,
+            model,
+            answering,
+            (questions, &sampling),
+            output::decoding(bar, None),
+        )
+    }
 }
 
 /// Parts of an evaluation.
@@ -257,27 +306,6 @@ pub fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> R
     Ok(())
 }
 
-fn open_sampler(
-    settings: &Settings,
-    policy: &PolicyConfig,
-    model: &Path,
-    adapter: Option<&Path>,
-    questions: &[Question],
-    scratch: &Path,
-    bar: &ProgressBar,
-) -> Result<Box<dyn Sampler>> {
-    let suffix = if adapter.is_some() { settings.eval.trained_suffix.as_str() } else { "" };
-    let system_prompt = format!("{}{suffix}", settings.eval.system_prompt);
-    let mut show = output::decoding(bar);
-    let watch = move |decoding| {
-        show(decoding);
-        ControlFlow::Continue(())
-    };
-    let answering = Answering { adapter, system_prompt: &system_prompt, scratch };
-    let sampling = settings.eval.answers.sampling();
-    engine::open_sampler(settings, policy, model, answering, (questions, &sampling), watch)
-}
-
 /// Open parts that measure the support of sentences.
 struct Scoring {
     rules: SentenceRules,
@@ -339,8 +367,7 @@ fn manifest(
     sets: &[Set],
     scoring: Option<&Scoring>,
 ) -> Result<RunManifest> {
-    let mut manifest = RunManifest::default();
-    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+    let mut manifest = resumed::manifest();
     manifest.set(resumed::CONFIGURATION, text_fingerprint(&toml::to_string(settings)?));
     manifest.set("device", device);
     manifest.set("model", fingerprint(model)?);
@@ -355,10 +382,7 @@ fn manifest(
         }
     }
     for Set { name, questions, .. } in sets {
-        manifest.set(
-            &format!("questions {name}"),
-            text_fingerprint(&serde_json::to_string(questions)?),
-        );
+        manifest.set(&format!("questions {name}"), json_fingerprint(questions)?);
     }
     Ok(manifest)
 }

@@ -144,7 +144,8 @@ fn show_quality(quality: &ExtractionQuality) {
         let shown = |(share, (low, high)): (f64, (f64, f64))| {
             format!("{:.1} % ({:.1} to {:.1})", 100.0 * share, 100.0 * low, 100.0 * high)
         };
-        let (precision, recall) = (shown(found.precision()), shown(found.recall()));
+        let precision = shown(found.precision());
+        let recall = shown(found.recall());
         let MatchCounts { right, found, gold } = found;
         output::line(format_args!(
             "{what}: precision {precision}, recall {recall}; {right} correct, {found} found, \

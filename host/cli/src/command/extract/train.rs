@@ -20,6 +20,7 @@ use serde_json::json;
 use super::show_quality;
 use crate::args::ExtractTrainArgs;
 use crate::command::sft::{self, FineTuned, FineTuning};
+use crate::files;
 use crate::output;
 use crate::policy;
 use crate::resumed;
@@ -191,8 +192,7 @@ fn demonstrations(labels: &[GoldSentence], prompt: &str) -> Result<String> {
 fn to_lines<T: serde::Serialize>(items: &[T]) -> Result<String> {
     let mut text = String::new();
     for item in items {
-        text += &serde_json::to_string(item)?;
-        text.push('\n');
+        files::push_line(&mut text, item)?;
     }
     Ok(text)
 }

@@ -9,12 +9,13 @@ use corver_reward::parts;
 use serde_json::json;
 
 use crate::args::PackArgs;
+use crate::files;
 use crate::output;
 use crate::settings;
 
 pub fn run(args: &PackArgs, json: bool) -> Result<()> {
     let PackArgs { recordings, out, .. } = args;
-    ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
+    files::ensure_new(out)?;
     let settings = settings::load(&args.settings, &[&args.corpus])?;
     let (_, corpus) = config::resolve::<CorpusConfig>(settings)?;
     ensure!(corpus.pack.is_none(), "`corpus.pack` is set; a pack has the counts of an index");

@@ -12,7 +12,7 @@ use corver_analysis::judge::{JudgeAgreement, JudgeSettings, JudgeSubject, Judged
 use corver_backends::chat::{ChatClient, Spending};
 use corver_core::{ChatPrompt, ChatReply};
 use corver_reward::folders;
-use corver_runs::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
+use corver_runs::{RunDir, fingerprint, folder, json_fingerprint};
 use corver_settings::ChatSettings;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -92,8 +92,7 @@ fn request_labels<S: JudgeSubject>(
     let chat =
         ChatClient::open(settings.clone(), "chat", &folders::cache()?.join("chat/replies.jsonl"))?;
 
-    let mut manifest = RunManifest::default();
-    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+    let mut manifest = resumed::manifest();
     let files: Vec<String> =
         args.files.iter().map(|path| fingerprint(path)).collect::<Result<_, _>>()?;
     manifest.set("files", files.join(" "));
@@ -102,7 +101,7 @@ fn request_labels<S: JudgeSubject>(
     manifest.set("model", &model);
     let prompts: Vec<ChatPrompt> =
         subjects.iter().map(|subject| file.judge.prompt_for(subject)).collect();
-    manifest.set("prompts", text_fingerprint(&serde_json::to_string(&prompts)?));
+    manifest.set("prompts", json_fingerprint(&prompts)?);
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "judge"));
     let resolved = toml::to_string_pretty(&file).context("writing the judge's settings")?;
     let run = resumed::create(&path, &manifest, &resolved)?;
@@ -196,13 +195,13 @@ fn show_agreement<const K: usize>(
     agreement: &JudgeAgreement<K>,
 ) {
     let names = labels.map(|label| label.to_string());
-    let corner = format!("{other} ↓ model →");
-    let header: Vec<&str> = [&corner].into_iter().chain(&names).map(String::as_str).collect();
+    let header = [&[format!("{other} ↓ model →")][..], &names].concat();
     let row = |(name, counts): (&String, &[usize; K])| -> Vec<String> {
         [name.clone()].into_iter().chain(counts.iter().map(usize::to_string)).collect()
     };
     output::table(header, names.iter().zip(&agreement.table).map(row));
-    let (share, labelled) = (output::percent(agreement.agreement), agreement.labelled());
+    let share = output::percent(agreement.agreement);
+    let labelled = agreement.labelled();
     let kappa = match agreement.kappa {
         Some(kappa) => format!("{:.3} (95 %: {:.3} to {:.3})", kappa.value, kappa.low, kappa.high),
         None if labelled == 0 => "undefined: nothing has both labels".to_owned(),
