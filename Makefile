@@ -4,7 +4,7 @@ SHELL := bash
 # A pipe fails if any of its commands fails.
 .SHELLFLAGS := -o pipefail -c
 CARGO ?= cargo
-# The recipes run what is built there. A folder of the user's would have another binary, or none.
+# The recipes run the programs in target/. In a target folder of the user's there would be another binary, or none.
 export CARGO_TARGET_DIR := $(CURDIR)/target
 # One profile for building, testing and linting, so that libtorch's C++ bindings are compiled once.
 PROFILE := --release

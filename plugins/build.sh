@@ -16,6 +16,11 @@ for rule in plugins/*/Cargo.toml; do
   install -m 644 "$built" "$new"
   mv "$new" "plugins/dist/$name.wasm"
 done
-for file in plugins/dist/*.wasm; do
-  [ -e "plugins/$(basename "$file" .wasm)/Cargo.toml" ] || rm -f "$file"
-done
+# Rules that an earlier build installed, and that are no longer in the checkout. Other files are the user's: rules are searched for in
+# this folder by name.
+note=plugins/target/installed
+touch "$note"
+while read -r name; do
+  [ -e "plugins/$name/Cargo.toml" ] || rm -f "plugins/dist/$name.wasm"
+done <"$note"
+for rule in plugins/*/Cargo.toml; do basename "$(dirname "$rule")"; done >"$note"

@@ -81,8 +81,8 @@ const FUZZ: &str = "corver-fuzz";
 
 /// Crate, a dependency that its Rust code does not name, and why it is there.
 const UNNAMED: [(&str, &str, &str); 5] = [
-    ("corver-demo-models", "torch-sys", "tells the build script where libtorch lies"),
-    ("corver-host", "torch-sys", "tells the build script where libtorch lies"),
+    ("corver-demo-models", "torch-sys", "gives the build script the folder of libtorch"),
+    ("corver-host", "torch-sys", "gives the build script the folder of libtorch"),
     ("corver-host", "crc32fast", "its features are those of a build with libtorch"),
     ("corver-host", "digest", "its features are those of a build with libtorch"),
     ("corver-host", "getrandom", "its features are those of a build with libtorch"),

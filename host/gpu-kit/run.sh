@@ -22,7 +22,7 @@ esac
 # Always, since the folder may be of an older kit or incomplete.
 rm -rf work
 mkdir work
-tar -xJf kit.tar.xz -C work
+tar -xf kit.tar.xz -C work
 export LD_LIBRARY_PATH=${torch% *}/lib ORT_DYLIB_PATH=$PWD/work/libonnxruntime.so
 rm -rf results && mkdir results
 cd work

@@ -11,8 +11,14 @@ if [ "$(id -u)" != 0 ]; then
   }
   sudo=sudo
 fi
-$sudo apt-get update -qq || echo "warning: apt-get update failed; trying with the lists that are there" >&2
-DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq --no-install-recommends "$@" >/dev/null || {
+# `apt-get update` fails while another one runs, so the scripts of a checkout wait for each other. `apt-get install` waits for programs of
+# the system for ten minutes. A server that a package starts must not inherit the lock.
+mkdir -p .deps
+(
+  flock 8 || echo "warning: .deps cannot be locked; do not run two set-ups concurrently" >&2
+  $sudo apt-get update -qq 8>&- || echo "warning: apt-get update failed; trying with the lists that are there" >&2
+  DEBIAN_FRONTEND=noninteractive $sudo apt-get install -o DPkg::Lock::Timeout=600 -y -qq --no-install-recommends "$@" >/dev/null 8>&-
+) 8>.deps/apt.lock || {
   echo "error: apt-get could not install: $*" >&2
   exit 1
 }

@@ -4,7 +4,7 @@ choose_layout() {
   local gpus
   layout=$1
   [ -n "$layout" ] && return
-  # No pipe: grep would end it before nvidia-smi has listed all GPUs, which is a failure of the pipe.
+  # No pipe: `grep -q` ends at the first match; nvidia-smi then cannot write, and the pipe fails.
   if command -v nvidia-smi >/dev/null 2>&1 && gpus=$(nvidia-smi -L 2>/dev/null) && [[ $gpus == *GPU* ]]; then
     layout=cuda
   elif [ "$2" = cuda ]; then

@@ -8,7 +8,7 @@ target=wasm32-unknown-unknown
 note=.deps/wasm-toolchain
 mkdir -p .deps
 
-# No pipe: grep would end it before rustup has listed all targets, which is a failure of the pipe.
+# No pipe: `grep -q` ends at the first match; rustup then cannot write, and the pipe fails.
 has_target() { command -v rustup >/dev/null 2>&1 && grep -qx "$target" <<<"$(rustup target list --installed 2>/dev/null)"; }
 
 # An equal note is not written again, since a concurrent build may read it.

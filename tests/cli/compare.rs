@@ -251,4 +251,7 @@ fn adapter_of_cold_start_is_evaluated_as_untrained_policy() {
     assert_eq!(resumed[1][1][0]["grades"], policies[1][1][0]["grades"], "{resumed}");
     let other = host(&[&resume[..], &["--eval", "demo"]].concat()).found(1);
     assert!(other.stderr.contains("have answered other question sets"), "{other}");
+    let moved = run_dir("compared-from-adapter.moved");
+    fs::rename(&world, &moved).unwrap();
+    host(&[&resume[..], &["--eval", moved.join("few.json").to_str().unwrap()]].concat()).good();
 }

@@ -120,8 +120,8 @@ fn doctor_fails_when_required_part_fails() {
     insta::assert_snapshot!(transcript);
 }
 
-/// What `doctor` finds of a part.
-fn finding(part: &str, doctor: &mut Command) -> Value {
+/// Returns the finding of `doctor` on a part.
+fn find_part(part: &str, doctor: &mut Command) -> Value {
     let findings: Vec<Value> = serde_json::from_slice(&doctor.output().unwrap().stdout).unwrap();
     findings.into_iter().find(|finding| finding["what"] == part).unwrap()
 }
@@ -134,7 +134,7 @@ fn relative_cache_folder_counts_as_not_set() {
         let mut doctor = command(&["doctor", "--json"]);
         doctor.env("XDG_CACHE_HOME", cache).env("HOME", user_home).current_dir(&folder);
         doctor.env("PATH", ""); // without cargo, whose rustup would need a home
-        finding("cache", &mut doctor)
+        find_part("cache", &mut doctor)
     };
     let home = folder.path().to_str().unwrap();
     for cache in ["", "cache"] {
@@ -151,8 +151,8 @@ fn relative_cache_folder_counts_as_not_set() {
 #[test]
 fn empty_path_of_onnx_runtime_counts_as_not_set() {
     let mut doctor = command(&["doctor", "--json"]);
-    let expected = finding("ONNX Runtime", doctor.env_remove("ORT_DYLIB_PATH"));
-    assert_eq!(finding("ONNX Runtime", doctor.env("ORT_DYLIB_PATH", "")), expected);
+    let expected = find_part("ONNX Runtime", doctor.env_remove("ORT_DYLIB_PATH"));
+    assert_eq!(find_part("ONNX Runtime", doctor.env("ORT_DYLIB_PATH", "")), expected);
 }
 
 #[test]

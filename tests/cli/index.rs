@@ -1,11 +1,51 @@
 //! Indexes: built, counted in, served, verified.
 
 use std::fs;
+use std::path::PathBuf;
 
 use crate::host::{
-    OTHER_INDEX, Server, host, host_with_token, run_dir, short_run, small_index, small_index_again,
+    OTHER_INDEX, Server, host, host_with_cache, host_with_token, run_dir, short_run, small_index,
+    small_index_again,
 };
 use crate::transcript::Transcript;
+
+#[test]
+fn demo_index_is_built_for_several_processes() {
+    let cache = tempfile::tempdir().unwrap();
+    let count = || {
+        let command = ["index", "count", "Mount Kogrix", "--index", "demo", "--json"];
+        host_with_cache(cache.path(), &command).good().json()
+    };
+    std::thread::scope(|scope| {
+        let counts = [(); 4].map(|()| scope.spawn(count));
+        let [first, others @ ..] = counts.map(|thread| thread.join().unwrap());
+        assert!(others.iter().all(|other| *other == first), "{others:?}");
+    });
+}
+
+/// A build of another version may have been killed, or one that was about to rename its folder.
+#[test]
+fn unfinished_demo_index_is_built_again() {
+    let cache = tempfile::tempdir().unwrap();
+    let info = || {
+        let command = ["index", "info", "--index", "demo", "--json"];
+        host_with_cache(cache.path(), &command).good().json()
+    };
+    let expected = info();
+    let entries = fs::read_dir(cache.path().join("corver")).unwrap();
+    let mut paths = entries.map(|entry| entry.unwrap().path());
+    let is_index = |path: &PathBuf| path.is_dir() && path.to_str().unwrap().contains("demo-index-");
+    let index = paths.find(is_index).unwrap();
+    let unfinished = index.with_extension("unfinished");
+    fs::rename(&index, &unfinished).unwrap();
+    assert_eq!(info(), expected);
+
+    fs::remove_dir_all(&index).unwrap();
+    fs::create_dir(&unfinished).unwrap();
+    fs::write(unfinished.join("corver-build.json"), "{}").unwrap();
+    assert_eq!(info(), expected);
+    assert!(!unfinished.exists());
+}
 
 #[test]
 fn index_is_built_counted_and_verified() {

@@ -523,6 +523,7 @@ fn invalid_plugin_projects_are_rejected() {
         assert!(failed.contains(&format!("its type would be {rule_type}")), "{failed}");
         assert!(!folder.path().join(name).exists());
     }
+    host(&["plugin", "new", &path("search"), "--lang", "js"]).good();
     transcript.add(&host(&["plugin", "new", &path("taken")]).good());
     transcript.add_failure(&host(&["plugin", "new", &path("taken")]));
     transcript.add_failure(&host(&["plugin", "new", &path("other"), "--sdk", &path("nowhere")]));

@@ -77,12 +77,16 @@ fn rules_that_are_not_built_fail_the_build_and_removed_ones_disappear() {
     fs::copy(repository().join("plugins/build.sh"), plugins.join("build.sh")).unwrap();
     fs::write(dist.join("a-b.wasm"), "old").unwrap();
     fs::write(dist.join("removed.wasm"), "old").unwrap();
+    fs::write(plugins.join("target/installed"), "removed\n").unwrap();
+    fs::write(dist.join("own.wasm"), "new").unwrap(); // the user's
     fs::write(built.join("c.wasm"), "new").unwrap();
     assert!(!run(folder.path(), "plugins/build.sh").status.success());
 
     fs::write(built.join("a_b.wasm"), "new").unwrap();
-    let output = run(folder.path(), "plugins/build.sh");
-    assert!(output.status.success(), "{output:?}");
+    for _ in 0..2 {
+        let output = run(folder.path(), "plugins/build.sh");
+        assert!(output.status.success(), "{output:?}");
+    }
     let mut rules = Vec::new();
     for entry in fs::read_dir(&dist).unwrap() {
         let path = entry.unwrap().path();
@@ -90,7 +94,11 @@ fn rules_that_are_not_built_fail_the_build_and_removed_ones_disappear() {
         rules.push(path.file_name().unwrap().to_owned());
     }
     rules.sort();
-    assert_eq!(rules, ["a-b.wasm", "c.wasm"]);
+    assert_eq!(rules, ["a-b.wasm", "c.wasm", "own.wasm"]);
+
+    fs::remove_dir_all(plugins.join("c")).unwrap();
+    assert!(run(folder.path(), "plugins/build.sh").status.success());
+    assert!(!dist.join("c.wasm").exists());
 }
 
 #[test]
@@ -114,6 +122,60 @@ fn concurrent_set_ups_run_one_after_the_other() {
         stderr += &String::from_utf8_lossy(&output.stderr);
     }
     assert_eq!(stderr.matches("setup: matplotlib").count(), 1, "{stderr}");
+}
+
+/// A build does not wait for the packages of the trainers, which take long.
+#[test]
+fn scripts_of_set_up_do_not_wait_for_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    copy_setup(folder.path());
+    // Two installations succeed together only.
+    let python = "#!/bin/sh\n\
+                  case \"$2 $3\" in\n\
+                  'venv '*) mkdir -p \"$3/bin\" && cp \"$0\" \"$3/bin/python\" ;;\n\
+                  'pip install')\n\
+                  touch \"$0.installs\"\n\
+                  for attempt in $(seq 200); do\n\
+                  [ -e .deps/plots/bin/python.installs ] && \
+                  [ -e .deps/wheel/bin/python.installs ] && exit\n\
+                  sleep 0.1\n\
+                  done\n\
+                  exit 1 ;;\n\
+                  esac\n";
+    write_program(&folder.path().join("bin/python3"), python);
+    let outputs = std::thread::scope(|scope| {
+        let other = scope.spawn(|| run(folder.path(), "host/setup/wheel.sh"));
+        [run(folder.path(), "host/setup/plots.sh"), other.join().unwrap()]
+    });
+    for output in outputs {
+        assert!(output.status.success(), "{output:?}");
+    }
+}
+
+/// `apt-get update` fails while another one runs, and so does `install` without a timeout.
+#[test]
+fn concurrent_set_ups_install_packages_one_after_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    copy_setup(folder.path());
+    let apt_get = "#!/bin/sh\n\
+                   mkdir \"$0.running\" || exit 1\n\
+                   sleep 0.3\n\
+                   rmdir \"$0.running\"\n\
+                   case \"$*\" in\n\
+                   'update -qq' | 'install -o DPkg::Lock::Timeout='*' gcc') ;;\n\
+                   *) exit 1 ;;\n\
+                   esac\n";
+    write_program(&folder.path().join("bin/apt-get"), apt_get);
+    write_program(&folder.path().join("bin/sudo"), "#!/bin/sh\nexec \"$@\"\n");
+    fs::write(folder.path().join("gcc.sh"), ". host/setup/apt.sh gcc\n").unwrap();
+    let set_up = || run(folder.path(), "gcc.sh");
+    let outputs = std::thread::scope(|scope| {
+        let other = scope.spawn(set_up);
+        [set_up(), other.join().unwrap()]
+    });
+    for output in outputs {
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
 }
 
 /// A program whose list is not read to its end fails.
@@ -156,7 +218,8 @@ fn gpu_kit_runs_the_programs_of_its_archive() {
     for version in ["1", "2"] {
         let program = format!("#!/bin/sh\necho {version}\n");
         write_program(&kit.join("content/corver-host"), &program);
-        let pack = ["-cJf", "kit.tar.xz", "-C", "content", "."];
+        // Not compressed, since xz may be missing here; tar detects what it reads.
+        let pack = ["-cf", "kit.tar.xz", "-C", "content", "."];
         assert!(Command::new("tar").args(pack).current_dir(kit).status().unwrap().success());
         let output = run(kit, "run.sh");
         assert!(output.status.success(), "{output:?}");

@@ -11,9 +11,9 @@ pub fn ensure_new(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates a folder with its parents, unless it exists.
+/// Creates a folder with its parents, unless it exists. It survives a crash.
 pub fn create_folder(path: &Path) -> Result<()> {
-    std::fs::create_dir_all(path)
+    corver_files::create_folder(path)
         .with_context(|| format!("cannot create the folder {}", path.display()))
 }
 

@@ -20,8 +20,8 @@ pub struct Trace {
     pub response: ResponseGrades,
     /// Share of aligned tokens: see [`crate::Alignment::rate`].
     pub alignment_rate: f64,
-    /// True if the sentences were not scored, because too few tokens are aligned to them. Nothing is
-    /// extracted or counted then.
+    /// True if the sentences were not scored: there are none, or too few tokens are aligned to
+    /// them. Nothing is extracted or counted then.
     pub fallback: bool,
     /// Sentences in the order of the completion, think block first.
     pub sentences: Vec<SentenceTrace>,

@@ -412,6 +412,30 @@ fn folder_that_no_build_has_left_is_not_emptied() {
     assert_eq!(names(folder.path()), ["index", "inputs"]);
 }
 
+/// A build may be killed after it removes its state, and before it renames the folder.
+#[test]
+fn complete_index_without_its_name_is_built_again_on_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = [corpus(folder.path())];
+    let index = folder.path().join("index");
+    build(&inputs, &tokenizer(), &index, &options()).unwrap();
+    let expected = files(&index);
+    let unfinished = folder.path().join("index.unfinished");
+    fs::rename(&index, &unfinished).unwrap();
+    let restarted = BuildOptions { restart: true, ..options() };
+    let notes = unfinished.join("notes.txt");
+    fs::write(&notes, "").unwrap();
+    let with_notes = build(&inputs, &tokenizer(), &index, &restarted);
+    fs::remove_file(notes).unwrap();
+    for refused in [with_notes, build(&inputs, &tokenizer(), &index, &options())] {
+        assert!(is_taken(&refused, " holds a complete index: rename it to "), "{refused:?}");
+    }
+    assert!(files(&unfinished) == expected);
+    build(&inputs, &tokenizer(), &index, &restarted).unwrap();
+    assert!(files(&index) == expected);
+    assert_eq!(names(folder.path()), ["index", "inputs"]);
+}
+
 /// Eight million tokens that compress badly, in documents of a thousand, one of which stands many
 /// times.
 fn many_documents() -> impl Iterator<Item = Vec<u32>> {

@@ -136,6 +136,28 @@ fn escapes_of_wikiextractor_are_undone() {
     assert_eq!(stream_of_unknown, [0xFF, 0]);
 }
 
+/// WikiExtractor copies titles from the dump, where older MediaWikis escape quotation marks.
+#[test]
+fn quotes_in_titles_of_wikiextractor_are_decoded() {
+    let title = "&quot;R&amp;D&quot; red";
+    let body = "the entity &amp;quot; fox";
+    let text = "\"R&D\" red\n\nthe entity &quot; fox";
+    let escaped = format!("{title}\n\n{body}");
+    let line = json!({"title": title, "text": escaped}).to_string();
+    let tagged = format!("<doc title=\"{title}\">\n{escaped}\n</doc>\n");
+    let folder = tempfile::tempdir().unwrap();
+    let tokenizer = tokenizer_of(&[text]);
+    let plain = json!({"text": text}).to_string();
+    let unescaped = write(folder.path(), "a.jsonl", plain.as_bytes());
+    let (stream, _) = index_with(&tokenizer, &[unescaped]);
+    for (name, content) in [("wiki_00", line), ("wiki_01", tagged)] {
+        let file = write(folder.path(), name, content.as_bytes());
+        let (own_stream, metadata) = index_with(&tokenizer, &[file]);
+        assert_eq!(own_stream, stream, "{name}");
+        assert!(metadata[0].contains(r#"{"title": "\"R&D\" red"}"#), "{metadata:?}");
+    }
+}
+
 /// A dump with the pages `(title, namespace, other elements, wikitext)`.
 fn dump(pages: &[(&str, &str, &str, &str)]) -> String {
     let mut xml =

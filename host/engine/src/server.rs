@@ -171,7 +171,7 @@ impl EngineServer {
             Ok(completions) => Ok(completions),
             Err(InvalidReply::Aborted) => {
                 return Err(AttemptError::transient(
-                    "a completion that ended with Some(\"abort\"): the server is being stopped",
+                    "a completion was aborted, as by a server that is being stopped",
                 ));
             }
             Err(InvalidReply::Lacks { what, remedy }) => Err(EngineError::Unusable(format!(

@@ -302,9 +302,7 @@ fn invalid_engine_replies_are_rejected() {
         ("log-probability is -1e30", |reply| {
             reply["choices"][0]["logprobs"]["token_logprobs"][0] = json!(-1e30)
         }),
-        ("ended with Some(\"abort\")", |reply| {
-            reply["choices"][0]["finish_reason"] = json!("abort")
-        }),
+        ("a completion was aborted", |reply| reply["choices"][0]["finish_reason"] = json!("abort")),
         ("1 tokens after the stop token 2", |reply| {
             let choice = &mut reply["choices"][0];
             choice["token_ids"] = json!([4, 2, 4]);

@@ -20,7 +20,7 @@ pub struct QuoteCheck {
 pub struct QuoteProblem {
     /// Number of the row; 0 for the header.
     pub row: u64,
-    /// What is wrong, and its remedy.
+    /// Fault and remedy.
     pub problem: &'static str,
 }
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 import corver
@@ -16,22 +16,21 @@ from corver._server import Server
 
 T = TypeVar("T")
 
-#: Seconds for which an error on opening is saved, unless it is a SettingsError: a server may start, a disk be emptied.
+#: Seconds for which an error on opening is saved: a server may start, a file appear, a disk be emptied.
 _SAVE_ERROR_S = 60.0
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """An error on opening, and the time until which it is raised again."""
+    """An error on opening with its traceback, and the time until which it is raised again."""
 
     error: Exception
+    traceback: TracebackType | None
     until: float
 
 
 class Opened(Generic[T]):
-    """Values of ``open``, one for each set of arguments. An error on opening is saved for a minute and raised again; a SettingsError
-    for the life of the process.
-    """
+    """Values of ``open``, one for each set of arguments. An error on opening is saved for a minute and raised again."""
 
     def __init__(self, open: Callable[..., T]) -> None:
         self._open = open
@@ -47,16 +46,14 @@ class Opened(Generic[T]):
                 value = self._values[key] = self._open_or_fail(arguments)
         if isinstance(value, _Failure):
             # Each raise would add its frames to the saved traceback.
-            raise value.error.with_traceback(None)
+            raise value.error.with_traceback(value.traceback)
         return value
 
     def _open_or_fail(self, arguments: dict[str, Any]) -> T | _Failure:
         try:
             return self._open(**arguments)
-        except corver.SettingsError as error:
-            return _Failure(error, math.inf)
         except Exception as error:
-            return _Failure(error, time.monotonic() + _SAVE_ERROR_S)
+            return _Failure(error, error.__traceback__, time.monotonic() + _SAVE_ERROR_S)
 
 
 def _open_queue(**arguments: Any) -> BatchQueue:

@@ -105,21 +105,29 @@ def _check_roles(completion: Any) -> None:
         role = message.get("role", "assistant")
         if role != "assistant":
             raise CorverError(
-                f"a completion has a message of the role {role!r}: text that the policy did not write would receive a reward; "
-                "train without tools"
+                f"a completion has a message of the role {role!r}, which the policy did not write; its text would receive a reward. "
+                "Train with one reply per question, without tools"
             )
 
 
 def _text(completion: Any) -> str:
     if isinstance(completion, str):
         return completion
-    return "".join(_reasoning(message) + content_text(message) for message in completion)
+    texts = []
+    for message in completion:
+        reasoning = message.get("reasoning_content") or message.get("thinking")  # LFM2.5's name
+        texts.append(join_reasoning(reasoning, content_text(message)))
+    return "".join(texts)
 
 
-def _reasoning(message: Mapping[str, Any]) -> str:
-    """Returns the reasoning that TRL separates from the content, between `<think>` tags again. LFM2.5's is `thinking`."""
-    reasoning = message.get("reasoning_content") or message.get("thinking")
-    return f"<think>{reasoning}</think>" if reasoning else ""
+def join_reasoning(reasoning: str | None, content: str) -> str:
+    """Returns the text of a message whose reasoning the trainer separated from the content: it is in a think block again.
+
+    Without content the block stays open, since the policy was cut off in it.
+    """
+    if not reasoning:
+        return content
+    return f"<think>{reasoning}</think>{content}" if content else f"<think>{reasoning}"
 
 
 def content_text(message: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from corver import _environment, _report
 from corver._batching import BatchQueue, Completion
 from corver._golds import parse_golds
 from corver._opened import batch_queue
-from corver._reward import content_text, last_user_turn
+from corver._reward import content_text, join_reasoning, last_user_turn
 
 __all__ = ["INFO", "REWARDS", "reward", "rubric"]
 
@@ -106,12 +106,11 @@ def _sampled_ids(trace: Any) -> list[int] | None:
 
 
 def _reply(trace: Any) -> str:
-    """Returns the text of the last reply. verifiers separates reasoning from it; here it is between `<think>` tags again."""
+    """Returns the text of the last reply. verifiers separates reasoning from it; here it is in a think block again."""
     if trace.root_reply is not None or not trace.assistant_messages:
         return trace.last_reply
     message = trace.assistant_messages[-1]
-    thinking = f"<think>{message.reasoning_content}</think>" if message.reasoning_content else ""
-    return thinking + (message.content or "")
+    return join_reasoning(message.reasoning_content, message.content or "")
 
 
 def _messages(messages: Any) -> list[dict[str, Any]]:

@@ -16,8 +16,8 @@ create_exception!(
     corver,
     SettingsError,
     CorverError,
-    "A setting that is unknown, of the wrong kind or out of bounds. Raised before anything is \
-     opened."
+    "A setting that is unknown, of the wrong kind or out of bounds, or that names a missing file. \
+     Raised before anything is opened."
 );
 
 /// Converts an error of the settings.

@@ -93,7 +93,8 @@ impl Score {
         self.trace.alignment_rate
     }
 
-    /// True if the sentences received no reward, since too few tokens could be aligned with them.
+    /// True if the sentences were not scored: there are none, or too few tokens are aligned to
+    /// them.
     #[getter]
     fn fallback(&self) -> bool {
         self.trace.fallback

@@ -140,13 +140,24 @@ class Opening(unittest.TestCase):
             clock.return_value = 61.0
             self.assertEqual(opened.get({"index": "demo"}), "scorer")
 
-    def test_invalid_setting_is_saved_for_the_life_of_the_process(self):
-        opened = self.opened(corver.SettingsError("no such rule"), "scorer")
+    def test_file_that_appears_is_found_after_a_minute(self):
+        opened = self.opened(corver.SettingsError("`corpus.index`: there is no /share/index"), "scorer")
         with mock.patch("time.monotonic") as clock:
-            for clock.return_value in (0.0, 1e6):
-                with self.assertRaisesRegex(corver.SettingsError, "no such rule"):
-                    opened.get({"plugin": "other"})
-        self.assertEqual(self.open.call_count, 1)
+            for clock.return_value in (0.0, 59.0):
+                with self.assertRaisesRegex(corver.SettingsError, "there is no /share/index"):
+                    opened.get({"index": "/share/index"})
+            clock.return_value = 61.0
+            self.assertEqual(opened.get({"index": "/share/index"}), "scorer")
+        self.assertEqual(self.open.call_count, 2)
+
+    def test_saved_error_has_the_place_of_its_cause(self):
+        opened = self.opened(OSError("no space left"))
+        for _ in range(2):
+            try:
+                opened.get({"index": "demo"})
+            except OSError as error:
+                functions = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+            self.assertIn("_open_or_fail", functions)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from unittest import mock
 import corver
 import corver.verifiers
 from corver import reward
+from corver._reward import _text
 from corver.openrlhf import reward_function
 from corver.verl import compute_score
 
@@ -69,11 +70,18 @@ class ByName(unittest.TestCase):
                 completions.append([{"role": "assistant", name: reasoning, "content": content}])
             self.assertEqual(reward.trl([[TURN]] * 2, completions, answers=[[GOLD]] * 2), self.rewards)
 
-    def test_messages_of_tools_are_refused(self):
-        result = {"role": "tool", "name": "search", "content": RIGHT}
-        completions = [[*replies([WRONG])[0], result, *replies([WRONG])[0]]]
-        with self.assertRaisesRegex(corver.CorverError, "a message of the role 'tool': .* train without tools"):
-            reward.trl([[TURN]], completions, answers=[[GOLD]])
+    def test_reasoning_that_was_cut_off_stays_open(self):
+        """trl 1.16 with transformers 5.23: a block without `</think>` is reasoning, and the content is empty."""
+        text = f"Driaterk Thiahava was born in {GOLD}. <answer>{GOLD}</answer>"
+        message = {"role": "assistant", "reasoning_content": text, "content": ""}
+        self.assertEqual(_text([message]), f"<think>{text}")
+
+    def test_messages_that_the_policy_did_not_write_are_refused(self):
+        for other in ({"role": "tool", "name": "search", "content": RIGHT}, {"role": "user", "content": RIGHT}):
+            completions = [[*replies([WRONG])[0], other, *replies([WRONG])[0]]]
+            pattern = f"a message of the role '{other['role']}', which the policy did not write; .* one reply per question, without tools"
+            with self.assertRaisesRegex(corver.CorverError, pattern):
+                reward.trl([[TURN]], completions, answers=[[GOLD]])
 
     def test_axolotl_calls_without_token_ids(self):
         """axolotl 0.21, core/trainers/grpo: `get_reward_func`; the trainer's `reward_func(prompts=, completions=, **columns)`; and the

@@ -103,7 +103,7 @@ const CURVES: [(&str, &str); 6] = [
     ("corver/supported_rate", "Supported share of the sentences with a count"),
     ("rewards/judge/mean", "Judge"),
     ("completions/mean_length", "Length of a completion"),
-    ("kl", "Distance from the base model"),
+    ("kl", "Distance from the reference"),
     ("entropy", "Entropy"),
     ("frac_reward_zero_std", "Questions without reward variance"),
 ];
@@ -528,8 +528,7 @@ mod tests {
         let page =
             comparison(&arms, &tables, &runs.into_iter().map(|run| vec![run]).collect::<Vec<_>>());
         assert!(
-            page.contains("Differences from first")
-                && page.contains("Distance from the base model")
+            page.contains("Differences from first") && page.contains("Distance from the reference")
         );
     }
 }

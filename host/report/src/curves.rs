@@ -113,7 +113,7 @@ fn groups(runs: &[Reported]) -> [CurveGroup; 4] {
         CurveGroup {
             title: "Policy",
             curves: vec![
-                curve("Distance from the base model", vec![metric("KL", "kl")]),
+                curve("Distance from the reference", vec![metric("KL", "kl")]),
                 curve(
                     "Distance of the sampler from the policy",
                     vec![metric("mean", "sampling/sampling_logp_difference/mean")],

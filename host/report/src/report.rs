@@ -175,7 +175,7 @@ fn timing(reported: &Reported, is_named: bool) -> Markup {
     let mut rows = vec![("sampling completions", mean("seconds/rollout"))];
     rows.extend(reward.into_iter().filter(|(_, seconds)| *seconds > 0.0));
     rows.push(("reward: other", (mean("seconds/reward") - in_reward).max(0.0)));
-    rows.push(("the base model's log-probabilities", mean("seconds/prepare")));
+    rows.push(("the reference's log-probabilities", mean("seconds/prepare")));
     rows.push(("loss, gradients, optimiser", mean("seconds/update")));
     let share =
         |seconds: f64| if step > 0.0 { (100.0 * seconds / step).clamp(0.0, 100.0) } else { 0.0 };

@@ -10,6 +10,7 @@ mod responses;
 pub use responses::ResponseConformance;
 
 use corver_core::template::{ANSWER, THINK, Tags};
+use corver_core::text::shorten;
 use corver_core::{Backends, Completion, Section, Sentence, SentenceVerdict, Triplet};
 use serde::Serialize;
 use serde_json::json;
@@ -197,12 +198,7 @@ fn located<T>(
     }
     for completion in completions {
         if let Err(alone) = run(std::slice::from_ref(completion)) {
-            let text = describe(completion);
-            let mut shown: String = text.chars().take(SHOWN_CHARACTERS).collect();
-            if shown.len() < text.len() {
-                shown.pop();
-                shown.push('…');
-            }
+            let shown = shorten(&describe(completion), SHOWN_CHARACTERS - 1); // and an ellipsis
             return ConformanceError::Completion { error: alone, completion: shown };
         }
     }

@@ -264,8 +264,10 @@ pub(super) fn read_sheet(path: &Path) -> Result<Vec<(u64, SheetRow)>, SheetError
     quotes.read(table.as_bytes());
     quotes.end();
     if let Some(QuoteProblem { row, problem }) = quotes.problem() {
+        let position =
+            if row == 0 { "the header".to_owned() } else { format!("row {row} after the header") };
         return Err(SheetError::InvalidSheet(format!(
-            "cannot read the sheet {shown}: row {row} after the header: {problem}"
+            "cannot read the sheet {shown}: {position}: {problem}"
         )));
     }
     let mut reader = csv::ReaderBuilder::new()
@@ -610,6 +612,9 @@ pub(crate) mod tests {
         assert!(not_closed.contains(problem), "{not_closed}");
         let text_after = error_of(&format!("{begin}s2,0,0,q,B.,A,is,b,,c,\"x\" y\n"));
         assert!(text_after.contains(": text follows a closing quote"), "{text_after}");
+        let in_header = error_of("id,\"bucket\n");
+        let of_header = "sheet.csv: the header: a field that begins with a quote has no";
+        assert!(in_header.contains(of_header), "{in_header}");
     }
 
     #[test]

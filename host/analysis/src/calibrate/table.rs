@@ -288,16 +288,21 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
     })
 }
 
-/// Returns the share of sentences, each given with its question: that of independent sentences if
-/// no question has two or all are blank; `None` without sentences.
+/// Returns the share of sentences, each given with its question; a sentence with a blank one has a
+/// question of its own. The share is that of independent sentences if no question has two; `None`
+/// without sentences.
 pub(crate) fn clustered_share(sentences: &[(&str, bool)]) -> Option<CorrectShare> {
-    let questions: BTreeSet<&str> = sentences.iter().map(|(question, _)| *question).collect();
-    let have_questions = questions.iter().any(|question| !question.trim().is_empty());
-    if have_questions && questions.len() < sentences.len() {
-        return CorrectShare::of_questions(sentences.iter().copied());
+    let mut clustered = Vec::with_capacity(sentences.len());
+    for (number, &(question, is_correct)) in sentences.iter().enumerate() {
+        let own = question.trim().is_empty().then_some(number);
+        clustered.push(((own, question), is_correct));
     }
-    let correct = sentences.iter().filter(|(_, is_correct)| *is_correct).count();
-    CorrectShare::of_independent(correct as u64, sentences.len() as u64)
+    let questions: BTreeSet<_> = clustered.iter().map(|(question, _)| *question).collect();
+    if questions.len() < clustered.len() {
+        return CorrectShare::of_questions(clustered);
+    }
+    let correct = clustered.iter().filter(|(_, is_correct)| *is_correct).count();
+    CorrectShare::of_independent(correct as u64, clustered.len() as u64)
 }
 
 /// Compares the shares of neighbouring buckets.
@@ -467,6 +472,20 @@ pub(super) mod tests {
         for BucketShare { share, .. } in calibrate(&annotated(&PAPER)).unwrap().buckets {
             assert_eq!(Some(share), CorrectShare::of_independent(share.correct, share.n));
         }
+    }
+
+    #[test]
+    fn sentences_without_question_are_independent_of_others() {
+        let names: Vec<String> = (0..50).map(|n| format!("q{n}")).collect();
+        let mut sentences = Vec::new();
+        for n in 0..100 {
+            sentences.push((names[n / 2].as_str(), n % 4 < 2));
+        }
+        for n in 0..400 {
+            sentences.push(([" ", ""][n % 2], n % 10 < 8));
+        }
+        let share = clustered_share(&sentences).unwrap();
+        assert!(share.effective > 300.0 && share.effective < 500.0, "{share:?}");
     }
 
     #[test]

@@ -58,7 +58,7 @@ pub struct BuildArgs {
     /// Tokenizer of the index, a Hugging Face tokenizer.json, or a folder with it.
     #[arg(long, value_name = "FILE|DIR")]
     pub tokenizer: PathBuf,
-    /// Folder of the index; must not exist.
+    /// Folder of the index: new, empty, or a link to an empty one.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Number of shards that the documents are split into.

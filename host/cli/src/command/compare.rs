@@ -1,5 +1,6 @@
 //! `corver-host compare`: trains several arms with the same seeds, and compares them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -347,7 +348,7 @@ fn checked_sets(sets: &[PathBuf]) -> Result<Vec<PathBuf>> {
 }
 
 /// Opens a folder's comparison to resume it; the command line may change the number of seeds, and
-/// the question sets until they are answered.
+/// the question sets until they are answered, then only their paths.
 fn reopen(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
     let path = out.join(PLAN);
     let text = std::fs::read_to_string(&path).with_context(|| {
@@ -359,14 +360,20 @@ fn reopen(out: &Path, args: &CompareArgs) -> Result<ComparisonPlan> {
     let sets = checked_sets(if args.eval.is_empty() { &plan.eval } else { &args.eval })?;
     let first = run_folder(out, &plan.arms[0], plan.first_seed);
     let is_answered = first.join(SETS).exists() || first.join(SETS_BEFORE).exists();
+    // By name: a file may have moved. `eval` compares the questions before it answers them.
     ensure!(
-        sets == plan.eval || plan.eval.is_empty() || !is_answered,
+        set_names(&sets) == set_names(&plan.eval) || plan.eval.is_empty() || !is_answered,
         "the runs in {} have answered other question sets; omit --eval to resume with those",
         out.display()
     );
     plan.eval = sets;
     files::write(&path, &serde_json::to_string(&plan)?)?;
     Ok(plan)
+}
+
+/// Returns the names under which the runs save the answers to question sets.
+fn set_names(sets: &[PathBuf]) -> BTreeSet<String> {
+    sets.iter().map(|set| QuestionLocation::parse(&set.to_string_lossy()).name()).collect()
 }
 
 /// Returns the name and the resolved settings of every arm: the rules, then the files, with the

@@ -79,8 +79,8 @@ pub(super) struct DocumentBatch {
 
 /// The origin of a batch.
 enum BatchSource {
-    /// Lines of JSON.
-    Lines(Arc<InputFile>),
+    /// Lines of JSON; true for those of WikiExtractor, which are escaped for HTML.
+    Lines(Arc<InputFile>, bool),
     /// Texts from a file whose documents are parsed while they are read.
     Rows(Arc<InputFile>),
     /// Texts that the caller has in memory.
@@ -152,13 +152,14 @@ impl DocumentBatch {
                 other_fields = &self.other_fields[number];
                 String::from_utf8_lossy(document)
             }
-            BatchSource::Lines(file) => {
+            BatchSource::Lines(file, is_escaped) => {
                 name = &file.name;
                 let mut fields = metadata::parse(document, tokenisation.text_field)
                     .map_err(|problem| Error::line(&file.path, line + 1, problem))?;
-                if InputKind::from_path(&file.path) == Some(InputKind::Wiki) {
+                if *is_escaped {
                     fields.text = unescape(&fields.text);
-                    fields.other_fields = unescape(&fields.other_fields);
+                    // These fields are JSON, where a quotation mark has a backslash.
+                    fields.other_fields = unescape(&fields.other_fields.replace("&quot;", "\\\""));
                 }
                 parsed = fields;
                 other_fields = &parsed.other_fields;
@@ -234,7 +235,8 @@ impl<'f> Inputs<'f> {
 
 /// An open input file.
 enum OpenFile {
-    Lines(LinesFile, Arc<InputFile>),
+    /// Lines of JSON; true for those of WikiExtractor.
+    Lines(LinesFile, Arc<InputFile>, bool),
     Rows(RowFile, Arc<InputFile>),
 }
 
@@ -255,8 +257,10 @@ impl OpenFile {
             }
             kind => {
                 let mut text = TextFile::open(path)?;
-                if kind != Some(InputKind::Wiki) || !text.begins_with(b'<', path)? {
-                    return Ok(Self::Lines(LinesFile::new(path, text), input.clone().into()));
+                let is_wiki = kind == Some(InputKind::Wiki);
+                if !is_wiki || !text.begins_with(b'<', path)? {
+                    let lines = LinesFile::new(path, text);
+                    return Ok(Self::Lines(lines, input.clone().into(), is_wiki));
                 }
                 RowFile::Wiki(WikiFile::new(path, text))
             }
@@ -267,8 +271,9 @@ impl OpenFile {
     /// Reads documents of about `bytes` in total. `first_line` is the current line of the file.
     fn next_batch(&mut self, first_line: u64, bytes: usize) -> Result<DocumentBatch> {
         match self {
-            Self::Lines(file, input) => {
-                let mut batch = DocumentBatch::new(BatchSource::Lines(input.clone()), first_line);
+            Self::Lines(file, input, is_escaped) => {
+                let source = BatchSource::Lines(input.clone(), *is_escaped);
+                let mut batch = DocumentBatch::new(source, first_line);
                 while batch.bytes.len() < bytes
                     && file.read_line(first_line + batch.ends.len() as u64, &mut batch.bytes)?
                 {
@@ -294,7 +299,7 @@ impl OpenFile {
 
     fn skip(&mut self, documents: u64) -> Result<()> {
         match self {
-            Self::Lines(file, _) => (0..documents).try_for_each(|line| file.skip_line(line)),
+            Self::Lines(file, ..) => (0..documents).try_for_each(|line| file.skip_line(line)),
             Self::Rows(file, _) => file.skip(documents),
         }
     }
@@ -302,7 +307,7 @@ impl OpenFile {
     /// Returns the number of bytes read of the file, whose size is `file_bytes`.
     fn read_bytes(&self, file_bytes: u64) -> u64 {
         match self {
-            Self::Lines(file, _) => file.read_bytes(),
+            Self::Lines(file, ..) => file.read_bytes(),
             Self::Rows(file, _) => file.read_bytes(file_bytes),
         }
     }

@@ -121,7 +121,8 @@ impl UnfinishedIndex {
     ///
     /// # Errors
     /// Fails if the target exists or cannot be replaced, another process is building it, or the
-    /// folder holds a build with another recipe, a complete index, or files of other origin.
+    /// folder holds files of other origin; without `restart` also if it holds a build with another
+    /// recipe, or a complete index.
     pub(super) fn open(
         target: &Path,
         recipe: Recipe,
@@ -130,7 +131,9 @@ impl UnfinishedIndex {
     ) -> Result<Self> {
         let renamed_to = rename_target(target)?;
         let (path, lock) = lock(&renamed_to, !recipe.from_files)?;
-        if !path.join(UNFINISHED).exists() {
+        let is_of_a_build =
+            path.join(UNFINISHED).exists() || (restart && holds_only_an_index(&path)?);
+        if !is_of_a_build {
             check_has_no_files(&path, &renamed_to)?;
         }
         let saved = if restart { None } else { load(&path)? };
@@ -331,6 +334,21 @@ fn rename_target(target: &Path) -> Result<PathBuf> {
         )));
     }
     Ok(resolved)
+}
+
+/// True if a folder holds a manifest, files that it lists, and no others, as a build leaves it that
+/// is killed before it renames the folder.
+fn holds_only_an_index(folder: &Path) -> Result<bool> {
+    let Ok(Some(manifest)) = IndexManifest::load(folder) else { return Ok(false) };
+    for listed in fs::read_dir(folder).map_err(Error::io("list", folder))? {
+        let entry = listed.map_err(Error::io("list", folder))?;
+        let file_name = entry.file_name();
+        let is_listed = |name: &str| name == MANIFEST || manifest.files.contains_key(name);
+        if !file_name.to_str().is_some_and(is_listed) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Checks that a folder without a build's state is as a build leaves it that is killed at its

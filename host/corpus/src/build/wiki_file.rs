@@ -76,15 +76,15 @@ impl WikiFile {
     }
 }
 
-/// Returns a text without WikiExtractor's escapes. A file that was written without `--html-safe` has
-/// hardly one.
+/// Returns a text without WikiExtractor's escapes, and without the dump's, which it leaves in
+/// titles. A file that was written without `--html-safe` has hardly one.
 pub(super) fn unescape(text: &str) -> String {
     // `&amp;` last: `&amp;lt;` is `&lt;`.
-    text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&")
 }
 
 /// Returns the attributes of a tag as a JSON object; `None` if it is not a document's tag.
-/// WikiExtractor does not escape quotation marks in the title, which comes last.
+/// The title, which comes last, may have quotation marks that are not escaped.
 fn attributes(tag: &str) -> Option<String> {
     let mut rest = tag.strip_prefix("<doc ")?.strip_suffix("\">")?;
     let mut object = PythonObject::default();

@@ -17,6 +17,7 @@ from verifiers.v1.types import AssistantMessage, UserMessage
 from verifiers.v1.utils.loaders import resolve_env_config
 
 import corver
+from corver.verifiers import _reply
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "environments" / "corver_qa"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -123,6 +124,11 @@ class Verifiers(unittest.TestCase):
         message = AssistantMessage(reasoning_content=f"Driaterk Thiahava was born in {GOLD}.", content=f"<answer>{GOLD}</answer>")
         made = scored(plugged(answers=[GOLD]), (message, []))
         self.assertAlmostEqual(made.reward, self.score(RIGHT, [GOLD]).reward + 0.5, places=6)
+
+    def test_reasoning_that_was_cut_off_stays_open(self):
+        text = f"Driaterk Thiahava was born in {GOLD}. <answer>{GOLD}</answer>"
+        made = trace(plugged(answers=[GOLD]), (AssistantMessage(reasoning_content=text, content=""), []))
+        self.assertEqual(_reply(made), f"<think>{text}")
 
     def test_missing_field_of_golds_is_named_in_error(self):
         class Other(vf.Task[vf.TaskData]):

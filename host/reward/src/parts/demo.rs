@@ -1,5 +1,6 @@
 //! The built-in demo's files, written to the cache on first use.
 
+use std::fs::File;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
@@ -47,12 +48,19 @@ pub fn demo_index() -> Result<PathBuf> {
     if path.exists() {
         return Ok(path);
     }
+    // Another process may be building it: wait.
+    let lock_path = path.with_extension("lock");
+    let lock = File::create(&lock_path).and_then(|file| file.lock().map(|()| file));
+    let _lock = lock.with_context(|| format!("locking {}", lock_path.display()))?;
+    if path.exists() {
+        return Ok(path);
+    }
     let folder = tempfile::tempdir().context("a folder for the demo's articles")?;
     let file = folder.path().join("articles.jsonl");
     std::fs::write(&file, articles).with_context(|| format!("writing {}", file.display()))?;
-    match corver_corpus::build(&[file], &tokenizer, &path, &BuildOptions::default()) {
-        // Another process was faster.
-        Err(_) if path.exists() => Ok(path),
-        result => result.map(|_| path).context("indexing the demo's articles"),
-    }
+    // Not resumed: it takes a second, and another version may have begun it.
+    let options = BuildOptions { restart: true, ..BuildOptions::default() };
+    corver_corpus::build(&[file], &tokenizer, &path, &options)
+        .context("indexing the demo's articles")?;
+    Ok(path)
 }

@@ -268,8 +268,8 @@ fn show(audited: &Audited, buckets: &CountBuckets, is_of_sheet: bool) {
     ));
     if is_of_sheet {
         output::line(
-            "this share and the AUC are the sheet's: `calibrate draw` takes as many sentences of \
-             each range of counts, a policy does not",
+            "this share and the AUC are the sheet's: `calibrate draw` draws equally many sentences \
+             from each range of counts",
         );
     }
     if !extracted {

@@ -95,8 +95,9 @@ pub fn run(args: &NewArgs, json: bool) -> Result<()> {
          with a letter; `judge` and `format` are taken"
     );
     let rule_type = type_name(name);
+    // A rule in JavaScript has no type.
     ensure!(
-        !TAKEN_TYPES.contains(&rule_type.as_str()),
+        args.lang == SdkLanguage::Js || !TAKEN_TYPES.contains(&rule_type.as_str()),
         "{name:?} cannot be a rule's name: its type would be {rule_type}, a name that the project \
          uses already"
     );
