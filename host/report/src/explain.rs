@@ -207,8 +207,13 @@ fn section(
         (parts(trace, settings))
         @if trace.fallback {
             p {
-                span.warn { "Its sentences got no rewards: " }
-                "only " (number::percent(trace.alignment_rate)) " of their tokens could be aligned."
+                @if trace.sentences.is_empty() {
+                    span.warn { "It has no sentences." }
+                } @else {
+                    span.warn { "Its sentences got no rewards: " }
+                    "only " (number::percent(trace.alignment_rate))
+                    " of their tokens could be aligned."
+                }
             }
         }
         @if let Some(group) = &explained.group { (compared(group)) }
@@ -392,6 +397,22 @@ mod tests {
         explained.group =
             Some(ExplainedGroup::new(baseline, vec![3.05, 1.05], 0, &explained.returns));
         explained
+    }
+
+    #[test]
+    fn page_says_why_sentences_are_not_scored() {
+        let mut one = explained();
+        one.trace.fallback = true;
+        one.trace.alignment_rate = 0.25;
+        let unaligned = explain(&[one], &RewardSettings::default());
+        assert!(unaligned.contains("only 25.0\u{a0}% of their tokens"), "{unaligned}");
+
+        let mut without = explained();
+        without.trace.fallback = true;
+        without.trace.sentences.clear();
+        let empty = explain(&[without], &RewardSettings::default());
+        assert!(empty.contains("It has no sentences."), "{empty}");
+        assert!(!empty.contains("could be aligned"), "{empty}");
     }
 
     #[test]
