@@ -263,17 +263,19 @@ def roll_out(config, tokenizer, responses, monkeypatch):
 
 
 def test_agent_loop_advantages_match_host(tokenizer, scorer, monkeypatch):
-    responses = [[*tokenizer.encode(text), tokenizer.eos_token_id] for text in (RIGHT, WRONG)]
+    right, wrong = [[*tokenizer.encode(text), tokenizer.eos_token_id] for text in (RIGHT, WRONG)]
     config = verl_config()
-    rows = roll_out(config, tokenizer, responses, monkeypatch)
+    rows = roll_out(config, tokenizer, [right, wrong], monkeypatch)
     assert sorted(rows) == ["question_0_0", "question_1_0"]
+    # verl requests the completions concurrently, so either may be the first.
+    responses = [rows[key]["responses"].tolist() for key in sorted(rows)]
+    assert sorted(responses) == sorted([right, wrong])
     scores = scorer.score(completion_ids=responses, tokenizer=trainers.POLICY, questions=[QUESTION] * 2, answers=[[GOLD]] * 2)
     for key, ids, expected in zip(sorted(rows), responses, scores, strict=True):
-        assert rows[key]["responses"].tolist() == ids
         assert (rows[key]["rm_scores"] * len(ids)).tolist() == pytest.approx(expected.returns, abs=1e-5)
         extra_fields = rows[key]["extra_fields"]
         assert ROLLOUT not in extra_fields and TOKEN_REWARDS not in extra_fields["reward_extra_info"]
-        assert extra_fields["reward_extra_info"]["acc"] == (1.0 if ids == responses[0] else 0.0)
+        assert extra_fields["reward_extra_info"]["acc"] == (1.0 if ids == right else 0.0)
 
     padded = torch.nn.utils.rnn.pad_sequence
     data = DataProto(
