@@ -44,7 +44,8 @@ pub struct PolicySection {
     /// paper's.
     #[default(PAPER_TRAINING_PROMPT.into())]
     pub system_prompt: String,
-    /// Precision of the base model's weights. A CPU with AVX512-BF16 is faster in bf16.
+    /// Precision of the base model's weights. A CPU with AMX, or one of AMD with AVX512-BF16, is
+    /// faster in bf16; others are slower.
     pub precision: Precision,
     /// Completions decoded together, at most; a run lowers it to the number that fits its device.
     #[default = 512]
