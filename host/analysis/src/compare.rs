@@ -15,8 +15,7 @@ const CONFIDENCE: f64 = 0.95;
 /// Least number of seeds that can show a difference. The spread of two differences is one number:
 /// they may lie close together by chance.
 pub const MIN_SEEDS: usize = 3;
-/// Width of an interval, relative to the mean difference, up to which all differences are equal but
-/// for rounding.
+/// Width of an interval, relative to the mean difference, that rounding alone may cause.
 const ROUNDING: f64 = 1e-9;
 
 type Cost = Figure<RunSummary>;

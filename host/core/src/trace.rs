@@ -131,8 +131,8 @@ pub struct TracedReturns {
     pub advantage_signs: Vec<i8>,
 }
 
-/// Returns the returns that [`crate::returns::token_returns`] gave the tokens of `trace` under these
-/// settings.
+/// Returns the returns of the tokens of `trace` under the settings that it was scored with, as
+/// [`crate::returns::token_returns`] computes them.
 #[must_use]
 pub fn traced_returns(trace: &Trace, settings: &RewardSettings) -> TracedReturns {
     let base = response_return(&trace.response, settings);

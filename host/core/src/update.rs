@@ -1,5 +1,4 @@
-//! Stage 9: rollouts and advantages → one optimiser step. [`crate::advantage`] lists the
-//! algorithms.
+//! Stage 9: rollouts and advantages → one optimiser step. Algorithms: [`crate::advantage`].
 
 use std::path::Path;
 

@@ -65,7 +65,7 @@ pub fn read_completions(path: &Path) -> Result<CompletionSet, LinesError> {
 /// Parses the text of a file of completions; `path` is for messages.
 ///
 /// # Errors
-/// As [`read_completions`].
+/// Fails if the text cannot be read, a line is malformed, or two lines contradict each other.
 pub fn parse_completions(source: impl BufRead, path: &Path) -> Result<CompletionSet, LinesError> {
     let mut completions = CompletionSet {
         lines: Vec::new(),

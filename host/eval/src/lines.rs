@@ -27,9 +27,9 @@ pub(crate) fn open(path: &Path, what: &str) -> Result<Box<dyn BufRead>, LinesErr
     corver_files::open_text(path).map_err(|error| LinesError::unreadable(path, what, &error))
 }
 
-/// Calls `each` with the number, from 1, and the value of every line that is not empty. A problem
-/// that it returns is the line's. `path`, `what` (the content) and `form` (that of a line) are for
-/// messages.
+/// Calls `each` with the number, from 1, and the value of every line that is not empty. An error that
+/// it returns gets the place of the line. Messages have `path`, `what` the file contains, and the
+/// `form` of a line.
 pub(crate) fn for_each_json_line<T: DeserializeOwned>(
     source: impl BufRead,
     path: &Path,

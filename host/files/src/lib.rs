@@ -80,8 +80,8 @@ pub struct NewFolder {
 }
 
 impl NewFolder {
-    /// Creates an empty folder `.NAME.tmp` next to the target. One that a killed process left is
-    /// removed first.
+    /// Creates an empty folder `.NAME.tmp` next to the target, in place of one of a killed
+    /// process.
     ///
     /// # Errors
     /// Fails if the target has no name, as `..` has none, or the folder cannot be created.
@@ -98,8 +98,7 @@ impl NewFolder {
         &self.temporary
     }
 
-    /// Renames the folder to its target; an existing folder is replaced. Until then, that one is
-    /// `.NAME.old`.
+    /// Renames the folder to its target. An existing folder is renamed to `.NAME.old`, and then removed.
     ///
     /// # Errors
     /// Fails if a folder cannot be renamed or removed.
@@ -117,8 +116,7 @@ impl NewFolder {
     }
 }
 
-/// Returns the hidden neighbour of a path, `.NAME` with a suffix. A user's own files hardly have
-/// such a name.
+/// Returns `.NAME` with a suffix, next to a path. Files of users rarely have such names.
 fn hidden(path: &Path, suffix: &str) -> Result<PathBuf> {
     let Some(name) = path.file_name() else {
         let problem = format!("{} names no folder that can be replaced", path.display());
@@ -181,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_a_new_folder_are_kept() {
+    fn neighbours_of_a_new_folder_are_not_removed() {
         let parent = tempfile::tempdir().unwrap();
         for neighbour in ["target.tmp", "target.old"] {
             fs::create_dir(parent.path().join(neighbour)).unwrap();

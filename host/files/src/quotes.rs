@@ -20,7 +20,7 @@ pub struct QuoteCheck {
 pub struct QuoteProblem {
     /// Number of the row; 0 for the header.
     pub row: u64,
-    /// Fault and remedy.
+    /// Message with the fault and its remedy.
     pub problem: &'static str,
 }
 

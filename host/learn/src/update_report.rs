@@ -128,8 +128,8 @@ fn step_mean(parts: &[(usize, UpdateReport)], figure: fn(&UpdateReport) -> f64) 
     parts.iter().map(|(_, part)| figure(part)).sum::<f64>() / parts.len() as f64
 }
 
-/// Returns the mean over all tokens of a figure that is a mean over the tokens of each part; 0
-/// without tokens.
+/// Returns the mean over all tokens of a figure that is a mean over the tokens of each part, or 0 if
+/// there are no tokens.
 fn token_mean(parts: &[(usize, UpdateReport)], figure: fn(&UpdateReport) -> f64) -> f64 {
     let mut num_tokens = 0;
     let mut sum = 0.0;

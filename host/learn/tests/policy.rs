@@ -373,8 +373,9 @@ fn unfinished_checkpoints_of_killed_processes_are_removed() {
     let mut names: Vec<_> =
         std::fs::read_dir(root.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
-    let kept = [".notes.tmp", ".step-000002.bak", ".step-2.tmp", "step-000000", "step-000002.tmp"];
-    assert_eq!(names, kept);
+    let expected =
+        [".notes.tmp", ".step-000002.bak", ".step-2.tmp", "step-000000", "step-000002.tmp"];
+    assert_eq!(names, expected);
 }
 
 #[test]

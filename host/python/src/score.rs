@@ -93,8 +93,7 @@ impl Score {
         self.trace.alignment_rate
     }
 
-    /// True if the sentences were not scored: there are none, or too few tokens are aligned to
-    /// them.
+    /// True if no sentence was scored: there is none, or too few tokens are aligned to sentences.
     #[getter]
     fn fallback(&self) -> bool {
         self.trace.fallback

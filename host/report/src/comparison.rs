@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use corver_analysis::compare::{Arm, COSTS, MIN_SEEDS, Spread};
+use corver_core::stats::mean;
 use corver_eval::{Direction, Evaluation, FIGURES, Figure, FigureUnit, View, figures};
 use maud::html;
 use serde::Serialize;
@@ -355,7 +356,7 @@ fn mean_curve(runs: &[LoadedRun], metric: &str) -> Vec<(u64, f64)> {
     let mut curve = Vec::new();
     for (step, values) in by_step {
         if values.len() == runs.len() {
-            curve.push((step, values.iter().sum::<f64>() / values.len() as f64));
+            curve.push((step, mean(&values)));
         }
     }
     curve

@@ -205,8 +205,7 @@ fn located<T>(
     error.into()
 }
 
-/// Returns the sentences of a completion with their triplets, as `corver-host plugin run` reads
-/// them.
+/// Returns the sentences of a completion with their triplets, in the form of `plugin run`'s input.
 fn sentence_lines(completion: &Completion<'_>) -> String {
     let mut lines = Vec::new();
     for Sentence { text, triplets, .. } in completion.sentences {

@@ -45,7 +45,7 @@ pub struct PolicySection {
     #[default(PAPER_TRAINING_PROMPT.into())]
     pub system_prompt: String,
     /// Precision of the base model's weights. A CPU with AMX, or one of AMD with AVX512-BF16, is
-    /// faster in bf16; others are slower.
+    /// faster in bf16; one of Intel without AMX is slower.
     pub precision: Precision,
     /// Completions decoded together, at most; a run lowers it to the number that fits its device.
     #[default = 512]

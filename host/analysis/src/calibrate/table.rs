@@ -288,9 +288,8 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
     })
 }
 
-/// Returns the share of sentences, each given with its question; a sentence with a blank one has a
-/// question of its own. The share is that of independent sentences if no question has two; `None`
-/// without sentences.
+/// Returns the share of sentences, each given with its question; one with a blank question has a
+/// question of its own. Without two of one question, they are independent. `None`: no sentences.
 pub(crate) fn clustered_share(sentences: &[(&str, bool)]) -> Option<CorrectShare> {
     let mut clustered = Vec::with_capacity(sentences.len());
     for (number, &(question, is_correct)) in sentences.iter().enumerate() {

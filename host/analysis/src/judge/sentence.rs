@@ -44,8 +44,8 @@ pub struct SentenceFindings {
     /// Share that the model affirms of the sentences that people label incorrect, by count; `None`
     /// without such sentences.
     pub missed_by_count: Option<Calibration>,
-    /// Share that the model affirms of all sentences that people label incorrect; `None` without
-    /// such sentences.
+    /// Share that the model affirms of all sentences that people label incorrect. `None`: there are
+    /// no such sentences.
     pub missed: Option<CorrectShare>,
     /// Agreement on sentences that both label correct or incorrect; `None` if there are none.
     #[serde(flatten)]

@@ -49,7 +49,6 @@ struct ComparisonPlan {
     /// Number of seeds.
     seeds: u64,
     /// Question sets of --eval, which every policy answers after training.
-    #[serde(default)]
     eval: Vec<PathBuf>,
 }
 

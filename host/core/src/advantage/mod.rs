@@ -43,8 +43,8 @@ pub use grpo::{baselines, normalize};
 pub use pairs::{Pair, pairs};
 pub use signs::{signed, take_signs};
 
-/// Differences and spreads of R_k below this count as zero: means of equal returns differ by their
-/// rounding.
+/// Differences and spreads of R_k below this count as zero: means of equal returns may differ by
+/// rounding errors.
 const ZERO_SPREAD: f64 = 1e-8;
 
 /// Training signal of a step.

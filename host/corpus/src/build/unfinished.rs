@@ -214,8 +214,7 @@ impl UnfinishedIndex {
         write_json(&self.path, UNFINISHED, &self.state)
     }
 
-    /// Writes the manifest, removes what is no file of the index, and renames the folder to the
-    /// target.
+    /// Writes the manifest, removes files that are not of the index, and renames the folder.
     pub(super) fn finish(mut self, mut manifest: IndexManifest) -> Result<IndexManifest> {
         manifest.files = self.state.finished.clone();
         write_json(&self.path, MANIFEST, &manifest)?;
@@ -311,8 +310,7 @@ impl Drop for Lock {
     }
 }
 
-/// Returns the path that a finished folder is renamed to: the target, or the folder that it links
-/// to.
+/// Returns the new path of a finished folder: the target, or the folder that it links to.
 ///
 /// # Errors
 /// Fails if no folder can be renamed to it: a mount point, or a path without a name, such as `..`.
